@@ -1,1 +1,2 @@
-"""Measurements of Splitsecond itself. They take minutes and depend on the machine, so no test runs them."""
+"""Measurements of Splitsecond itself. They take minutes and depend on the machine, so no test runs
+them."""

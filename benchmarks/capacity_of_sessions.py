@@ -1,9 +1,9 @@
 """How close a capacity search by sessions comes to the truth: the second table of docs/capacity.md.
 
-The real search, with its real load generator and analysis, runs in virtual time against the engine of the simulator
-with a prompt cache. On some servers the cache is too small from some number of sessions on, on others prefill is too
-slow. The truth is a simulation of its own, of `TRUTH_TURNS` turns at each number of sessions, without plan, blocks,
-texts and analysis.
+The real search, with its real load generator and analysis, runs in virtual time against the engine
+of the simulator with a prompt cache. On some servers the cache is too small from some number of
+sessions on, on others prefill is too slow. The truth is a simulation of its own, of `TRUTH_TURNS`
+turns at each number of sessions, without plan, blocks, texts and analysis.
 
 `python -m benchmarks.capacity_of_sessions` prints the table in Markdown, in about an hour;
 tests/loadgen/test_capacity_truth.py checks a search of each small server.
@@ -48,15 +48,19 @@ from splitsecond.testing.virtual_time import run_virtual
 
 SHARE = 0.95
 TRUTH_TURNS = 20_000
-"""Turns that show the true share at one number of sessions, after a warm-up of the share `WARM_UP` of them."""
+"""Turns that show the true share at one number of sessions, after a warm-up of the share `WARM_UP`
+of them."""
 WARM_UP = 0.2
 PAUSE_S = 0.1
 """Time between two blocks."""
-SCALE = PromptScale(fixed=0, per_word=(sum(map(len, WORDS)) / len(WORDS) + 1) / CHARACTERS_PER_TOKEN)
+SCALE = PromptScale(
+    fixed=0, per_word=(sum(map(len, WORDS)) / len(WORDS) + 1) / CHARACTERS_PER_TOKEN
+)
 
 
 class SessionServer(Struct, frozen=True):
-    """A server, the sessions that it gets, and the limit of TTFT of its turns. At most `last` sessions are tried."""
+    """A server, the sessions that it gets, and the limit of TTFT of its turns. At most `last`
+    sessions are tried."""
 
     engine: EngineSpec
     prompt_cache: PromptCacheSpec
@@ -66,7 +70,8 @@ class SessionServer(Struct, frozen=True):
 
 
 def small_sessions(seed: int, tokens: int = 2_000) -> SessionSet:
-    """Return sessions like those of agents, with short prompts: about `tokens` in the middle of a session."""
+    """Return sessions like those of agents, with short prompts: about `tokens` in the middle of a
+    session."""
     random = Random(seed)
     made = []
     for number in range(100):
@@ -86,12 +91,19 @@ def small_sessions(seed: int, tokens: int = 2_000) -> SessionSet:
 
 
 SMALL_ENGINE = EngineSpec(
-    slots=256, prefill_tokens_per_s=4_000, prefill_chunk_tokens=1024, step_base_ms=40, step_per_sequence_ms=0.5
+    slots=256,
+    prefill_tokens_per_s=4_000,
+    prefill_chunk_tokens=1024,
+    step_base_ms=40,
+    step_per_sequence_ms=0.5,
 )
 SMALL_CACHE = PromptCacheSpec(from_tokens=32, block_tokens=32, ttl_s=86_400)
 H100 = load("agent-vllm-h100")
 AGENTS = synthetic_sessions("agent", 0)
-ALONE = [replace(session, turns=[replace(turn, branches=[]) for turn in session.turns]) for session in AGENTS.sessions]
+ALONE = [
+    replace(session, turns=[replace(turn, branches=[]) for turn in session.turns])
+    for session in AGENTS.sessions
+]
 """The sessions of "agent" without their sub-agents, which the truth does not know."""
 
 
@@ -113,14 +125,18 @@ SERVERS = {
         SMALL_ENGINE, replace(SMALL_CACHE, capacity_tokens=50_000), small_sessions(1), 0.6
     ),
     "small, prefill": SessionServer(
-        replace(SMALL_ENGINE, prefill_tokens_per_s=800, prefill_chunk_tokens=256), SMALL_CACHE, small_sessions(1), 3.0
+        replace(SMALL_ENGINE, prefill_tokens_per_s=800, prefill_chunk_tokens=256),
+        SMALL_CACHE,
+        small_sessions(1),
+        3.0,
     ),
     "agents, 8 H100": agents(3_504_000, 8, 3.0),
 }
 
 
 class LongRun(Struct, frozen=True):
-    """What turns meet in the long run: the share within the limit, and the tokens in the cache ÷ the ideal."""
+    """What turns meet in the long run: the share within the limit, and the tokens in the cache ÷
+    the ideal."""
 
     within: float
     cached_of_ideal: float
@@ -140,7 +156,9 @@ def long_run(server: SessionServer, sessions: int, turns: int = TRUTH_TURNS) -> 
     block, numbers, warm_up = server.prompt_cache.block_tokens, count(1), round(WARM_UP * turns)
     due: list[tuple[int, int, _Playing]] = []
     for session, first in server.sessions.in_progress(random, sessions, 0.5):
-        due.append((random.randrange(10 * NS_PER_S), next(numbers), _Playing(session, first - 1, [])))
+        due.append(
+            (random.randrange(10 * NS_PER_S), next(numbers), _Playing(session, first - 1, []))
+        )
     heapify(due)
     open_turns: dict[int, tuple[_Playing, int, int]] = {}
     seen = met = cached = ideal = 0
@@ -155,7 +173,9 @@ def long_run(server: SessionServer, sessions: int, turns: int = TRUTH_TURNS) -> 
             cache.use(found)
             left = turn.input_tokens - found.read_tokens
             open_turns[number] = playing, at_ns, found.read_tokens
-            engine.submit(number, prompt_tokens=left, output_tokens=turn.output_tokens, now_ns=at_ns)
+            engine.submit(
+                number, prompt_tokens=left, output_tokens=turn.output_tokens, now_ns=at_ns
+            )
         now_ns = engine.next_ns or 0
         for emission in engine.advance():
             playing, at_ns, read = open_turns[emission.key]
@@ -184,7 +204,9 @@ def truth(server: SessionServer, turns: int = TRUTH_TURNS) -> int:
     low, high = 0, server.last + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if long_run(server, middle, turns).within >= SHARE else (low, middle)
+        low, high = (
+            (middle, high) if long_run(server, middle, turns).within >= SHARE else (low, middle)
+        )
     return low
 
 
@@ -200,12 +222,16 @@ def searched(server: SessionServer, seed: int, *, first: int = 1) -> Result:
     """Search for the number of sessions that a server carries."""
     slo = parse_slo(f"ttft={server.ttft_s}s")
     search = Search(first, server.last, whole=True)
-    driver = LoadSearchDriver("t", "http://t", search, slo, SHARE, seed=seed, sessions=server.sessions)
+    driver = LoadSearchDriver(
+        "t", "http://t", search, slo, SHARE, seed=seed, sessions=server.sessions
+    )
     observations: list[Observation] = []
     readings: list[InstrumentReading] = []
 
     def asked(condition: Condition) -> AskedCondition:
-        return AskedCondition(condition=condition.condition, target="t", concurrency=condition.load.concurrency)
+        return AskedCondition(
+            condition=condition.condition, target="t", concurrency=condition.load.concurrency
+        )
 
     def read(reading: InstrumentReading) -> None:
         """Drop the run-queue wait, which is real time, from the reading."""
@@ -213,22 +239,43 @@ def searched(server: SessionServer, seed: int, *, first: int = 1) -> Result:
 
     async def main() -> None:
         engine = ServedEngine(server.engine, prompt_cache=server.prompt_cache)
-        composer = Composer(Workload(run=f"r{seed}", sessions=server.sessions, scale=SCALE, seed=seed))
+        composer = Composer(
+            Workload(run=f"r{seed}", sessions=server.sessions, scale=SCALE, seed=seed)
+        )
         async with engine.serving() as pacer:
             for block in driver.blocks(asked, observations, readings, lambda row, verdict: None):
-                await run_block(block, engine.service, composer, pacer, observations.append, read, kind=SessionBlockRun)
+                await run_block(
+                    block,
+                    engine.service,
+                    composer,
+                    pacer,
+                    observations.append,
+                    read,
+                    kind=SessionBlockRun,
+                )
                 engine.service.calls.clear()
                 await asyncio.sleep(PAUSE_S)
 
     run_virtual(main())
-    rows = condition_rows([asked(each) for each in driver.conditions], observations, readings, slo=slo)
+    rows = condition_rows(
+        [asked(each) for each in driver.conditions], observations, readings, slo=slo
+    )
     found = capacity_of(rows, observations, slo, SHARE)
     assert found is not None
     took_ns = max(o.end_ns for o in observations) - min(o.start_ns for o in observations)
     return Result(found, full(capacity_statements(found, rows)), took_ns / NS_PER_S / 60)
 
 
-HEADINGS = ("server", "truth", "searches", "certain / truth", "likely / truth", "cause", "median minutes", "longest")
+HEADINGS = (
+    "server",
+    "truth",
+    "searches",
+    "certain / truth",
+    "likely / truth",
+    "cause",
+    "median minutes",
+    "longest",
+)
 
 
 def row(name: str, searches: int) -> tuple[str, ...]:

@@ -1,15 +1,15 @@
 """How close a capacity search comes to the truth: the table of docs/capacity.md.
 
-The real search runs, with its real analysis, against servers that are simulated without a clock, so an evening of
-requests takes seconds:
+The real search runs, with its real analysis, against servers that are simulated without a clock, so
+an evening of requests takes seconds:
 
-- M/M/c: `SLOTS` requests are served at once, the others wait in order of arrival; exponential service times. Its truth
-  is Erlang's.
-- batching: the engine of the simulator, whose responses have one length and slow each other down. Its truth comes from
-  a long simulation of each load.
+- M/M/c: `SLOTS` requests are served at once, the others wait in order of arrival; exponential
+  service times. Its truth is Erlang's.
+- batching: the engine of the simulator, whose responses have one length and slow each other down.
+  Its truth comes from a long simulation of each load.
 
-`python -m benchmarks.capacity_truth` prints the table in Markdown; tests/loadgen/test_capacity_truth.py checks a few
-searches of each kind.
+`python -m benchmarks.capacity_truth` prints the table in Markdown;
+tests/loadgen/test_capacity_truth.py checks a few searches of each kind.
 """
 
 import argparse
@@ -71,7 +71,8 @@ class Server(Protocol):
         """Take request `number`. Times never go back."""
 
     def ended(self, until_ns: int | None) -> tuple[int, Response] | None:
-        """Return the next response that is complete until then (None: whenever); None if there is no such response."""
+        """Return the next response that is complete until then (None: whenever); None if there is
+        no such response."""
 
 
 class QueueServer:
@@ -107,7 +108,9 @@ class BatchingServer:
 
     def submit(self, number: int, now_ns: int, *, shortened: bool) -> None:
         self._lengths[number] = self._random.randint(1, TOKENS) if shortened else TOKENS
-        self._engine.submit(number, prompt_tokens=PROMPT, output_tokens=self._lengths[number], now_ns=now_ns)
+        self._engine.submit(
+            number, prompt_tokens=PROMPT, output_tokens=self._lengths[number], now_ns=now_ns
+        )
 
     def ended(self, until_ns: int | None) -> tuple[int, Response] | None:
         while not self._complete:
@@ -118,7 +121,9 @@ class BatchingServer:
                 number = emission.key
                 first_ns = self._first.setdefault(number, next_ns)
                 if emission.index == self._lengths[number] - 1:
-                    self._complete.append((number, Response(first_ns, next_ns, self._lengths[number])))
+                    self._complete.append(
+                        (number, Response(first_ns, next_ns, self._lengths[number]))
+                    )
         return self._complete.pop(0)
 
 
@@ -152,15 +157,23 @@ class Kind(Struct, frozen=True):
 def kind(name: str, service_s: float, *, rate: bool) -> Kind:
     """Return a row of the table."""
     if name == "M/M/c":
-        # By rate, 300 ms for 10 s of service: of a closed loop, in which somebody always waits, half of the service.
+        # By rate, 300 ms for 10 s of service: of a closed loop, in which somebody always waits,
+        # half of the service.
         return Kind(name, service_s, f"ttft={service_s * (30 if rate else 500):g}ms", rate)
-    return Kind(name, service_s, f"ttft={service_s * 150:g}ms,tpot={service_s * 1000 / TOKENS * 1.5:g}ms", rate)
+    return Kind(
+        name,
+        service_s,
+        f"ttft={service_s * 150:g}ms,tpot={service_s * 1000 / TOKENS * 1.5:g}ms",
+        rate,
+    )
 
 
 def sent(block: RequestBlock, server: Server, begin_ns: int) -> list[Observation]:
     """Send a block to an empty server as `load.block` does, and return its observations."""
     roles: list[Role] = []
-    for role, count in zip(LOAD_ROLES, (block.warmups, block.requests, block.cooldowns), strict=True):
+    for role, count in zip(
+        LOAD_ROLES, (block.warmups, block.requests, block.cooldowns), strict=True
+    ):
         roles += [role] * count
     slots = block.concurrency or 0
     free = [begin_ns + SPREAD_NS * place // slots for place in range(slots)]
@@ -206,8 +219,8 @@ def _begun(block: RequestBlock, number: int, role: Role, at_ns: int) -> Observat
 
 
 def _complete(begun: Observation, times: Response) -> Observation:
-    """Return a complete response. It has no times of single tokens: no verdict needs them, and it saves most of the
-    time of the analysis."""
+    """Return a complete response. It has no times of single tokens: no verdict needs them, and it
+    saves most of the time of the analysis."""
     return replace(
         begun,
         first_token_ns=times.first_ns,
@@ -223,7 +236,8 @@ def _complete(begun: Observation, times: Response) -> Observation:
 
 
 class Result(Struct, frozen=True):
-    """What a search claimed (None: no load holds for certain), and how long it took, in simulated minutes."""
+    """What a search claimed (None: no load holds for certain), and how long it took, in simulated
+    minutes."""
 
     claimed: float | None
     minutes: float
@@ -241,13 +255,19 @@ def searched(kind: Kind, seed: int) -> Result:
 
     def asked(condition: Condition) -> AskedCondition:
         load = condition.load
-        return AskedCondition(condition=condition.condition, target="t", concurrency=load.concurrency, rate=load.rate)
+        return AskedCondition(
+            condition=condition.condition, target="t", concurrency=load.concurrency, rate=load.rate
+        )
 
     for block in driver.blocks(asked, observations, [], lambda row, verdict: None):
         observations += sent(block, kind.server(random), now_ns)
         now_ns = max(o.end_ns for o in observations) + PAUSE_NS
     rows = condition_rows(
-        [asked(condition) for condition in driver.conditions], observations, [], slo=slo, searched=True
+        [asked(condition) for condition in driver.conditions],
+        observations,
+        [],
+        slo=slo,
+        searched=True,
     )
     found = capacity_of(rows, observations, slo, SHARE)
     assert found is not None
@@ -273,16 +293,22 @@ def true_share(kind: Kind, load: float) -> float:
     slo = parse_slo(kind.limits)
     if kind.name == "M/M/c":
         served = SLOTS / kind.service_s * slo.limits["ttft"] / 1000
-        return 1 - (waits(load * kind.service_s, served) if kind.rate else late(round(load) - SLOTS, served))
+        return 1 - (
+            waits(load * kind.service_s, served) if kind.rate else late(round(load) - SLOTS, served)
+        )
     level = PlannedLoad(rate=load) if kind.rate else PlannedLoad(concurrency=round(load))
-    plan = make_plan({"t": "http://t"}, [level], requests=TRUTH_REQUESTS, blocks=1, response_s=kind.service_s)
-    measured = [o for o in sent(plan.lanes[0][0], kind.server(Random(1)), NS_PER_S) if o.role == "measured"]
+    plan = make_plan(
+        {"t": "http://t"}, [level], requests=TRUTH_REQUESTS, blocks=1, response_s=kind.service_s
+    )
+    measured = [
+        o for o in sent(plan.lanes[0][0], kind.server(Random(1)), NS_PER_S) if o.role == "measured"
+    ]
     return sum(slo.met_by(o, open_loop=kind.rate) for o in measured) / len(measured)
 
 
 def waits(busy: float, served: float) -> float:
-    """Return the probability that a request of an M/M/c queue with `busy` mean busy slots waits until `served` more
-    requests would have been served: Erlang's C formula."""
+    """Return the probability that a request of an M/M/c queue with `busy` mean busy slots waits
+    until `served` more requests would have been served: Erlang's C formula."""
     blocked = 1.0
     for slots in range(1, SLOTS + 1):
         blocked = busy * blocked / (slots + busy * blocked)
@@ -291,7 +317,8 @@ def waits(busy: float, served: float) -> float:
 
 
 def late(ahead: int, served: float) -> float:
-    """Return the probability that fewer than `ahead` requests have been served when `served` are expected."""
+    """Return the probability that fewer than `ahead` requests have been served when `served` are
+    expected."""
     return math.exp(-served) * sum(served**k / math.factorial(k) for k in range(ahead))
 
 
@@ -335,12 +362,21 @@ def row(kind: Kind, searches: int) -> tuple[str, ...]:
 
 
 def print_searches(
-    about: str | None, headings: Sequence[str], rows: Mapping[str, Callable[[int], Sequence[str]]], *, searches: int
+    about: str | None,
+    headings: Sequence[str],
+    rows: Mapping[str, Callable[[int], Sequence[str]]],
+    *,
+    searches: int,
 ) -> None:
-    """Print a table with `rows`, by name, as the options of the command say. `searches`: of each row, by default."""
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Print a table with `rows`, by name, as the options of the command say. `searches`: of each
+    row, by default."""
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--searches", type=int, default=searches, help="Searches of each row.")
-    parser.add_argument("--only", default="", help=f"Rows whose name has this text: {'; '.join(rows)}.")
+    parser.add_argument(
+        "--only", default="", help=f"Rows whose name has this text: {'; '.join(rows)}."
+    )
     options = parser.parse_args()
     print(f"| {' | '.join(headings)} |")
     print("|---" * len(headings) + "|")
@@ -352,7 +388,10 @@ def print_searches(
 def main() -> None:
     """Print the table."""
     rows = {
-        f"{each.name} {'rate' if each.rate else 'concurrency'} {each.service_s:g}": partial(row, each) for each in KINDS
+        f"{each.name} {'rate' if each.rate else 'concurrency'} {each.service_s:g}": partial(
+            row, each
+        )
+        for each in KINDS
     }
     print_searches(__doc__, HEADINGS, rows, searches=20)
 

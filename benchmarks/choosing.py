@@ -1,7 +1,9 @@
-"""What `fastest` and `hedge` cost against a policy that knows the targets: the tables of docs/policies.md.
+"""What `fastest` and `hedge` cost against a policy that knows the targets: the tables of
+docs/policies.md.
 
-Calls arrive at random, in virtual time, at targets whose behaviour is known. `python -m benchmarks.choosing` prints the
-tables in Markdown, in a few minutes; tests/policies checks the same cases with fewer calls.
+Calls arrive at random, in virtual time, at targets whose behaviour is known. `python -m
+benchmarks.choosing` prints the tables in Markdown, in a few minutes; tests/policies checks the same
+cases with fewer calls.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,9 +23,11 @@ SETTLED_S = 20.0
 
 
 class Queued:
-    """A server with few `slots`: a call that finds all of them taken waits for the first that is free.
+    """A server with few `slots`: a call that finds all of them taken waits for the first that is
+    free.
 
-    A call has its first token after 0.25 s in a slot, and keeps the slot for 0.35 s more in the mean.
+    A call has its first token after 0.25 s in a slot, and keeps the slot for 0.35 s more in the
+    mean.
     """
 
     def __init__(self, slots: int, seed: int) -> None:
@@ -47,10 +51,18 @@ def waits(sent: Sequence[Sent]) -> list[float]:
     return [each.ttft for each in sent if each.at >= SETTLED_S]
 
 
-def over_seeds(policy: str, targets: Callable[[int], dict[str, Speed]], rate: float) -> list[list[Sent]]:
+def over_seeds(
+    policy: str, targets: Callable[[int], dict[str, Speed]], rate: float
+) -> list[list[Sent]]:
     """Return the calls of each seed to the targets with this seed."""
     return [
-        traffic(policy, targets(seed), seconds=SETTLED_S + CALLS / rate, rate=rate, arrivals=Random(100 + seed))
+        traffic(
+            policy,
+            targets(seed),
+            seconds=SETTLED_S + CALLS / rate,
+            rate=rate,
+            arrivals=Random(100 + seed),
+        )
         for seed in SEEDS
     ]
 
@@ -89,11 +101,20 @@ def late(share: float, usual: float = 0.3, slow: float = 3.0) -> Callable[[int],
 def main() -> None:
     """Print the tables."""
     two = '("a/x", "b/x")'
-    print("| two servers | calls/s | `fastest`, mean ms | `weighted` (halves), mean ms |\n|---|---|---|---|")
+    print(
+        "| two servers | calls/s | `fastest`, mean ms | `weighted` (halves), mean ms "
+        "|\n|---|---|---|---|"
+    )
     for slots, rate in ((2, 5.0), (4, 10.0), (8, 20.0), (16, 40.0)):
-        ours, halves = (mean_ms(over_seeds(policy + two, queued(slots), rate)) for policy in ("fastest", "weighted"))
+        ours, halves = (
+            mean_ms(over_seeds(policy + two, queued(slots), rate))
+            for policy in ("fastest", "weighted")
+        )
         print(f"| {slots} slots each | {rate:g} | {ours:.0f} | {halves:.0f} |", flush=True)
-    print("\n| targets | calls/s | at the best | mean ms | with `at=0.5` | of the best |\n|---|---|---|---|---|---|")
+    print(
+        "\n| targets | calls/s | at the best | mean ms | with `at=0.5` | of the best "
+        "|\n|---|---|---|---|---|---|"
+    )
     for name, targets, best, known, rate in (
         ("0.30, 0.20 s", lognormal(0.3, 0.2), "b/x", 204, 10),
         ("0.30, 0.20 s", lognormal(0.3, 0.2), "b/x", 204, 1),
@@ -108,13 +129,19 @@ def main() -> None:
         median = mean_ms(over_seeds('fastest("a/x", "b/x", at=0.5)', targets, rate))
         cells = f"{share_of(best, runs):.2f} | {mean_ms(runs):.0f} | {median:.0f} | {known}"
         print(f"| {name} | {rate} | {cells} |", flush=True)
-    print("\n| slow calls | extra_load | sent twice | mean ms | p95 | p99 |\n|---|---|---|---|---|---|")
+    print(
+        "\n| slow calls | extra_load | sent twice | mean ms | p95 | p99 "
+        "|\n|---|---|---|---|---|---|"
+    )
     for slow, extra in [*product((0.03, 0.07, 0.2), (0.05, 0.02)), (0.2, 0.2), (0.2, 0.25)]:
         runs = over_seeds(f'hedge("a/x", "b/x", extra_load={extra})', late(slow), 10)
         cuts = [quantiles(waits(sent), n=100) for sent in runs]
         p95, p99 = (1000 * fmean(each[at] for each in cuts) for at in (94, 98))
         twice = fmean(each.attempts > 1 for sent in runs for each in sent)
-        print(f"| {slow:.0%} | {extra} | {twice:.1%} | {mean_ms(runs):.0f} | {p95:.0f} | {p99:.0f} |", flush=True)
+        print(
+            f"| {slow:.0%} | {extra} | {twice:.1%} | {mean_ms(runs):.0f} | {p95:.0f} | {p99:.0f} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

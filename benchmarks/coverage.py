@@ -1,9 +1,11 @@
-"""How often intervals, comparisons and reports hold on data whose truth is known: the table of docs/statistics.md.
+"""How often intervals, comparisons and reports hold on data whose truth is known: the table of
+docs/statistics.md.
 
-Requests share slow minutes: the logarithm of a time is a slow AR(1) process (correlation time τ, share ρ of the
-variance) plus a part of its own. Open loops are an M/M/c queue (`open_loop`). `python -m benchmarks.coverage` prints
-the tables in Markdown, in about twenty minutes; tests/analysis/test_coverage.py checks a few of their cells with fewer
-repeats. Those of sessions: benchmarks/session_coverage.py.
+Requests share slow minutes: the logarithm of a time is a slow AR(1) process (correlation time τ,
+share ρ of the variance) plus a part of its own. Open loops are an M/M/c queue (`open_loop`).
+`python -m benchmarks.coverage` prints the tables in Markdown, in about twenty minutes;
+tests/analysis/test_coverage.py checks a few of their cells with fewer repeats. Those of sessions:
+benchmarks/session_coverage.py.
 """
 
 import argparse
@@ -47,9 +49,9 @@ Z95 = 1.6448536269514722
 class Scatter(Struct, frozen=True):
     """How requests scatter: `share` of the variance changes slowly, with correlation time `tau_s`.
 
-    `queue`: half of the slow states, at random, take twice as long instead (a queue that is there or not). `spells`:
-    one part in so many of the time, in spells of random length, takes `SPELL` times as long instead. `heavy`: times
-    have a Pareto tail instead.
+    `queue`: half of the slow states, at random, take twice as long instead (a queue that is there
+    or not). `spells`: one part in so many of the time, in spells of random length, takes `SPELL`
+    times as long instead. `heavy`: times have a Pareto tail instead.
     """
 
     name: str
@@ -59,7 +61,9 @@ class Scatter(Struct, frozen=True):
     spells: int = 0
     heavy: bool = False
 
-    def rounds(self, random: np.random.Generator, repeats: int, rounds: int, size: int, apart_s: float) -> Floats:
+    def rounds(
+        self, random: np.random.Generator, repeats: int, rounds: int, size: int, apart_s: float
+    ) -> Floats:
         """Return times around a median of 1, of shape (repeats, rounds, size).
 
         `apart_s`: from the start of a round to the start of the next.
@@ -76,7 +80,9 @@ class Scatter(Struct, frozen=True):
             return np.asarray(np.exp(SIGMA * own / 2 + math.log(SPELL) * slow))
         if self.queue:
             return np.asarray(np.exp(SIGMA * own / 2 + math.log(2) * (slow > 0)))
-        return np.asarray(np.exp(SIGMA * (math.sqrt(self.share) * slow + math.sqrt(1 - self.share) * own)))
+        return np.asarray(
+            np.exp(SIGMA * (math.sqrt(self.share) * slow + math.sqrt(1 - self.share) * own))
+        )
 
     def truth(self, q: float) -> float:
         """Return the true quantile."""
@@ -85,13 +91,17 @@ class Scatter(Struct, frozen=True):
             return float((1 - q) ** (-1 / PARETO))
         if self.spells:
             usual = np.exp(SIGMA / 2 * NORMALS[::10])
-            return float(np.quantile(np.concatenate((np.repeat(usual, self.spells - 1), SPELL * usual)), q))
+            return float(
+                np.quantile(np.concatenate((np.repeat(usual, self.spells - 1), SPELL * usual)), q)
+            )
         if not self.queue:
             return math.exp(SIGMA * z)
         drawn = np.concatenate((SIGMA / 2 * NORMALS, SIGMA / 2 * NORMALS + math.log(2)))
         return math.exp(float(np.quantile(drawn, q)))
 
-    def _in_spells(self, random: np.random.Generator, repeats: int, keeps: Sequence[float]) -> Floats:
+    def _in_spells(
+        self, random: np.random.Generator, repeats: int, keeps: Sequence[float]
+    ) -> Floats:
         drawn, share = random.random((repeats, len(keeps))), 1 / self.spells
         slow = (drawn < share).astype(np.float64)
         for at, keep in enumerate(keeps[1:], 1):
@@ -121,7 +131,8 @@ SPELLS = Scatter("60 s slow, 240 s not", 48, spells=5)
 PLANNED = (SCATTERS[0], SCATTERS[3], SPELLS, SCATTERS[4], Scatter("heavy tails", heavy=True))
 UNSEEN_ROUNDS = (6, 8, 16, 25)
 RESPONSE_S, TTFT_S = 3.0, 0.2
-"""Answer of the targets whose run is planned, at concurrency 8: a run of 50 requests then takes about 40 s."""
+"""Answer of the targets whose run is planned, at concurrency 8: a run of 50 requests then takes
+about 40 s."""
 
 
 class Planned(Struct, frozen=True):
@@ -136,10 +147,16 @@ class Planned(Struct, frozen=True):
     def layout(self) -> tuple[int, RoundSpread]:
         """The requests of a row, and how its rounds lie in time."""
         settings = BenchSettings(
-            loads=[PlannedLoad(concurrency=8)], requests=self.requests, over=self.over_s, quick=self.quick
+            loads=[PlannedLoad(concurrency=8)],
+            requests=self.requests,
+            over=self.over_s,
+            quick=self.quick,
         )
         plan = plan_run(settings, {"a": "http://a", "b": "http://b"}, RESPONSE_S)
-        busy_s = sum(expected_s(block, ttft_s=TTFT_S, response_s=RESPONSE_S) for block in plan.lanes[0]) / plan.rounds
+        busy_s = (
+            sum(expected_s(block, ttft_s=TTFT_S, response_s=RESPONSE_S) for block in plan.lanes[0])
+            / plan.rounds
+        )
         apart_s = max(busy_s, plan.apart_s)
         spread = RoundSpread(apart_s=apart_s, rounds=plan.rounds, period_s=apart_s * plan.rounds)
         return plan.conditions[0].requests, spread
@@ -156,8 +173,11 @@ PLANS = (
 )
 
 
-def of_plan(scatter: Scatter, repeats: int, plan: Planned, seed: int = 6) -> tuple[float, float, float]:
-    """Return the coverage of the intervals of p50 and p95, and how often a test of two equal targets has one ahead."""
+def of_plan(
+    scatter: Scatter, repeats: int, plan: Planned, seed: int = 6
+) -> tuple[float, float, float]:
+    """Return the coverage of the intervals of p50 and p95, and how often a test of two equal
+    targets has one ahead."""
     requests, spread = plan.layout
     random, ahead = np.random.default_rng(seed), 0
     hits = {"p50": 0, "p95": 0}
@@ -185,7 +205,8 @@ def sample_of(times: Floats) -> FigureSample:
 
 
 def covered(scatter: Scatter, repeats: int, layout: Layout, seed: int = 1) -> dict[str, float]:
-    """Return how often the 95% intervals of p50 and p95 contain the truth, with rounds 120 s apart."""
+    """Return how often the 95% intervals of p50 and p95 contain the truth, with rounds 120 s
+    apart."""
     n, rounds = layout
     hits = dict.fromkeys(("p50", "p95"), 0)
     truths = {name: scatter.truth(q) for name, q in (("p50", 0.5), ("p95", 0.95))}
@@ -198,12 +219,22 @@ def covered(scatter: Scatter, repeats: int, layout: Layout, seed: int = 1) -> di
 
 
 def comparisons(
-    scatter: Scatter, repeats: int, layout: Layout, *, slower: float = 1.0, paired: bool = True, seed: int = 2
+    scatter: Scatter,
+    repeats: int,
+    layout: Layout,
+    *,
+    slower: float = 1.0,
+    paired: bool = True,
+    seed: int = 2,
 ) -> list[SampleComparison]:
-    """Return comparisons of two medians, the second `slower` times as long, with pauses of 3 τ between the rounds."""
+    """Return comparisons of two medians, the second `slower` times as long, with pauses of 3 τ
+    between the rounds."""
     n, rounds = layout
     random, size = np.random.default_rng(seed), n // rounds
-    one, other = (scatter.rounds(random, repeats, rounds, size, 3 * scatter.tau_s + STEP_S * size) for _ in range(2))
+    one, other = (
+        scatter.rounds(random, repeats, rounds, size, 3 * scatter.tau_s + STEP_S * size)
+        for _ in range(2)
+    )
     return [
         compare_samples(sample_of(a), sample_of(b * slower), {"p50": 0.5}, paired=paired)["p50"]
         for a, b in zip(one, other, strict=True)
@@ -224,7 +255,8 @@ def false_reports(scatter: Scatter, repeats: int, layout: Layout, seed: int = 3)
 
 
 def found_in_reports(scatter: Scatter, repeats: int, layout: Layout) -> float:
-    """Return the share found of `CHANGED` true differences in a report whose other tests are of like rows."""
+    """Return the share found of `CHANGED` true differences in a report whose other tests are of
+    like rows."""
     same = ROWS * TESTS - CHANGED
     alike = comparisons(scatter, repeats * same, layout, paired=False, seed=3)
     changed = comparisons(scatter, repeats * CHANGED, layout, slower=CHANGE, paired=False, seed=4)
@@ -237,9 +269,13 @@ def found_in_reports(scatter: Scatter, repeats: int, layout: Layout) -> float:
 
 
 def unequal_false(scatter: Scatter, repeats: int, layout: tuple[int, int], seed: int = 5) -> float:
-    """Return how often p95 of two runs like each other differ, with so many requests in their 8 rounds."""
+    """Return how often p95 of two runs like each other differ, with so many requests in their 8
+    rounds."""
     random = np.random.default_rng(seed)
-    sides = (scatter.rounds(random, repeats, 8, n // 8, 3 * scatter.tau_s + STEP_S * n // 8) for n in layout)
+    sides = (
+        scatter.rounds(random, repeats, 8, n // 8, 3 * scatter.tau_s + STEP_S * n // 8)
+        for n in layout
+    )
     return (
         sum(
             compare_samples(sample_of(a), sample_of(b), {"p95": 0.95}, paired=False)["p95"].real
@@ -251,17 +287,24 @@ def unequal_false(scatter: Scatter, repeats: int, layout: tuple[int, int], seed:
 
 def table(layouts: Sequence[Layout], cell: Callable[[Scatter, Layout], str]) -> None:
     """Print a table with a row for each scatter and a column for each layout."""
-    print("| scatter | " + " | ".join(f"n = {n:,} in {rounds} rounds" for n, rounds in layouts) + " |")
+    print(
+        "| scatter | " + " | ".join(f"n = {n:,} in {rounds} rounds" for n, rounds in layouts) + " |"
+    )
     print("|---" * (len(layouts) + 1) + "|")
     for scatter in SCATTERS:
-        print(f"| {scatter.name} | " + " | ".join(cell(scatter, layout) for layout in layouts) + " |", flush=True)
+        print(
+            f"| {scatter.name} | " + " | ".join(cell(scatter, layout) for layout in layouts) + " |",
+            flush=True,
+        )
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=2000, help="repeats of each cell")
-    parser.add_argument("--plans", action="store_true", help="only the table of runs as they are planned")
+    parser.add_argument(
+        "--plans", action="store_true", help="only the table of runs as they are planned"
+    )
     add_processes(parser)
     asked = parser.parse_args()
     repeats: int = asked.repeats
@@ -274,16 +317,28 @@ def main() -> None:
         false, true = (found_real(scatter, repeats, layout, slower=slower) for slower in (1.0, 1.2))
         return f"{false:.3f} / {true:.2f}"
 
-    print("Runs as they are planned: coverage of p50 / p95, and share of equal pairs with one ahead\n")
-    print("| options | rounds, s apart | named first | " + " | ".join(scatter.name for scatter in PLANNED) + " |")
+    print(
+        "Runs as they are planned: coverage of p50 / p95, and share of equal pairs with one ahead\n"
+    )
+    print(
+        "| options | rounds, s apart | named first | "
+        + " | ".join(scatter.name for scatter in PLANNED)
+        + " |"
+    )
     print("|---" * (len(PLANNED) + 3) + "|")
     for plan in PLANS:
         _, spread = plan.layout
         found = [of_plan(scatter, repeats, plan) for scatter in PLANNED]
         shown = " | ".join(f"{p50:.2f} / {p95:.2f}, {ahead:.3f}" for p50, p95, ahead in found)
         named = "yes" if spread.claims else "no"
-        print(f"| {plan.options} | {spread.rounds}, {spread.apart_s:.0f} | {named} | {shown} |", flush=True)
-    print("\nOpen loops: error of p95, coverage of its interval, share of runs that are not stationary\n")
+        print(
+            f"| {plan.options} | {spread.rounds}, {spread.apart_s:.0f} | {named} | {shown} |",
+            flush=True,
+        )
+    print(
+        "\nOpen loops: error of p95, coverage of its interval, share of runs that are not "
+        "stationary\n"
+    )
     open_loop.print_table(max(repeats // 20, 1), asked.processes)
     if asked.plans:
         return
@@ -291,11 +346,18 @@ def main() -> None:
     print("| share | " + " | ".join(f"{rounds} rounds" for rounds in UNSEEN_ROUNDS) + " |")
     print("|---" * (len(UNSEEN_ROUNDS) + 1) + "|")
     for share in (0.5, 0.2, 0.1):
-        print(f"| {share:.0%} | " + " | ".join(f"{unseen(share, rounds):.1%}" for rounds in UNSEEN_ROUNDS) + " |")
+        print(
+            f"| {share:.0%} | "
+            + " | ".join(f"{unseen(share, rounds):.1%}" for rounds in UNSEEN_ROUNDS)
+            + " |"
+        )
 
     print("\nCoverage of the 95% interval, p50 / p95, rounds 120 s apart\n")
     table(LAYOUTS, coverage)
-    print("\nOne comparison of two targets of one run: false differences / found at +20%, pauses of 3 τ\n")
+    print(
+        "\nOne comparison of two targets of one run: false differences / "
+        "found at +20%, pauses of 3 τ\n"
+    )
     table(LAYOUTS, power)
 
     print("\np95 of two runs of 8 rounds with different numbers of requests: false differences\n")
@@ -306,11 +368,15 @@ def main() -> None:
         print(f"| {scatter.name} | {' | '.join(cells)} |", flush=True)
 
     def reported(scatter: Scatter, layout: Layout) -> str:
-        false, true = false_reports(scatter, repeats // 8, layout), found_in_reports(scatter, repeats // 20, layout)
+        false, true = (
+            false_reports(scatter, repeats // 8, layout),
+            found_in_reports(scatter, repeats // 20, layout),
+        )
         return f"{false:.3f} / {true:.2f}"
 
     print(
-        f"\nTwo runs, {ROWS} rows with {TESTS} tests each: share of reports of like runs with any difference / "
+        f"\nTwo runs, {ROWS} rows with {TESTS} tests each: share of reports of like runs with any "
+        f"difference / "
         f"share found of {CHANGED} differences of {CHANGE - 1:.0%}\n"
     )
     table(REPORTED, reported)

@@ -1,11 +1,12 @@
 """How often a report names a winner among targets that are equal: the table of docs/statistics.md.
 
-The real planner plans the run, with its pauses; simulated servers answer it without a clock; the real findings and
-reports are made of it. Then each sentence is searched for words that place one target before another.
+The real planner plans the run, with its pauses; simulated servers answer it without a clock; the
+real findings and reports are made of it. Then each sentence is searched for words that place one
+target before another.
 
-`python -m benchmarks.equal_targets` prints the table in Markdown: how many of the runs name a winner, and the 95%
-interval of the probability. `--sentences` also counts the sentences that named one.
-tests/analysis/test_equal_targets.py has a few runs.
+`python -m benchmarks.equal_targets` prints the table in Markdown: how many of the runs name a
+winner, and the 95% interval of the probability. `--sentences` also counts the sentences that named
+one. tests/analysis/test_equal_targets.py has a few runs.
 """
 
 import argparse
@@ -39,7 +40,9 @@ WINNER = re.compile(
     r"\bis first\b|\bis the fastest\b|\bahead\b|(is|was)( perhaps)? the best of|has the highest|"
     r"cost least|ends sooner|★"
 )
-NO_WINNER = re.compile(r"(?i)no target was clearly ahead|no target is|clearly the fastest|which target is the fastest")
+NO_WINNER = re.compile(
+    r"(?i)no target was clearly ahead|no target is|clearly the fastest|which target is the fastest"
+)
 """Sentences with these words name none."""
 RESPONSE_S, TTFT_S, EVENTS, TOKENS = 3.0, 0.2, 8, 64
 SIGMA = 0.4
@@ -49,14 +52,22 @@ PAUSE_NS = NS_PER_S // 10
 
 
 class SlowMinutes:
-    """A server whose responses take `slow` times as long in slow minutes; it has a slot for each request.
+    """A server whose responses take `slow` times as long in slow minutes; it has a slot for each
+    request.
 
-    `share` of the variance of the logarithm of a time changes slowly, with correlation time `tau_s`; or with `spells`,
-    a fifth of the time is 2.5 times as slow. With `heavy`, times have a Pareto tail (exponent 2.5).
+    `share` of the variance of the logarithm of a time changes slowly, with correlation time
+    `tau_s`; or with `spells`, a fifth of the time is 2.5 times as slow. With `heavy`, times have a
+    Pareto tail (exponent 2.5).
     """
 
     def __init__(
-        self, random: Random, *, tau_s: float = 60.0, share: float = 0.0, spells: bool = False, heavy: bool = False
+        self,
+        random: Random,
+        *,
+        tau_s: float = 60.0,
+        share: float = 0.0,
+        spells: bool = False,
+        heavy: bool = False,
     ) -> None:
         self._random, self._tau_s, self._share = random, tau_s, share
         self._spells, self._heavy = spells, heavy
@@ -73,10 +84,16 @@ class SlowMinutes:
         kept = math.exp((self._at_ns - now_ns) / NS_PER_S / self._tau_s)
         self._at_ns = now_ns
         self._slow = kept * self._slow + math.sqrt(1 - kept * kept) * self._random.gauss(0, 1)
-        self._in_spell = self._random.random() < 0.2 + ((1.0 if self._in_spell else 0.0) - 0.2) * kept
-        factors = [self._factor() * (2.5 if self._spells and self._in_spell else 1.0) for _ in range(2)]
+        self._in_spell = (
+            self._random.random() < 0.2 + ((1.0 if self._in_spell else 0.0) - 0.2) * kept
+        )
+        factors = [
+            self._factor() * (2.5 if self._spells and self._in_spell else 1.0) for _ in range(2)
+        ]
         first_ns = now_ns + round(TTFT_S * factors[0] * NS_PER_S)
-        streamed = (RESPONSE_S - TTFT_S) * factors[1] * (self._random.random() if shortened else 1.0)
+        streamed = (
+            (RESPONSE_S - TTFT_S) * factors[1] * (self._random.random() if shortened else 1.0)
+        )
         heapq.heappush(self._ends, (first_ns + round(streamed * NS_PER_S), number, first_ns))
 
     def ended(self, until_ns: int | None) -> tuple[int, Response] | None:
@@ -144,12 +161,17 @@ def measured(plan: RunPlan, world: World, seed: int) -> list[Observation]:
     """Carry out the plan, and return the observations."""
     found: list[Observation] = []
     for lane in plan.lanes:
-        servers = {name: world.server(Random(f"{seed}/{name}")) for name in {block.target for block in lane}}
+        servers = {
+            name: world.server(Random(f"{seed}/{name}"))
+            for name in {block.target for block in lane}
+        }
         found += _lane(lane, servers, world, seed)
     return found
 
 
-def _lane(blocks: Sequence[RequestBlock], servers: dict[str, Server], world: World, seed: int) -> Iterator[Observation]:
+def _lane(
+    blocks: Sequence[RequestBlock], servers: dict[str, Server], world: World, seed: int
+) -> Iterator[Observation]:
     begun_ns = now_ns = 1000 * NS_PER_S
     for number, of_round in groupby(blocks, lambda block: block.round):
         for at, block in enumerate(of_round):
@@ -172,7 +194,13 @@ def _with_tokens(o: Observation) -> Observation:
     times = [o.first_token_ns + gap * at for at in range(EVENTS - 1)] + [o.last_token_ns]
     counts = [(at + 1) * TOKENS // EVENTS for at in range(EVENTS)]
     return replace(
-        o, token_at=times, tokens_so_far=counts, output_tokens=TOKENS, input_tokens=512, reads=EVENTS, head_ns=times[0]
+        o,
+        token_at=times,
+        tokens_so_far=counts,
+        output_tokens=TOKENS,
+        input_tokens=512,
+        reads=EVENTS,
+        head_ns=times[0],
     )
 
 
@@ -181,7 +209,9 @@ def concluded(options: Options, world: World, seed: int) -> tuple[Run, list[Obse
     plan = options.plan()
     observations = measured(plan, world, seed)
     asked = [
-        AskedCondition(condition=c.condition, target=c.target, concurrency=c.load.concurrency, rate=c.load.rate)
+        AskedCondition(
+            condition=c.condition, target=c.target, concurrency=c.load.concurrency, rate=c.load.rate
+        )
         for c in plan.conditions
     ]
     run = Run(id="r", began="2026-11-26", began_ns=0, finished=True)
@@ -191,9 +221,15 @@ def concluded(options: Options, world: World, seed: int) -> tuple[Run, list[Obse
 
 
 def sentences(run: Run, observations: Sequence[Observation]) -> list[str]:
-    """Return every sentence of the report: the headline, the findings, and the lines of uses with their marks."""
+    """Return every sentence of the report: the headline, the findings, and the lines of uses with
+    their marks."""
     lines = [f"{use}: {line}" for use, line in use_lines(run).items()]
-    return [run_headline(run, observations).sentence, *run.statements, *run.short_statements, *lines]
+    return [
+        run_headline(run, observations).sentence,
+        *run.statements,
+        *run.short_statements,
+        *lines,
+    ]
 
 
 def winners(found: Sequence[str]) -> list[str]:
@@ -250,13 +286,19 @@ def in_words(named: int, runs: int) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=200, help="runs of each cell")
     parser.add_argument("--only", default="", help="the options with this text")
-    parser.add_argument("--sentences", action="store_true", help="print the sentences that named a winner")
+    parser.add_argument(
+        "--sentences", action="store_true", help="print the sentences that named a winner"
+    )
     add_processes(parser)
     asked = parser.parse_args()
-    print("| options | rounds, s apart | " + " | ".join(world.name for world in WORLDS) + " | all |")
+    print(
+        "| options | rounds, s apart | " + " | ".join(world.name for world in WORLDS) + " | all |"
+    )
     print("|---" * (len(WORLDS) + 3) + "|")
     for options in OPTIONS:
         if asked.only not in options.name:
@@ -267,8 +309,13 @@ def main() -> None:
             found = in_processes(found_in, of_world, asked.processes)
             counts.append(sum(bool(each.named_by) for each in found))
             spread = found[-1].spread
-            cases.update(each for one in found for each in {shape(sentence) for sentence in one.named_by})
-        cells = [*(in_words(count, asked.runs) for count in counts), in_words(sum(counts), len(counts) * asked.runs)]
+            cases.update(
+                each for one in found for each in {shape(sentence) for sentence in one.named_by}
+            )
+        cells = [
+            *(in_words(count, asked.runs) for count in counts),
+            in_words(sum(counts), len(counts) * asked.runs),
+        ]
         print(f"| {options.name} | {spread} | {' | '.join(cells)} |", flush=True)
         for sentence, count in cases.most_common() if asked.sentences else ():
             print(f"  {count} runs: {sentence}", flush=True)

@@ -1,18 +1,22 @@
-"""Failover of the real gateway, scenario by scenario: `python -m benchmarks.failover` (about four minutes).
+"""Failover of the real gateway, scenario by scenario: `python -m benchmarks.failover` (about four
+minutes).
 
-The sixteen scenarios, their times and their rules are those of FailoverBench (methodology 0.1), a public benchmark of
-gateways, written here from its description. A provider misbehaves as the model's name says. The client is OpenAI's own
-library without retries. Each call has a first target (the failing model) and a fallback (a healthy model of the same
-provider). The runs of a configuration take place at the same time, each with a provider and a gateway process of its
-own; within a run the scenarios follow each other. A verdict is one of these:
+The sixteen scenarios, their times and their rules are those of FailoverBench (methodology 0.1), a
+public benchmark of gateways, written here from its description. A provider misbehaves as the
+model's name says. The client is OpenAI's own library without retries. Each call has a first target
+(the failing model) and a fallback (a healthy model of the same provider). The runs of a
+configuration take place at the same time, each with a provider and a gateway process of its own;
+within a run the scenarios follow each other. A verdict is one of these:
 
-  - pass: the client got what is ideal, and no rule was broken. Ideal is the whole answer, or the provider's refusal of
-    content
-  - partial: it got that, but advice was not followed, such as to wait for the first target after a 429
+  - pass: the client got what is ideal, and no rule was broken. Ideal is the whole answer, or the
+    provider's refusal of content
+  - partial: it got that, but advice was not followed, such as to wait for the first target after a
+    429
   - safe: it got a clean error in time
   - fail: it waited too long, a part of an answer looked like a whole one, or a rule was broken
 
-The exit code is 1 unless each run has only passes. With `simplest`, S01 may be partial, which is a choice.
+The exit code is 1 unless each run has only passes. With `simplest`, S01 may be partial, which is a
+choice.
 """
 
 import argparse
@@ -94,7 +98,8 @@ Check = Callable[[Seen], bool]
 
 
 class Scenario(Struct, kw_only=True):
-    """A failure: what must hold (`rules`), what should (`advice`), and within how many seconds the call must end."""
+    """A failure: what must hold (`rules`), what should (`advice`), and within how many seconds the
+    call must end."""
 
     id: str
     title: str
@@ -109,7 +114,9 @@ class Scenario(Struct, kw_only=True):
 
 
 def _at_most(attempts: int, within_s: float = float("inf")) -> Check:
-    return lambda seen: sum(each.at - seen.first[0].at < within_s for each in seen.first) <= attempts
+    return lambda seen: (
+        sum(each.at - seen.first[0].at < within_s for each in seen.first) <= attempts
+    )
 
 
 def _took(most_s: float) -> Check:
@@ -145,7 +152,9 @@ def _served_during_outage(seen: Seen) -> bool:
 
 
 def _recovered(seen: Seen) -> bool:
-    return min((each.at for each in seen.first if each.served), default=float("inf")) <= OUTAGE_S + 30
+    return (
+        min((each.at for each in seen.first if each.served), default=float("inf")) <= OUTAGE_S + 30
+    )
 
 
 def _names_fallback(seen: Seen) -> bool:
@@ -160,18 +169,38 @@ SCENARIOS = [
         rules=[_at_most(2, 1.5)],
         advice=[_same_target, _waited],
     ),
-    Scenario(id="S02", title="429 without Retry-After, always", within_s=40, rules=[_at_most(4, 3.0), _at_most(6)]),
+    Scenario(
+        id="S02",
+        title="429 without Retry-After, always",
+        within_s=40,
+        rules=[_at_most(4, 3.0), _at_most(6)],
+    ),
     Scenario(id="S03", title="500 once", within_s=20, advice=[_same_target]),
     Scenario(id="S04", title="503 always", within_s=40, rules=[_at_most(6)]),
     Scenario(id="S05", title="connection reset before the headers, once", within_s=20),
-    Scenario(id="S06", title="no response for 120 s", within_s=130, rules=[_took(100)], advice=[_at_most(1)]),
+    Scenario(
+        id="S06",
+        title="no response for 120 s",
+        within_s=130,
+        rules=[_took(100)],
+        advice=[_at_most(1)],
+    ),
     Scenario(id="S07", title="first token after 20 s", within_s=60, advice=[_took(15)]),
     Scenario(id="S08", title="stream cut after 40 of 60 tokens", within_s=40),
-    Scenario(id="S09", title="30 s of silence after 20 tokens, then cut", within_s=70, rules=[_took(45), _alive]),
+    Scenario(
+        id="S09",
+        title="30 s of silence after 20 tokens, then cut",
+        within_s=70,
+        rules=[_took(45), _alive],
+    ),
     Scenario(id="S10", title="malformed event", within_s=30, rules=[_alive], advice=[_whole]),
-    Scenario(id="S11", title="the end mark is missing", within_s=30, rules=[_took(8)], advice=[_usage]),
+    Scenario(
+        id="S11", title="the end mark is missing", within_s=30, rules=[_took(8)], advice=[_usage]
+    ),
     Scenario(id="S12", title="prompt too long (400)", within_s=20, rules=[_at_most(1)]),
-    Scenario(id="S13", title="content refused (400)", within_s=20, rules=[_at_most(1)], refused=True),
+    Scenario(
+        id="S13", title="content refused (400)", within_s=20, rules=[_at_most(1)], refused=True
+    ),
     Scenario(
         id="S14",
         title="stream cut, and the fallback refuses a prefilled answer",
@@ -232,8 +261,14 @@ class Provider:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
-                size = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-                await self._answer(json.loads(await reader.readexactly(int(size.split(b":")[1]))), writer)
+                size = next(
+                    line
+                    for line in head.lower().split(b"\r\n")
+                    if line.startswith(b"content-length:")
+                )
+                await self._answer(
+                    json.loads(await reader.readexactly(int(size.split(b":")[1]))), writer
+                )
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass  # cancelled: the last run has ended
         finally:
@@ -278,8 +313,13 @@ class Provider:
 
 
 def _refuse(writer: asyncio.StreamWriter, status: int, code: str, header: str = "") -> None:
-    text = json.dumps({"error": {"message": f"refused: {code}", "type": "error", "param": None, "code": code}})
-    head = f"HTTP/1.1 {status} No\r\ncontent-type: application/json\r\n{header}content-length: {len(text)}\r\n\r\n"
+    text = json.dumps(
+        {"error": {"message": f"refused: {code}", "type": "error", "param": None, "code": code}}
+    )
+    head = (
+        f"HTTP/1.1 {status} No\r\ncontent-type: application/json\r\n{header}content-length: "
+        f"{len(text)}\r\n\r\n"
+    )
     writer.write((head + text).encode())
 
 
@@ -290,10 +330,12 @@ def _usage_of(words: Sequence[str]) -> dict[str, int]:
 async def _whole_answer(writer: asyncio.StreamWriter, model: str, words: Sequence[str]) -> None:
     message = {"role": "assistant", "content": " ".join(words)}
     choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-    text = json.dumps({"id": "x", "object": "chat.completion", "created": 1, "model": model, "choices": choices}
+    text = json.dumps({"id": "x", "object": "chat.completion", "created": 1, "model": model,
+    "choices": choices}
                       | {"usage": _usage_of(words)})  # fmt: skip
     writer.write(
-        f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n{text}".encode()
+        f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: "
+        f"{len(text)}\r\n\r\n{text}".encode()
     )
 
 
@@ -304,10 +346,13 @@ async def _stream(writer: asyncio.StreamWriter, model: str, words: Sequence[str]
 
     def chunk(delta: dict[str, str], finish: str | None = None) -> str:
         choices = [{"index": 0, "delta": delta, "finish_reason": finish}]
-        return json.dumps({"id": "x", "object": "chat.completion.chunk", "created": 1, "model": model}
+        return json.dumps({"id": "x", "object": "chat.completion.chunk", "created": 1,
+        "model": model}
                           | {"choices": choices})  # fmt: skip
 
-    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+    writer.write(
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
     if model == "S07":
         await asyncio.sleep(SLOW_S)
     send(chunk({"role": "assistant", "content": ""}))
@@ -318,7 +363,9 @@ async def _stream(writer: asyncio.StreamWriter, model: str, words: Sequence[str]
             await asyncio.sleep(STALL_S)
             raise ConnectionError
         if model == "S10" and number == MALFORMED_AT:
-            send('{"id": "x", "object": "chat.completion.chunk", "choices": [{"delta": {"content": ')
+            send(
+                '{"id": "x", "object": "chat.completion.chunk", "choices": [{"delta": {"content": '
+            )
         send(chunk({"content": word if number == 0 and len(words) == len(WORDS) else f" {word}"}))
         await writer.drain()
         await asyncio.sleep(TOKEN_S)
@@ -329,7 +376,9 @@ async def _stream(writer: asyncio.StreamWriter, model: str, words: Sequence[str]
     writer.write(b"0\r\n\r\n")
 
 
-async def _call(client: openai.AsyncOpenAI, model: str, *, stream: bool, within_s: float) -> Outcome:
+async def _call(
+    client: openai.AsyncOpenAI, model: str, *, stream: bool, within_s: float
+) -> Outcome:
     """Call as a careful client does."""
     began = time.monotonic()
     outcome = Outcome(None, "", 0.0)
@@ -397,24 +446,33 @@ async def _run(policy: str, folder: Path, only: Sequence[Scenario]) -> list[Row]
     provider = Provider()
     server = await asyncio.start_server(provider.serve, "127.0.0.1", 0)
     routes = {
-        each.id: {"policy": policy.format(a=f"provider/{each.id}", b=f"provider/{each.fallback}")} for each in only
+        each.id: {"policy": policy.format(a=f"provider/{each.id}", b=f"provider/{each.fallback}")}
+        for each in only
     }
     settings = {
         "listen": {"host": "127.0.0.1", "port": 0},
-        "providers": {"provider": {"base_url": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"}},
+        "providers": {
+            "provider": {"base_url": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"}
+        },
         "routes": routes,
         "log": f"sqlite:///{folder}/log.db",
     }
     (folder / "splitsecond.yaml").write_text(json.dumps(settings))  # JSON is YAML
     command = [sys.executable, "-m", "splitsecond", "serve", str(folder / "splitsecond.yaml")]
     with (folder / "errors").open("wb") as errors:
-        gateway = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=errors, env=os.environ)
+        gateway = await asyncio.create_subprocess_exec(
+            *command, stdout=subprocess.PIPE, stderr=errors, env=os.environ
+        )
     try:
         assert gateway.stdout is not None
         ready = (await asyncio.wait_for(gateway.stdout.readline(), START_S)).decode()
         if not ready.startswith("READY "):
-            raise SystemExit(f"the gateway did not start: {(folder / 'errors').read_text('utf-8', 'replace')}")
-        async with openai.AsyncOpenAI(base_url=ready.split()[1], api_key="none", max_retries=0, timeout=600) as client:
+            raise SystemExit(
+                f"the gateway did not start: {(folder / 'errors').read_text('utf-8', 'replace')}"
+            )
+        async with openai.AsyncOpenAI(
+            base_url=ready.split()[1], api_key="none", max_retries=0, timeout=600
+        ) as client:
             return [await _play(each, provider, client) for each in only]
     finally:
         gateway.terminate()
@@ -432,7 +490,8 @@ async def _runs(policy: str, runs: int, only: Sequence[Scenario]) -> list[list[R
 
 
 def _table(found: dict[str, list[list[Row]]], only: Sequence[Scenario]) -> None:
-    """Print the verdicts, with the longest call (median of the runs) and the requests at both targets."""
+    """Print the verdicts, with the longest call (median of the runs) and the requests at both
+    targets."""
     print("| | " + " | ".join(found) + " |")
     print("|---|" + "---|" * len(found))
     for number, scenario in enumerate(only):
@@ -440,9 +499,13 @@ def _table(found: dict[str, list[list[Row]]], only: Sequence[Scenario]) -> None:
         for runs in found.values():
             rows = [rows[number] for rows in runs]
             verdicts = Counter(row.verdict for row in rows).most_common()
-            words = ", ".join(name if count == len(rows) else f"{count} {name}" for name, count in verdicts)
+            words = ", ".join(
+                name if count == len(rows) else f"{count} {name}" for name, count in verdicts
+            )
             attempts = ", ".join(f"{a}+{b}" for a, b in sorted({row.attempts for row in rows}))
-            cells.append(f"{words}; {statistics.median(row.seconds for row in rows):.1f} s; {attempts}")
+            cells.append(
+                f"{words}; {statistics.median(row.seconds for row in rows):.1f} s; {attempts}"
+            )
         print(f"| {scenario.id} {scenario.title} | " + " | ".join(cells) + " |")
     for name, runs in found.items():
         counts = sorted(sum(row.verdict == "pass" for row in rows) for rows in runs)
@@ -460,10 +523,18 @@ def _as_claimed(found: dict[str, list[list[Row]]]) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; return 1 if a claim does not hold."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS, help=f"runs of each configuration (default {RUNS})")
-    parser.add_argument("--only", default="", help="scenarios to play, such as S01,S15 (default all)")
-    parser.add_argument("--policies", default=",".join(CONFIGURATIONS), help="configurations to try")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--runs", type=int, default=RUNS, help=f"runs of each configuration (default {RUNS})"
+    )
+    parser.add_argument(
+        "--only", default="", help="scenarios to play, such as S01,S15 (default all)"
+    )
+    parser.add_argument(
+        "--policies", default=",".join(CONFIGURATIONS), help="configurations to try"
+    )
     options = parser.parse_args(arguments)
     only = [each for each in SCENARIOS if not options.only or each.id in options.only.split(",")]
     found: dict[str, list[list[Row]]] = {}

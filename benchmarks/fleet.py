@@ -1,10 +1,13 @@
-"""A fleet of gateways with faults: `python -m benchmarks.fleet` (as root, ten minutes; `--minutes 60` for an hour).
+"""A fleet of gateways with faults: `python -m benchmarks.fleet` (as root, ten minutes; `--minutes
+60` for an hour).
 
-`--show probes`, `restart`, `throughput` and `log` run the other proofs (`fleet_proofs`), in one to five minutes each.
+`--show probes`, `restart`, `throughput` and `log` run the other proofs (`fleet_proofs`), in one to
+five minutes each.
 
-Three gateways with two workers each run in network namespaces of their own and share a real PostgreSQL server. Clients
-ask each of them for several times the limit of their key, all the time. Meanwhile the server is killed, stopped and
-slow, gateways are cut off from it, killed and restarted, in random order and for random times.
+Three gateways with two workers each run in network namespaces of their own and share a real
+PostgreSQL server. Clients ask each of them for several times the limit of their key, all the time.
+Meanwhile the server is killed, stopped and slow, gateways are cut off from it, killed and
+restarted, in random order and for random times.
 
 The exit code is 1 unless all of this is true:
 
@@ -13,10 +16,12 @@ The exit code is 1 unless all of this is true:
   - a key never spends more than its limit of US dollars and the last call of each worker
   - every admitted call is in the log, but for those of the last second before a gateway was killed
 
-`--compressed` leaves a second or two between faults that last 12 seconds at most, so that six minutes have as many
-faults as an hour. No minute is without a fault then, so the share of the limit that is used is not checked.
+`--compressed` leaves a second or two between faults that last 12 seconds at most, so that six
+minutes have as many faults as an hour. No minute is without a fault then, so the share of the limit
+that is used is not checked.
 
-Without the right to create network namespaces, `--plain` runs the gateways as plain processes; none is cut off then.
+Without the right to create network namespaces, `--plain` runs the gateways as plain processes; none
+is cut off then.
 """
 
 import argparse
@@ -57,7 +62,8 @@ EXPECTED = ("200", "429")
 ENDS = (0, -signal.SIGTERM)
 """How a gateway ends that gets SIGTERM; the second one if it has just been started."""
 BORDER = 3
-"""Requests that clients date into the minute before or after: they know only when the response came."""
+"""Requests that clients date into the minute before or after: they know only when the response
+came."""
 FAULTS = (
     "database killed",
     "database stopped",
@@ -120,7 +126,8 @@ class Relay:
         except OSError:
             writer.close()
             return
-        with contextlib.suppress(asyncio.CancelledError):  # at the end; asyncio 3.11 would print a traceback
+        # at the end; asyncio 3.11 would print a traceback
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.gather(self._pass(reader, to_server[1]), self._pass(to_server[0], writer))
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -135,7 +142,9 @@ class Relay:
 class Fleet:
     """The gateways' processes, and the faults."""
 
-    def __init__(self, folder: Path, server: Server, relay: Relay, *, plain: bool, random: Random) -> None:
+    def __init__(
+        self, folder: Path, server: Server, relay: Relay, *, plain: bool, random: Random
+    ) -> None:
         self._folder = folder
         self._server = server
         self._relay = relay
@@ -162,7 +171,8 @@ class Fleet:
             return subprocess.Popen(
                 [*before, sys.executable, "-m", "splitsecond.cli", "serve"],
                 cwd=folder,
-                env=os.environ | {"WEB": KEYS["web"], "BUDGET": KEYS["budget"], "TMPDIR": str(self._folder)},
+                env=os.environ
+                | {"WEB": KEYS["web"], "BUDGET": KEYS["budget"], "TMPDIR": str(self._folder)},
                 stdout=output,
                 stderr=output,
             )
@@ -172,7 +182,9 @@ class Fleet:
         while True:
             for number, process in enumerate(self.processes):
                 if number not in self._stopped and (code := process.poll()) is not None:
-                    self.wrong.append(f"{clock.wall_time():%X} gateway {number} ended by itself with {code}")
+                    self.wrong.append(
+                        f"{clock.wall_time():%X} gateway {number} ended by itself with {code}"
+                    )
                     self.processes[number] = self.start(number)
             await asyncio.sleep(1)
 
@@ -180,7 +192,10 @@ class Fleet:
         """Let one fault happen, and end it."""
         number = self._random.randrange(GATEWAYS)
         begin_s = wall_s()
-        print(f"  {kind}{f' ({number})' if kind.startswith('gateway') else ''} for {seconds:g} s", flush=True)
+        print(
+            f"  {kind}{f' ({number})' if kind.startswith('gateway') else ''} for {seconds:g} s",
+            flush=True,
+        )
         match kind:
             case "database killed":
                 self._server.stop()
@@ -211,7 +226,10 @@ class Fleet:
                 self.processes[number].terminate()
                 code = await asyncio.to_thread(self.processes[number].wait)
                 if code not in ENDS:
-                    self.wrong.append(f"{clock.wall_time():%X} gateway {number} was restarted and ended with {code}")
+                    self.wrong.append(
+                        f"{clock.wall_time():%X} gateway {number} was "
+                        f"restarted and ended with {code}"
+                    )
                 self.processes[number] = self.start(number)
                 self._stopped.discard(number)
         print(f"    over after {wall_s() - begin_s:.1f} s", flush=True)
@@ -238,7 +256,8 @@ def route(number: int, change: str) -> None:
 
 @contextlib.contextmanager
 def network() -> Iterator[None]:
-    """A bridge with an address for the clients and one for the database, and a namespace for each gateway."""
+    """A bridge with an address for the clients and one for the database, and a namespace for each
+    gateway."""
     remove_network()  # of a run that was killed
     try:
         ip("link", "add", "ssfleet", "type", "bridge")
@@ -247,7 +266,18 @@ def network() -> Iterator[None]:
         ip("link", "set", "ssfleet", "up")
         for number in range(GATEWAYS):
             ip("netns", "add", name(number))
-            ip("link", "add", f"ssf{number}", "type", "veth", "peer", "name", "eth0", "netns", name(number))
+            ip(
+                "link",
+                "add",
+                f"ssf{number}",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "eth0",
+                "netns",
+                name(number),
+            )
             ip("link", "set", f"ssf{number}", "master", "ssfleet", "up")
             ip("-n", name(number), "address", "add", f"{NETWORK}.{10 + number}/24", "dev", "eth0")
             for device in ("lo", "eth0"):
@@ -258,9 +288,12 @@ def network() -> Iterator[None]:
 
 
 def remove_network() -> None:
-    """Remove what `network` has made, and end what still runs in it: a namespace lives as long as its processes."""
+    """Remove what `network` has made, and end what still runs in it: a namespace lives as long as
+    its processes."""
     for number in range(GATEWAYS):
-        found = subprocess.run(["ip", "netns", "pids", name(number)], check=False, capture_output=True, text=True)
+        found = subprocess.run(
+            ["ip", "netns", "pids", name(number)], check=False, capture_output=True, text=True
+        )
         for pid in found.stdout.split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
@@ -270,7 +303,12 @@ def remove_network() -> None:
 
 
 async def client(
-    fleet: Fleet, number: int, key: str, admitted: list[Admitted], statuses: Counter[str], unexpected: list[str]
+    fleet: Fleet,
+    number: int,
+    key: str,
+    admitted: list[Admitted],
+    statuses: Counter[str],
+    unexpected: list[str],
 ) -> None:
     """Ask one gateway, again and again, until cancelled."""
     body = b'{"model": "fast", "max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}]}'
@@ -280,7 +318,9 @@ async def client(
     ) + body
     while True:
         try:
-            reader, writer = await asyncio.wait_for(asyncio.open_connection(*fleet.address(number)), 5)
+            reader, writer = await asyncio.wait_for(
+                asyncio.open_connection(*fleet.address(number)), 5
+            )
         except OSError:
             statuses["no connection"] += 1
             await asyncio.sleep(PAUSE_S)
@@ -294,7 +334,10 @@ async def client(
                 answer = await reader.readexactly(int(fields["content-length"]))
                 statuses[status] += 1
                 if status not in EXPECTED:
-                    unexpected.append(f"{clock.wall_time():%X} gateway {number} answered {status}: {answer[:300]!r}")
+                    unexpected.append(
+                        f"{clock.wall_time():%X} gateway {number} answered {status}: "
+                        f"{answer[:300]!r}"
+                    )
                 if status == "200":
                     admitted.append(Admitted(at_s, number, key, fields["x-request-id"]))
                 await asyncio.sleep(PAUSE_S)
@@ -315,11 +358,20 @@ async def run(folder: Path, server: Server, socket: Path, given: argparse.Namesp
     fleet = Fleet(folder, server, relay, plain=plain, random=random)
     provider_host = "127.0.0.1" if plain else f"{NETWORK}.1"
     (folder / "profile.toml").write_text(PROFILE)
-    command = [sys.executable, "-m", "splitsecond.simulator", str(folder / "profile.toml"), "--host", provider_host]
+    command = [
+        sys.executable,
+        "-m",
+        "splitsecond.simulator",
+        str(folder / "profile.toml"),
+        "--host",
+        provider_host,
+    ]
     provider = subprocess.Popen([*command, "--port", str(PROVIDER_PORT)], stdout=subprocess.DEVNULL)  # noqa: ASYNC220
     for number in range(GATEWAYS):
         (folder / str(number)).mkdir()
-        text = CONFIGURATION.replace("PORT", str(PORT + (number if plain else 0))).replace("DATABASE", url)
+        text = CONFIGURATION.replace("PORT", str(PORT + (number if plain else 0))).replace(
+            "DATABASE", url
+        )
         text = text.replace("PROVIDER", f"http://{provider_host}:{PROVIDER_PORT}/v1")
         (folder / str(number) / "splitsecond.yaml").write_text(text)
     admitted: list[Admitted] = []
@@ -365,7 +417,11 @@ async def run(folder: Path, server: Server, socket: Path, given: argparse.Namesp
         for process in fleet.processes:
             process.kill()
     logged = Counter(str(call) for (call,) in server.execute(database, "SELECT call FROM calls"))
-    wrong = [*unexpected, *fleet.wrong, *(f"a gateway ended with {code}" for code in codes if code not in ENDS)]
+    wrong = [
+        *unexpected,
+        *fleet.wrong,
+        *(f"a gateway ended with {code}" for code in codes if code not in ENDS),
+    ]
     print(f"responses: {dict(statuses)}; {len(logged):,} calls in the log")
     wrong += check_requests([each for each in admitted if each.key == "web"], fleet.faulty, ended_s)
     wrong += check_money([each for each in admitted if each.key == "budget"])
@@ -383,7 +439,10 @@ def check_requests(admitted: list[Admitted], faulty: set[int], ended_s: float) -
     for minute, counts in minutes.items():
         total = counts.total()
         parts = ", ".join(f"{counts[number]}" for number in range(GATEWAYS))
-        print(f"minute {minute - first:3}: {total:4} of {LIMIT} ({parts}){' fault' if minute in faulty else ''}")
+        print(
+            f"minute {minute - first:3}: {total:4} of {LIMIT} "
+            f"({parts}){' fault' if minute in faulty else ''}"
+        )
         if total > LIMIT + BORDER:
             wrong.append(f"minute {minute - first}: {total} requests, with a limit of {LIMIT}")
         whole = minute not in (first, first + 1) and (minute + 1) * 60 < ended_s
@@ -398,19 +457,30 @@ def check_money(admitted: list[Admitted]) -> list[str]:
     most = USD + GATEWAYS * WORKERS * CALL_USD
     for day, calls in days.items():
         print(f"day {day}: {calls * CALL_USD:.3f} of {USD} USD")
-    return [f"{calls * CALL_USD:.3f} USD were spent" for calls in days.values() if calls * CALL_USD > most + 1e-9]
+    return [
+        f"{calls * CALL_USD:.3f} USD were spent"
+        for calls in days.values()
+        if calls * CALL_USD > most + 1e-9
+    ]
 
 
-def check_log(admitted: list[Admitted], logged: Counter[str], killed: list[tuple[float, int]]) -> list[str]:
-    """Check that calls are in the log, but for those of the last second before a gateway was killed."""
+def check_log(
+    admitted: list[Admitted], logged: Counter[str], killed: list[tuple[float, int]]
+) -> list[str]:
+    """Check that calls are in the log, but for those of the last second before a gateway was
+    killed."""
     missing = [each for each in admitted if each.call not in logged]
     lost = [
         each
         for each in missing
-        if not any(number == each.gateway and at_s - 1 <= each.at_s <= at_s + 0.1 for at_s, number in killed)
+        if not any(
+            number == each.gateway and at_s - 1 <= each.at_s <= at_s + 0.1
+            for at_s, number in killed
+        )
     ]
     print(
-        f"missing in the log: {len(missing)} of {len(admitted):,} calls, {len(lost)} of them without a killed gateway; "
+        f"missing in the log: {len(missing)} of {len(admitted):,} calls, {len(lost)} of them "
+        f"without a killed gateway; "
         f"{logged.total() - len(logged)} are in it twice"
     )
     return [f"{len(lost)} calls are not in the log"] if lost else []
@@ -424,7 +494,9 @@ def outputs(folder: Path, only: str = "") -> list[str]:
 
 def main() -> int:
     """Run the benchmark. Return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--plain", action="store_true", help="without network namespaces")
     parser.add_argument("--faults", nargs="*", choices=FAULTS, default=FAULTS)

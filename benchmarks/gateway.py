@@ -1,23 +1,27 @@
-"""The cost of the gateway compared with nginx: `python -m benchmarks.gateway`, for docs/performance.md.
+"""The cost of the gateway compared with nginx: `python -m benchmarks.gateway`, for
+docs/performance.md.
 
-All forward to the same upstreams and get their load from the same client (wrk). They take turns within one run, so that
-slow moments of the machine affect all. The tables show medians over the rounds. nginx is a plain proxy; the gateway
-has client keys, a policy over two targets, timing and its log turned on. CPU is the time that the kernel accounts to
-the proxy's own processes, user and system, divided by the completed requests, so it excludes the client and the
-upstream. Added latency is the difference between the same percentiles with and without the proxy, at one connection.
+All forward to the same upstreams and get their load from the same client (wrk). They take turns
+within one run, so that slow moments of the machine affect all. The tables show medians over the
+rounds. nginx is a plain proxy; the gateway has client keys, a policy over two targets, timing and
+its log turned on. CPU is the time that the kernel accounts to the proxy's own processes, user and
+system, divided by the completed requests, so it excludes the client and the upstream. Added latency
+is the difference between the same percentiles with and without the proxy, at one connection.
 
-The first row is the default configuration: the gateway requests short answers whole, but for a sample. With `ttft`, it
-requests each answer as a stream and puts it together. In the other rows the client requests a stream, or the providers
-are configured with ``stream: false``.
+The first row is the default configuration: the gateway requests short answers whole, but for a
+sample. With `ttft`, it requests each answer as a stream and puts it together. In the other rows the
+client requests a stream, or the providers are configured with ``stream: false``.
 
-There are two loads. At saturation, each connection sends its next request at once. All proxies run as fast as they can,
-nginx many times as fast, and one wake-up of nginx serves many requests. At the same rate, connections pause before each
-request, so that all have the same work; there a process sleeps between requests, and waking it counts.
+There are two loads. At saturation, each connection sends its next request at once. All proxies run
+as fast as they can, nginx many times as fast, and one wake-up of nginx serves many requests. At the
+same rate, connections pause before each request, so that all have the same work; there a process
+sleeps between requests, and waking it counts.
 
-Upstreams: nginx with a file, for whole answers; `benchmarks.gateway_upstream`, which writes each event of a stream on
-its own, without a pause; and the simulator, which paces them. Needs `nginx` and `wrk` (Debian's packages with these
-names). `--peer` adds sglang-router, which forwards to `benchmarks.gateway_upstream`. `--telemetry` compares the gateway
-with OpenTelemetry, and every call recorded, with one without; `benchmarks.gateway_upstream` is the collector.
+Upstreams: nginx with a file, for whole answers; `benchmarks.gateway_upstream`, which writes each
+event of a stream on its own, without a pause; and the simulator, which paces them. Needs `nginx`
+and `wrk` (Debian's packages with these names). `--peer` adds sglang-router, which forwards to
+`benchmarks.gateway_upstream`. `--telemetry` compares the gateway with OpenTelemetry, and every call
+recorded, with one without; `benchmarks.gateway_upstream` is the collector.
 """
 
 import argparse
@@ -125,8 +129,9 @@ _MS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 class Case(Struct, frozen=True):
     """One kind of request.
 
-    `model` is its route at the gateway, `path` its path at nginx. `goals`: the highest ratios to nginx and to the peer;
-    None: no goal. `at_peer`: the peer has an upstream for it. `paced`: the upstream decides about the rate.
+    `model` is its route at the gateway, `path` its path at nginx. `goals`: the highest ratios to
+    nginx and to the peer; None: no goal. `at_peer`: the peer has an upstream for it. `paced`: the
+    upstream decides about the rate.
     """
 
     title: str
@@ -139,11 +144,36 @@ class Case(Struct, frozen=True):
 
 
 CASES = (
-    Case("a whole answer, default configuration", "plain", False, "/whole/chat/completions", (6.0, 0.5)),
+    Case(
+        "a whole answer, default configuration",
+        "plain",
+        False,
+        "/whole/chat/completions",
+        (6.0, 0.5),
+    ),
     Case('a whole answer, `ttft="10s"`', "events", False, "/whole/chat/completions", (22.0, 2.0)),
-    Case(f"a stream of {EVENTS} events, one by one", "events", True, "/events/chat/completions", (2.0, 0.4)),
-    Case("a whole answer, providers with `stream: false`", "whole", False, "/whole/chat/completions", (6.0, 0.5)),
-    Case(f"a stream of {EVENTS} events, paced", "paced", True, "/v1/chat/completions", at_peer=False, paced=True),
+    Case(
+        f"a stream of {EVENTS} events, one by one",
+        "events",
+        True,
+        "/events/chat/completions",
+        (2.0, 0.4),
+    ),
+    Case(
+        "a whole answer, providers with `stream: false`",
+        "whole",
+        False,
+        "/whole/chat/completions",
+        (6.0, 0.5),
+    ),
+    Case(
+        f"a stream of {EVENTS} events, paced",
+        "paced",
+        True,
+        "/v1/chat/completions",
+        at_peer=False,
+        paced=True,
+    ),
 )
 TRACED = tuple(replace(case, goals=(None, None)) for case in (CASES[0], CASES[2], CASES[3]))
 
@@ -188,19 +218,30 @@ class Proxy(Struct):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print Markdown tables; return 1 if a row misses its goal."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seconds", type=int, default=5, help="seconds of each turn (default 5)")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each proxy (default 5)")
     parser.add_argument(
         "--peer",
         metavar="COMMAND",
-        help="also measure sglang-router; COMMAND starts it. Install it into an environment of its own: "
-        "python -m venv peer && peer/bin/pip install sglang-router, then --peer peer/bin/sglang-router",
+        help="also measure sglang-router; COMMAND starts it. Install it into an environment of "
+        "its own: "
+        "python -m venv peer && peer/bin/pip install sglang-router, then --peer "
+        "peer/bin/sglang-router",
     )
-    parser.add_argument("--telemetry", action="store_true", help="measure what OpenTelemetry costs, and nothing else")
+    parser.add_argument(
+        "--telemetry",
+        action="store_true",
+        help="measure what OpenTelemetry costs, and nothing else",
+    )
     options = parser.parse_args(arguments)
     if missing := [tool for tool in ("nginx", "wrk") if shutil.which(tool) is None]:
-        print(f"{' and '.join(missing)} must be installed. Run apt-get install {' '.join(missing)}.", file=sys.stderr)
+        print(
+            f"{' and '.join(missing)} must be installed. Run apt-get install {' '.join(missing)}.",
+            file=sys.stderr,
+        )
         return 2
     if options.peer and shutil.which(options.peer) is None:
         print(f"{options.peer} is not a command. Run pip install sglang-router.", file=sys.stderr)
@@ -212,12 +253,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         direct, proxies = _start(stack, folder, int(paced.origin.rpartition(":")[2]), options)
         if options.telemetry:
             _head(proxies)
-            return sum(_compare(folder, proxies, case, options.rounds, options.seconds, pause=False) for case in TRACED)
+            return sum(
+                _compare(folder, proxies, case, options.rounds, options.seconds, pause=False)
+                for case in TRACED
+            )
         return _measure(folder, direct, proxies, options.rounds, options.seconds)
 
 
-def _start(stack: ExitStack, folder: Path, paced: int, options: argparse.Namespace) -> tuple[Proxy, list[Proxy]]:
-    """Start everything; return the upstream of whole answers, and nginx, the gateway and perhaps the peer.
+def _start(
+    stack: ExitStack, folder: Path, paced: int, options: argparse.Namespace
+) -> tuple[Proxy, list[Proxy]]:
+    """Start everything; return the upstream of whole answers, and nginx, the gateway and perhaps
+    the peer.
 
     With `--telemetry`, a gateway without it takes the place of nginx.
     """
@@ -228,18 +275,31 @@ def _start(stack: ExitStack, folder: Path, paced: int, options: argparse.Namespa
     direct = stack.enter_context(run_nginx("direct", UPSTREAM, {**values, "port": upstream}))
     command = [sys.executable, "-m", "benchmarks.gateway_upstream", str(events)]
     stack.enter_context(run_process("events", command, events, os.environ, folder))
-    gateway = stack.enter_context(_gateway("gateway", values, ports[1], TELEMETRY if options.telemetry else ""))
+    gateway = stack.enter_context(
+        _gateway("gateway", values, ports[1], TELEMETRY if options.telemetry else "")
+    )
     if options.telemetry:
         return direct, [stack.enter_context(_gateway("without", values, ports[0])), gateway]
     nginx = stack.enter_context(run_nginx("nginx", PROXY, {**values, "port": ports[0]}))
     if options.peer is None:
         return direct, [nginx, gateway]
-    address = ["--host", "127.0.0.1", "--port", str(ports[2]), "--worker-urls", f"http://127.0.0.1:{events}"]
-    router = run_process("sglang-router", [options.peer, "launch", *address], ports[2], os.environ, folder)
+    address = [
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(ports[2]),
+        "--worker-urls",
+        f"http://127.0.0.1:{events}",
+    ]
+    router = run_process(
+        "sglang-router", [options.peer, "launch", *address], ports[2], os.environ, folder
+    )
     return direct, [nginx, gateway, stack.enter_context(router)]
 
 
-def _gateway(name: str, values: Mapping[str, object], port: int, telemetry: str = "") -> AbstractContextManager[Proxy]:
+def _gateway(
+    name: str, values: Mapping[str, object], port: int, telemetry: str = ""
+) -> AbstractContextManager[Proxy]:
     folder = Path(str(values["folder"])) / name
     folder.mkdir()
     file = folder / "splitsecond.yaml"
@@ -248,7 +308,9 @@ def _gateway(name: str, values: Mapping[str, object], port: int, telemetry: str 
     return run_process(name, command, port, os.environ | {"BENCH_KEY": KEY}, folder)
 
 
-def _measure(folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int, seconds: int) -> int:
+def _measure(
+    folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int, seconds: int
+) -> int:
     gateway = proxies[1]
     memory_mb = gateway.memory_mb()
     missed = 0
@@ -259,9 +321,13 @@ def _measure(folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int,
     missed += _latency(folder, direct, proxies, rounds, seconds)
     after_mb = gateway.memory_mb()
     missed += (after_mb > 80) + (gateway.start_s > 1)
-    print(f"\nMemory of the gateway: {memory_mb:.0f} MB at the start, {after_mb:.0f} MB at the end (goal: 80).")
     print(
-        f"First response after its start: {gateway.start_s:.2f} s, with {gateway.start_cpu_s:.2f} s of CPU (goal: 1)."
+        f"\nMemory of the gateway: {memory_mb:.0f} MB at the start, {after_mb:.0f} MB at the end "
+        f"(goal: 80)."
+    )
+    print(
+        f"First response after its start: {gateway.start_s:.2f} s, with {gateway.start_cpu_s:.2f} "
+        f"s of CPU (goal: 1)."
     )
     return 1 if missed else 0
 
@@ -270,11 +336,16 @@ def _head(proxies: Sequence[Proxy]) -> None:
     """Print the head of the table that `_compare` fills."""
     names = [proxy.name for proxy in proxies]
     ratios = [f"gateway / {name} | goal" for name in names if name != "gateway"]
-    print(f"| CPU per request, µs | {' | '.join([*names, *ratios])} | {', '.join(names)}: requests/s |")
+    print(
+        f"| CPU per request, µs | {' | '.join([*names, *ratios])} | {', '.join(names)}: "
+        f"requests/s |"
+    )
     print("|---" * (len(names) + 2 * len(ratios) + 2) + "|")
 
 
-def _compare(folder: Path, proxies: Sequence[Proxy], case: Case, rounds: int, seconds: int, *, pause: bool) -> int:
+def _compare(
+    folder: Path, proxies: Sequence[Proxy], case: Case, rounds: int, seconds: int, *, pause: bool
+) -> int:
     """Print a row; return how many goals it misses."""
     present = [proxy for proxy in proxies if case.at_peer or proxy in proxies[:2]]
     used: dict[str, list[float]] = {proxy.name: [] for proxy in present}
@@ -287,13 +358,20 @@ def _compare(folder: Path, proxies: Sequence[Proxy], case: Case, rounds: int, se
             load = send_load(folder, proxy, case, CONNECTIONS, seconds, pause=pause)
             used[proxy.name].append((proxy.cpu_s() - before) / load.requests * 1e6)
             rates[proxy.name].append(load.requests / seconds)
-    figures = [f"{statistics.median(used[proxy.name]):.1f}" if proxy in present else "–" for proxy in proxies]
+    figures = [
+        f"{statistics.median(used[proxy.name]):.1f}" if proxy in present else "–"
+        for proxy in proxies
+    ]
     missed = 0
-    for other, goal in zip((proxies[0], *proxies[2:]), (None, None) if pause else case.goals, strict=False):
+    for other, goal in zip(
+        (proxies[0], *proxies[2:]), (None, None) if pause else case.goals, strict=False
+    ):
         if other not in present:
             figures += ["–", "–"]
             continue
-        ratios = [ours / theirs for ours, theirs in zip(used["gateway"], used[other.name], strict=True)]
+        ratios = [
+            ours / theirs for ours, theirs in zip(used["gateway"], used[other.name], strict=True)
+        ]
         ratio = statistics.median(ratios)
         figures += [f"{ratio:.2f} ({min(ratios):.2f}–{max(ratios):.2f})", str(goal or "–")]
         missed += goal is not None and ratio > goal
@@ -303,8 +381,11 @@ def _compare(folder: Path, proxies: Sequence[Proxy], case: Case, rounds: int, se
     return missed
 
 
-def _latency(folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int, seconds: int) -> int:
-    """Print the added latency of whole answers at one connection; return how many goals are missed."""
+def _latency(
+    folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int, seconds: int
+) -> int:
+    """Print the added latency of whole answers at one connection; return how many goals are
+    missed."""
     print("\n| added latency at one connection, ms | p50 | p99 | goal |")
     print("|---|---|---|---|")
     missed = 0
@@ -318,20 +399,33 @@ def _latency(folder: Path, direct: Proxy, proxies: Sequence[Proxy], rounds: int,
         for name, loads in seen.items():
             p50, p99 = (
                 statistics.median(
-                    getattr(load, field) - getattr(base, field) for load, base in zip(loads, bare, strict=True)
+                    getattr(load, field) - getattr(base, field)
+                    for load, base in zip(loads, bare, strict=True)
                 )
                 for field in ("p50_ms", "p99_ms")
             )
             ours = name == "gateway"
             missed += ours and (p50 > 0.15 or p99 > 0.4)
-            print(f"| {name}: {case.title} | {p50:.3f} | {p99:.3f} | {'0.15 / 0.4' if ours else '–'} |", flush=True)
+            print(
+                f"| {name}: {case.title} | {p50:.3f} | {p99:.3f} | "
+                f"{'0.15 / 0.4' if ours else '–'} |",
+                flush=True,
+            )
     return missed
 
 
 def send_load(
-    folder: Path, proxy: Proxy, case: Case, connections: int, seconds: int, *, pause: bool = False, threads: int = 1
+    folder: Path,
+    proxy: Proxy,
+    case: Case,
+    connections: int,
+    seconds: int,
+    *,
+    pause: bool = False,
+    threads: int = 1,
 ) -> Load:
-    """Send `case` to `proxy` with `threads` of wrk. `pause`: each connection waits before its next request.
+    """Send `case` to `proxy` with `threads` of wrk. `pause`: each connection waits before its next
+    request.
 
     Raises `RuntimeError` if a request fails, because the figures would be meaningless.
     """
@@ -383,9 +477,13 @@ def run_process(
         try:
             proxy = Proxy(name, f"http://127.0.0.1:{port}", process)
             while not responds(proxy.url):
-                with suppress(subprocess.TimeoutExpired):  # polling without a pause would take the CPU from it
+                # polling without a pause would take the CPU from it
+                with suppress(subprocess.TimeoutExpired):
                     process.wait(0.01)
-                if process.poll() is not None or clock.now_ns() - began_ns > START_S * clock.NS_PER_S:
+                if (
+                    process.poll() is not None
+                    or clock.now_ns() - began_ns > START_S * clock.NS_PER_S
+                ):
                     output = (folder / f"{name}.out").read_text("utf-8", "replace")
                     raise RuntimeError(f"{name} does not respond: {output}")
             proxy.start_s = (clock.now_ns() - began_ns) / clock.NS_PER_S
@@ -408,7 +506,8 @@ def responds(url: str) -> bool:
 
 
 def _resident_mb(pid: int) -> float:
-    """Return the resident memory. It includes shared pages, so one more worker costs less than this."""
+    """Return the resident memory. It includes shared pages, so one more worker costs less than
+    this."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 

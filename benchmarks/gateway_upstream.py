@@ -1,8 +1,10 @@
-"""A provider without any work of its own, for benchmarks: `python -m benchmarks.gateway_upstream PORT [PACE]`.
+"""A provider without any work of its own, for benchmarks: `python -m benchmarks.gateway_upstream
+PORT [PACE]`.
 
-A request that contains ``"stream":true`` gets a stream of `EVENTS` events, each written on its own and at once. The
-PACE "apart" adds a pause before each, so that each is read on its own; with "together" all are written as one, so that
-they are read together. Any other request, also one for the provider's health, gets a whole answer.
+A request that contains ``"stream":true`` gets a stream of `EVENTS` events, each written on its own
+and at once. The PACE "apart" adds a pause before each, so that each is read on its own; with
+"together" all are written as one, so that they are read together. Any other request, also one for
+the provider's health, gets a whole answer.
 """
 
 import asyncio
@@ -49,7 +51,8 @@ _STREAM = (
 
 
 class _Provider(asyncio.Protocol):
-    """One connection. It writes events to the socket itself, so that each is a system call and a packet."""
+    """One connection. It writes events to the socket itself, so that each is a system call and a
+    packet."""
 
     def __init__(self, pace: str) -> None:
         self._pace = pace
@@ -92,7 +95,9 @@ class _Provider(asyncio.Protocol):
 
 
 async def _serve(port: int, pace: str = "") -> None:
-    server = await asyncio.get_running_loop().create_server(lambda: _Provider(pace), "127.0.0.1", port)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: _Provider(pace), "127.0.0.1", port
+    )
     await server.serve_forever()
 
 

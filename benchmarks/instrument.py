@@ -1,20 +1,24 @@
-"""The instrument's own error and cost: `python -m benchmarks.instrument` (about ten minutes), for docs/accuracy.md.
+"""The instrument's own error and cost: `python -m benchmarks.instrument` (about ten minutes), for
+docs/accuracy.md.
 
-The bench's workers measure a simulated provider that logs when its kernel received each request, and when it handed
-each token to the kernel. So the error of the whole TTFT is known: on an idle machine, and on one with a busy loop for
-each core, by each of the three clocks for arrival times, and by workers that may not raise their priority. If
-the server was interrupted while it wrote a first token, which the last column but one counts, any time until the write
-had returned counts as right.
+The bench's workers measure a simulated provider that logs when its kernel received each request,
+and when it handed each token to the kernel. So the error of the whole TTFT is known: on an idle
+machine, and on one with a busy loop for each core, by each of the three clocks for arrival times,
+and by workers that may not raise their priority. If the server was interrupted while it wrote a
+first token, which the last column but one counts, any time until the write had returned counts as
+right.
 
-Then the cost, with the default and with `--itl exact`: a bare reader runs in the same minutes, one epoll loop that
-only reads the same streams with the same system call. Its cost is the least that this machine's kernel takes from any
-client that reads each token separately. Our cost divided by it is comparable between machines.
+Then the cost, with the default and with `--itl exact`: a bare reader runs in the same minutes, one
+epoll loop that only reads the same streams with the same system call. Its cost is the least that
+this machine's kernel takes from any client that reads each token separately. Our cost divided by it
+is comparable between machines.
 
-`--quick` takes fewer requests and repeats (about five minutes). `--streams 2048,10000 --servers 8` measures only the
-error, with so many streams of several simulated servers, each measured by processes of its own. That needs 16 cores or
-more; a row is INVALID, with the reason, where the machine cannot do it. With `--scrape`, each row is measured again
-while the metrics of a simulated engine are read, as a bench reads those of its server: `PAGES` pages a second, which
-together are as long as one of vLLM.
+`--quick` takes fewer requests and repeats (about five minutes). `--streams 2048,10000 --servers 8`
+measures only the error, with so many streams of several simulated servers, each measured by
+processes of its own. That needs 16 cores or more; a row is INVALID, with the reason, where the
+machine cannot do it. With `--scrape`, each row is measured again while the metrics of a simulated
+engine are read, as a bench reads those of its server: `PAGES` pages a second, which together are as
+long as one of vLLM.
 """
 
 import argparse
@@ -79,7 +83,8 @@ COLUMNS = (
 
 
 class Effort(Struct, frozen=True):
-    """How much is measured: the least requests of a row, the repeats of the cost, and tokens of a response."""
+    """How much is measured: the least requests of a row, the repeats of the cost, and tokens of a
+    response."""
 
     least: int
     repeats: int
@@ -93,7 +98,8 @@ FULL, QUICK = Effort(30, 3), Effort(8, 1)
 def busy_cores(loops: int) -> Iterator[None]:
     """Keep `loops` processes busy while the context is open."""
     processes = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) for _ in range(loops)
+        subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+        for _ in range(loops)
     ]
     try:
         yield
@@ -112,7 +118,8 @@ def error_rows(
     servers: int = 1,
     pages: Sequence[MetricsPage] = (),
 ) -> int:
-    """Print a row of errors for each clock and number of streams; return how many miss a goal or lost requests."""
+    """Print a row of errors for each clock and number of streams; return how many miss a goal or
+    lost requests."""
     missed = 0
     for arrival_clock in clocks:
         for found in measure_instrument(
@@ -161,15 +168,22 @@ def misses(machine: str, found: Accuracy) -> str:
 
 def spread(summary: Summary) -> str:
     """Return p50, p99 and the largest, in ms."""
-    return " / ".join("–" if value is None else f"{value:.3f}" for value in (summary.p50, summary.p99, summary.max))
+    return " / ".join(
+        "–" if value is None else f"{value:.3f}"
+        for value in (summary.p50, summary.p99, summary.max)
+    )
 
 
 def bare_cpu_ms_per_1000_tokens(provider: RunningProvider, streams: int) -> float:
-    """Return the CPU time for reading `streams` responses with only epoll and recvmsg: no HTTP, no JSON, no timing."""
+    """Return the CPU time for reading `streams` responses with only epoll and recvmsg: no HTTP, no
+    JSON, no timing."""
     address = urlsplit(provider.base_url)
-    body = b'{"model":"%b","messages":[{"role":"user","content":"x"}],"max_tokens":%d,"stream":true}' % (
-        provider.model.encode(),
-        TOKENS,
+    body = (
+        b'{"model":"%b","messages":[{"role":"user","content":"x"}],"max_tokens":%d,"stream":true}'
+        % (
+            provider.model.encode(),
+            TOKENS,
+        )
     )
     request = (
         b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -189,7 +203,11 @@ def bare_cpu_ms_per_1000_tokens(provider: RunningProvider, streams: int) -> floa
     before = resource.getrusage(resource.RUSAGE_SELF)
     while sockets:
         # The requests are spread over the time to first token, as in the bench.
-        while waiting and clock.now_ns() - begin >= (streams - len(waiting)) * 300 * clock.NS_PER_MS // streams:
+        while (
+            waiting
+            and clock.now_ns() - begin
+            >= (streams - len(waiting)) * 300 * clock.NS_PER_MS // streams
+        ):
             waiting.pop().send(request)
         for descriptor, _ in poll.poll(0.001 if waiting else -1):
             sock = sockets[descriptor]
@@ -202,7 +220,8 @@ def bare_cpu_ms_per_1000_tokens(provider: RunningProvider, streams: int) -> floa
 
 
 def cost_rows(clocks: Sequence[ArrivalClock], effort: Effort) -> int:
-    """Print the cost with each clock beside that of the bare reader; return how many clocks miss the goal."""
+    """Print the cost with each clock beside that of the bare reader; return how many clocks miss
+    the goal."""
     ours: dict[tuple[ArrivalClock, bool], list[float]] = {(each, False): [] for each in clocks}
     ours["kernel", True] = []  # it changes nothing with other clocks
     bare: list[float] = []
@@ -218,7 +237,10 @@ def cost_rows(clocks: Sequence[ArrivalClock], effort: Effort) -> int:
         with run_simulator(YARDSTICK) as (provider,):
             bare.append(bare_cpu_ms_per_1000_tokens(provider, COST_STREAMS))
     floor = statistics.median(bare)
-    print(f"\n| {COST_STREAMS} streams, median of {effort.repeats} | CPU ms per 1,000 tokens | ÷ bare reader | goal |")
+    print(
+        f"\n| {COST_STREAMS} streams, median of {effort.repeats} | CPU ms per 1,000 tokens | ÷ "
+        f"bare reader | goal |"
+    )
     print("|---|---|---|---|")
     print(f"| bare reader (epoll and recvmsg) | {floor:.1f} | 1 | |")
     missed = 0
@@ -236,8 +258,12 @@ def main() -> int:
     """Print Markdown tables; return 1 if a row misses its goal."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer requests and repeats")
-    parser.add_argument("--streams", help="only the error, with these numbers of streams: 2048,10000")
-    parser.add_argument("--scrape", action="store_true", help="with --streams: also while metrics are read")
+    parser.add_argument(
+        "--streams", help="only the error, with these numbers of streams: 2048,10000"
+    )
+    parser.add_argument(
+        "--scrape", action="store_true", help="with --streams: also while metrics are read"
+    )
     parser.add_argument("--servers", type=int, default=1, help="simulated servers, for --streams")
     asked = parser.parse_args()
     effort = QUICK if asked.quick else FULL
@@ -255,9 +281,14 @@ def main() -> int:
         if asked.scrape:
             with run_simulator(SCRAPED) as (engine,):
                 url = f"{engine.origin}/metrics"
-                pages = [MetricsPage(number=number, engines=("vllm",), url=url) for number in range(PAGES)]
+                pages = [
+                    MetricsPage(number=number, engines=("vllm",), url=url)
+                    for number in range(PAGES)
+                ]
                 scraped = "idle, metrics read"
-                missed += error_rows(scraped, clocks[:1], effort, WORKER_COMMAND, levels, asked.servers, pages)
+                missed += error_rows(
+                    scraped, clocks[:1], effort, WORKER_COMMAND, levels, asked.servers, pages
+                )
         return 1 if missed else 0
     missed = error_rows("idle", clocks, effort, WORKER_COMMAND)
     with busy_cores(os.cpu_count() or 1):

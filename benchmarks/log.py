@@ -1,15 +1,17 @@
-"""The log's cost per request: `python -m benchmarks.log` (half a minute), `… read 2000000` and `… size 200000`.
+"""The log's cost per request: `python -m benchmarks.log` (half a minute), `… read 2000000` and `…
+size 200000`.
 
-With `size`, so many calls are written into a new SQLite file and into a database of a PostgreSQL server of its own, as
-a gateway writes them: half of today, half of tomorrow. It prints the bytes of each table, and in PostgreSQL of each
-partition, with their indexes.
+With `size`, so many calls are written into a new SQLite file and into a database of a PostgreSQL
+server of its own, as a gateway writes them: half of today, half of tomorrow. It prints the bytes of
+each table, and in PostgreSQL of each partition, with their indexes.
 
-With `read`, a log of that many attempts is made (some 15 s and 350 MB for each million), or read again if it is there,
-and `speed` over all of it is measured: wall time, CPU time, the largest memory.
+With `read`, a log of that many attempts is made (some 15 s and 350 MB for each million), or read
+again if it is there, and `speed` over all of it is measured: wall time, CPU time, the largest
+memory.
 
-The cost of writing is the CPU time of the whole process, the log's thread included, for a call with one attempt. In
-turns with it, a bare `executemany` writes the same rows into the same tables, which is the cost of SQLite alone. Our
-cost divided by that is comparable between machines.
+The cost of writing is the CPU time of the whole process, the log's thread included, for a call with
+one attempt. In turns with it, a bare `executemany` writes the same rows into the same tables, which
+is the cost of SQLite alone. Our cost divided by that is comparable between machines.
 """
 
 import resource
@@ -55,20 +57,26 @@ ORDER BY relname
 
 
 def a_call(number: int, later_us: int = 0) -> CallRecord:
-    """Return the record of a streamed response of `TOKENS` tokens, one event each, that ends now or later."""
+    """Return the record of a streamed response of `TOKENS` tokens, one event each, that ends now or
+    later."""
     start_ns = clock.now_ns() - 700 * clock.NS_PER_MS
     call = f"req-{number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % (1 << 128):032x}"
     arrivals = [start_ns + (200 + 8 * i) * clock.NS_PER_MS for i in range(TOKENS)]
     attempt = Observation(
         id=f"{call}.1", call=call, target="groq/llama-3.3-70b-versatile", role="winner",
-        start_ns=start_ns, reused=True, rtt_ns=8_123_456, sent_ns=start_ns + 150_000, head_ns=arrivals[0] - 300_000,
-        first_event_ns=arrivals[0], first_token_ns=arrivals[0], first_answer_ns=arrivals[0], last_token_ns=arrivals[-1],
-        end_ns=arrivals[-1] + 400_000, token_at=arrivals, token_lengths=[4] * TOKENS, status=200, finish_reason="stop",
-        input_tokens=512, output_tokens=TOKENS, cached_tokens=128, token_source="usage", lag_max_ns=90_000,
+        start_ns=start_ns, reused=True, rtt_ns=8_123_456, sent_ns=start_ns + 150_000,
+        head_ns=arrivals[0] - 300_000,
+        first_event_ns=arrivals[0], first_token_ns=arrivals[0], first_answer_ns=arrivals[0],
+        last_token_ns=arrivals[-1],
+        end_ns=arrivals[-1] + 400_000, token_at=arrivals, token_lengths=[4] * TOKENS, status=200,
+        finish_reason="stop",
+        input_tokens=512, output_tokens=TOKENS, cached_tokens=128, token_source="usage",
+        lag_max_ns=90_000,
         kernel_time=True,
     )  # fmt: skip
     return CallRecord(
-        call=call, start_ns=start_ns, first_token_ns=arrivals[0] + 100_000, end_ns=arrivals[-1] + 500_000,
+        call=call, start_ns=start_ns, first_token_ns=arrivals[0] + 100_000,
+        end_ns=arrivals[-1] + 500_000,
         route="fast", client="team-a", stream=True, status=200, target=attempt.target,
         wall_us=clock.wall_offset_us() + later_us, attempts=(attempt,),
     )  # fmt: skip
@@ -85,12 +93,15 @@ def log_us(folder: Path, records: Sequence[CallRecord]) -> float:
         log.close()
         used = time.process_time() - begin
         if log.written != len(records):
-            raise SystemExit(f"{log.written} of {len(records)} were written, with {log.errors} errors")
+            raise SystemExit(
+                f"{log.written} of {len(records)} were written, with {log.errors} errors"
+            )
     return used / len(records) * 1e6
 
 
 def bare_us(folder: Path, made: Sequence[Rows]) -> float:
-    """Return the CPU time per request with `executemany` of prepared rows into the same tables, in microseconds."""
+    """Return the CPU time per request with `executemany` of prepared rows into the same tables, in
+    microseconds."""
     file = folder / "bare.db"
     Database.open(f"sqlite:///{file}")
     connection = sqlite3.connect(file, isolation_level=None)
@@ -113,10 +124,12 @@ def bare_us(folder: Path, made: Sequence[Rows]) -> float:
 
 
 ROW_TIMES = (
-    "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns", "first_event_tokens",
+    "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns",
+    "first_event_tokens",
 )  # fmt: skip
 ROW_TOKENS = (
-    "input_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "output_tokens", "reasoning_tokens",
+    "input_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens",
+    "output_tokens", "reasoning_tokens",
     "token_source",
 )  # fmt: skip
 """What `attempt_numbers` takes, by the columns of the log."""
@@ -124,16 +137,28 @@ TARGETS = [f"provider-{number}/model-{number % 5}" for number in range(14)]
 
 
 def make_log(file: Path, attempts: int) -> None:
-    """Write a log of so many attempts over 14 days, most of them successful, with figures that scatter."""
+    """Write a log of so many attempts over 14 days, most of them successful, with figures that
+    scatter."""
     random, now_us = np.random.default_rng(1), round(clock.wall_time().timestamp() * 1e6)
     Database.open(f"sqlite:///{file}")
     connection = sqlite3.connect(file, isolation_level=None)
     connection.execute("PRAGMA synchronous=OFF")
     names = [column.name for column in ATTEMPTS.columns if not column.primary_key]
-    insert = f"INSERT INTO {ATTEMPTS.name} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+    insert = (
+        f"INSERT INTO {ATTEMPTS.name} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+    )
     (made,) = rows(a_call(1)).attempts
     usual = dict(zip(names, made, strict=True))
-    changed = ("came_us", "target", "outcome", "fault", "first_token_ns", "last_token_ns", "end_ns", "output_tokens")
+    changed = (
+        "came_us",
+        "target",
+        "outcome",
+        "fault",
+        "first_token_ns",
+        "last_token_ns",
+        "end_ns",
+        "output_tokens",
+    )
 
     def row(*values: Any) -> tuple[Any, ...]:
         each = usual | dict(zip(changed, values, strict=True))
@@ -155,7 +180,9 @@ def make_log(file: Path, attempts: int) -> None:
         end = (tokens / (400 / (place + 1) * random.lognormal(0, 0.25, n)) * 1e9).astype(np.int64)
         fate = random.choice(3, n, p=[0.94, 0.02, 0.04])
         came = (
-            now_us - round(FORTNIGHT_US * (1 - 0.001)) + (number * (FORTNIGHT_US * 0.998 / attempts)).astype(np.int64)
+            now_us
+            - round(FORTNIGHT_US * (1 - 0.001))
+            + (number * (FORTNIGHT_US * 0.998 / attempts)).astype(np.int64)
         )
         columns = zip(
             came.tolist(),
@@ -163,7 +190,10 @@ def make_log(file: Path, attempts: int) -> None:
             [("ok", "failed", "cancelled")[at] for at in fate],
             ["http_429" if at == 1 else "" for at in fate],
             [None if at else value for at, value in zip(fate, (end // 3).tolist(), strict=True)],
-            [None if at else value for at, value in zip(fate, (end - 500_000).tolist(), strict=True)],
+            [
+                None if at else value
+                for at, value in zip(fate, (end - 500_000).tolist(), strict=True)
+            ],
             end.tolist(),
             [None if at else value for at, value in zip(fate, tokens.tolist(), strict=True)],
             strict=True,
@@ -180,12 +210,25 @@ def read(attempts: int, file: Path) -> None:
         make_log(file, attempts)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.monotonic()
-    command = [sys.executable, "-m", "splitsecond.cli", "speed", "--log", str(file), "--json", "-", "--days", "3650"]
+    command = [
+        sys.executable,
+        "-m",
+        "splitsecond.cli",
+        "speed",
+        "--log",
+        str(file),
+        "--json",
+        "-",
+        "--days",
+        "3650",
+    ]
     ended = subprocess.run(command, check=True, capture_output=True)
     wall, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     counted = sum(each["requests"] for each in msgspec.json.decode(ended.stdout)["speeds"])
-    print(f"{counted:,} attempts: {wall:.1f} s, {cpu:.1f} s of CPU, {after.ru_maxrss / 1024:,.0f} MB")
+    print(
+        f"{counted:,} attempts: {wall:.1f} s, {cpu:.1f} s of CPU, {after.ru_maxrss / 1024:,.0f} MB"
+    )
 
 
 def size(calls: int) -> None:
@@ -208,10 +251,17 @@ def size(calls: int) -> None:
                 ((rows_,),) = server.execute(url, f"SELECT count(*) FROM {table}")
                 count, (whole, indexes) = int(str(rows_)), (int(str(each)) for each in sizes)
                 if count:
-                    print(f"| {table} | {count:,} | {whole / count:,.0f} | {indexes / count:,.0f} |")
+                    print(
+                        f"| {table} | {count:,} | {whole / count:,.0f} | {indexes / count:,.0f} |"
+                    )
                     total += whole
-            ((written,),) = server.execute(url, f"SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '{begin}')")
-            print(f"\nPostgreSQL: {total / calls:,.0f} bytes a call, and {float(str(written)) / calls:,.0f} of its WAL")
+            ((written,),) = server.execute(
+                url, f"SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '{begin}')"
+            )
+            print(
+                f"\nPostgreSQL: {total / calls:,.0f} bytes a call, and "
+                f"{float(str(written)) / calls:,.0f} of its WAL"
+            )
         finally:
             server.stop()
 
@@ -235,13 +285,21 @@ def main() -> None:
         size(int(sys.argv[2]) if len(sys.argv) > 2 else 200_000)
     elif sys.argv[1:2] == ["read"]:
         attempts = int(sys.argv[2]) if len(sys.argv) > 2 else 2_000_000
-        read(attempts, Path(sys.argv[3] if len(sys.argv) > 3 else f"{tempfile.gettempdir()}/splitsecond-{attempts}.db"))
+        read(
+            attempts,
+            Path(
+                sys.argv[3]
+                if len(sys.argv) > 3
+                else f"{tempfile.gettempdir()}/splitsecond-{attempts}.db"
+            ),
+        )
     else:
         write()
 
 
 def write() -> None:
-    """Measure both in turns and print the minimum of each: the rest is other work on the machine."""
+    """Measure both in turns and print the minimum of each: the rest is other work on the
+    machine."""
     records = [a_call(number) for number in range(REQUESTS)]
     made = [rows(record) for record in records]
     ours, bare = [], []
@@ -249,9 +307,15 @@ def write() -> None:
         with tempfile.TemporaryDirectory() as folder:
             bare.append(bare_us(Path(folder), made))
             ours.append(log_us(Path(folder), records))
-            print(f"log {ours[-1]:6.2f} us per request   bare executemany {bare[-1]:6.2f} us", flush=True)
+            print(
+                f"log {ours[-1]:6.2f} us per request   bare executemany {bare[-1]:6.2f} us",
+                flush=True,
+            )
     best, least = min(ours), min(bare)
-    print(f"minimum: {best:.2f} us (goal: {GOAL_US:g}), {best / least:.2f} times the bare {least:.2f} us")
+    print(
+        f"minimum: {best:.2f} us (goal: {GOAL_US:g}), {best / least:.2f} times the bare "
+        f"{least:.2f} us"
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""The log in Parquet files at scale: `python -m benchmarks.log_parquet FOLDER [MILLIONS]` (default: 10).
+"""The log in Parquet files at scale: `python -m benchmarks.log_parquet FOLDER [MILLIONS]` (default:
+10).
 
-It writes a log of 400,000 attempts in SQLite, exports it, and multiplies the rows of each day to the asked size, with
-other times, in files like those of an export. Then it runs `speed` over all of it in a process of its own. It prints
-the rate of the export, the size of the files, and the wall time, CPU time and largest memory of the question. A folder
-that exists is read again.
+It writes a log of 400,000 attempts in SQLite, exports it, and multiplies the rows of each day to
+the asked size, with other times, in files like those of an export. Then it runs `speed` over all of
+it in a process of its own. It prints the rate of the export, the size of the files, and the wall
+time, CPU time and largest memory of the question. A folder that exists is read again.
 """
 
 import resource
@@ -53,12 +54,19 @@ def make(folder: Path, copies: int) -> None:
     now = clock.wall_time()
     found = Past.open(f"sqlite:///{file}").export(folder / "log", now - timedelta(days=30), now)
     took = time.perf_counter() - begin
-    print(f"export: {found.calls / took:,.0f} calls/s, {found.bytes / found.calls:,.0f} bytes a call")
+    print(
+        f"export: {found.calls / took:,.0f} calls/s, {found.bytes / found.calls:,.0f} bytes a call"
+    )
     duckdb = connect(folder)
     for table, order in (("calls", "came_us"), ("attempts", "target, came_us")):
         for day in (folder / "log" / table).iterdir():
-            changed = ", ".join(f"{time} + {added} AS {time}" for time, added in ADDED[table].items())
-            rows = f"SELECT * REPLACE ({changed}) FROM '{day}/*.parquet', range({copies}) AS copies(copy)"
+            changed = ", ".join(
+                f"{time} + {added} AS {time}" for time, added in ADDED[table].items()
+            )
+            rows = (
+                f"SELECT * REPLACE ({changed}) FROM '{day}/*.parquet', range({copies}) AS "
+                f"copies(copy)"
+            )
             duckdb.execute(f"CREATE TEMP TABLE many AS {rows} ORDER BY {order}")
             ((count,),) = duckdb.execute("SELECT count(*) FROM many").fetchall()
             for source in day.iterdir():
@@ -86,7 +94,10 @@ def main() -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         wall = time.perf_counter() - begin
-        print(f"{' '.join(command)}: {wall:.1f} s, {cpu:.1f} s of CPU, {after.ru_maxrss / 1024:,.0f} MB at most")
+        print(
+            f"{' '.join(command)}: {wall:.1f} s, {cpu:.1f} s of CPU, "
+            f"{after.ru_maxrss / 1024:,.0f} MB at most"
+        )
     print(f"files: {size / 1e6:,.0f} MB")
 
 

@@ -1,11 +1,13 @@
-"""How close the p95 of an open loop comes to that of a queue in the long run: the table of docs/statistics.md.
+"""How close the p95 of an open loop comes to that of a queue in the long run: the table of
+docs/statistics.md.
 
-A round of an open loop begins with an empty server, so the queue has to grow to its steady length. The real planner
-plans runs at a rate; an M/M/c queue answers them without a clock (`capacity_truth`); the real findings judge them. The
-truth is Erlang's.
+A round of an open loop begins with an empty server, so the queue has to grow to its steady length.
+The real planner plans runs at a rate; an M/M/c queue answers them without a clock
+(`capacity_truth`); the real findings judge them. The truth is Erlang's.
 
-`python -m benchmarks.open_loop` prints the table in Markdown, in about ten minutes of one core, as `python -m
-benchmarks.coverage --plans` does after its own; tests/analysis/test_open_loop.py checks a few of its cells.
+`python -m benchmarks.open_loop` prints the table in Markdown, in about ten minutes of one core, as
+`python -m benchmarks.coverage --plans` does after its own; tests/analysis/test_open_loop.py checks
+a few of its cells.
 """
 
 import argparse
@@ -53,7 +55,8 @@ class Case(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """What one run says: p95 of the wait, whether its interval has the truth, and whether it is not stationary."""
+    """What one run says: p95 of the wait, whether its interval has the truth, and whether it is not
+    stationary."""
 
     p95_s: float
     covers: bool
@@ -62,8 +65,8 @@ class Row(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True):
-    """Of many runs: the median error of p95 of the wait, the coverage of its 95% interval, and the share of runs that
-    are called not stationary. `requests`: measured ones of a run."""
+    """Of many runs: the median error of p95 of the wait, the coverage of its 95% interval, and the
+    share of runs that are called not stationary. `requests`: measured ones of a run."""
 
     error: float
     coverage: float
@@ -72,7 +75,8 @@ class Cell(Struct, frozen=True):
 
 
 def true_p95_s(load: float, slots: int = SLOTS, service_s: float = SERVICE_S) -> float:
-    """Return the wait that 95% of the requests do not exceed in the long run, by Erlang's C formula."""
+    """Return the wait that 95% of the requests do not exceed in the long run, by Erlang's C
+    formula."""
     busy = load * slots
     blocked = 1.0
     for number in range(1, slots + 1):
@@ -96,7 +100,9 @@ def measured(load: float, plan: Plan, seed: int) -> ConditionFindings:
     observations: list[Observation] = []
     now_ns = NS_PER_S
     for number, block in enumerate(planned.lanes[0]):
-        observations += sent(block, QueueServer(SERVICE_S, Random(f"{seed}/{number}"), SLOTS), now_ns)
+        observations += sent(
+            block, QueueServer(SERVICE_S, Random(f"{seed}/{number}"), SLOTS), now_ns
+        )
         now_ns = max(o.end_ns for o in observations) + PAUSE_NS
     asked = AskedCondition(condition=planned.conditions[0].condition, target="t", rate=rate)
     return condition_findings(asked, observations, [])
@@ -132,13 +138,17 @@ def print_table(runs: int, processes: int) -> None:
     print("|---" * (len(PLANS) + 2) + "|")
     for load in LOADS:
         cells = (cell(load, plan, runs, processes) for plan in PLANS)
-        words = (f"{c.error:+.0%}, {c.coverage:.2f}, {c.flagged:.0%} ({c.requests:,})" for c in cells)
+        words = (
+            f"{c.error:+.0%}, {c.coverage:.2f}, {c.flagged:.0%} ({c.requests:,})" for c in cells
+        )
         print(f"| {load:.0%} | {true_p95_s(load):.2f} s | {' | '.join(words)} |", flush=True)
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=100, help="runs of each cell")
     add_processes(parser)
     asked = parser.parse_args()

@@ -12,7 +12,9 @@ To = TypeVar("To")
 
 def add_processes(parser: ArgumentParser) -> None:
     """Add the option `--processes` to the command line of a benchmark."""
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes that simulate")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="processes that simulate"
+    )
 
 
 def in_processes(simulate: Callable[[From], To], cases: Iterable[From], processes: int) -> list[To]:

@@ -1,7 +1,9 @@
-"""How often `splitsecond speed` is right about logs whose truth is known: the table of docs/production.md.
+"""How often `splitsecond speed` is right about logs whose truth is known: the table of
+docs/production.md.
 
-Hours have a correlation of 0.8 and a scatter of 15%, days one of 0.5 and 5%, and nights are 20% faster than the mean,
-days as much slower. `python -m benchmarks.production` prints the table in Markdown, in a few minutes.
+Hours have a correlation of 0.8 and a scatter of 15%, days one of 0.5 and 5%, and nights are 20%
+faster than the mean, days as much slower. `python -m benchmarks.production` prints the table in
+Markdown, in a few minutes.
 """
 
 from collections.abc import Callable
@@ -32,7 +34,8 @@ def autoregressive(random: np.random.Generator, n: int, alike: float, scatter: f
 
 
 class SimulatedTarget(Struct, frozen=True):
-    """A target of the log: its speed, and at which hours of the day it has calls. `own`: its slow hours are its own."""
+    """A target of the log: its speed, and at which hours of the day it has calls. `own`: its slow
+    hours are its own."""
 
     name: str
     faster: float = 1.0
@@ -49,14 +52,18 @@ def log_of(random: np.random.Generator, days: int, *targets: SimulatedTarget) ->
         if target.night_only:
             hours = hours[NIGHT[(FIRST_HOUR + hours) % HOURS]]
         tokens = np.maximum(random.lognormal(np.log(300), 0.7, len(hours)), 2).astype(np.int64)
-        tps = SPEED * target.faster * np.exp(levels[hours] + 0.3 * random.standard_normal(len(hours)))
+        tps = (
+            SPEED * target.faster * np.exp(levels[hours] + 0.3 * random.standard_normal(len(hours)))
+        )
         empty = np.zeros(len(hours), np.int64)
         traffic.add(
             AttemptColumns(
-                labels=[AttemptLabel(target.name)], label=empty, came_us=(FIRST_HOUR + hours) * US_PER_HOUR,
+                labels=[AttemptLabel(target.name)], label=empty,
+                came_us=(FIRST_HOUR + hours) * US_PER_HOUR,
                 call=empty, attempts=empty + 1, flags=empty, wait_ns=empty,
                 took_ns=(tokens / tps * 1e9).astype(np.int64), decode_ns=empty, decoded=empty,
-                input_tokens=empty + 500, output_tokens=tokens, cached_tokens=empty, cache_write_tokens=empty,
+                input_tokens=empty + 500, output_tokens=tokens, cached_tokens=empty,
+                cache_write_tokens=empty,
                 cache_write_1h_tokens=empty,
             )
         )  # fmt: skip
@@ -77,7 +84,8 @@ def covered(random: np.random.Generator, days: int) -> bool:
 
 
 def named(random: np.random.Generator, days: int, other: SimulatedTarget) -> bool:
-    """Return whether the comparison with another target names one as faster: the other one, if it is faster."""
+    """Return whether the comparison with another target names one as faster: the other one, if it
+    is faster."""
     traffic = log_of(random, days, SimulatedTarget("a/gpt", own=other.own), other)
     (found,) = traffic.comparisons(traffic.speeds())
     as_faster = found.first if (found.ratio or 0) > 1 else found.other
@@ -85,7 +93,8 @@ def named(random: np.random.Generator, days: int, other: SimulatedTarget) -> boo
 
 
 def drifts(random: np.random.Generator, days: int, alike: float, moved: float = 1.0) -> bool:
-    """Return whether days with a scatter of 5% show a drift. `moved`: later speed / earlier speed."""
+    """Return whether days with a scatter of 5% show a drift. `moved`: later speed / earlier
+    speed."""
     logs = autoregressive(random, days, alike, 0.05)
     logs[days // 2 :] += np.log(moved)
     found = drift_of(dict(enumerate(SPEED * np.exp(logs))), "day")
@@ -100,11 +109,18 @@ def main() -> None:
     """Print the table."""
     print("| claim | days | share of logs |\n|---|---|---|")
     for days in (2, 7, 14, 30):
-        print(f"| the 95% interval contains the median | {days} | {share_of(covered, days):.2f} |", flush=True)
+        print(
+            f"| the 95% interval contains the median | {days} | {share_of(covered, days):.2f} |",
+            flush=True,
+        )
     cases = {
-        "equally fast, one is used at night only: one named as faster": SimulatedTarget("b/gpt", night_only=True),
+        "equally fast, one is used at night only: one named as faster": SimulatedTarget(
+            "b/gpt", night_only=True
+        ),
         "equally fast, same slow hours: one named as faster": SimulatedTarget("b/gpt"),
-        "equally fast, slow hours of their own: one named as faster": SimulatedTarget("b/gpt", own=True),
+        "equally fast, slow hours of their own: one named as faster": SimulatedTarget(
+            "b/gpt", own=True
+        ),
         "one is 10% faster and used at night only: named as faster": SimulatedTarget(
             "b/gpt", faster=1.1, night_only=True
         ),
@@ -113,7 +129,10 @@ def main() -> None:
         for days in (7, 14, 30):
             print(f"| {name} | {days} | {share_of(named, days, other):.2f} |", flush=True)
     for alike in (0.0, 0.5):
-        for moved, name in ((1.0, "no drift: drift named"), (1.1, "10% faster in the second half: drift named")):
+        for moved, name in (
+            (1.0, "no drift: drift named"),
+            (1.1, "10% faster in the second half: drift named"),
+        ):
             share = share_of(drifts, 28, alike, moved, logs=1000)
             print(f"| correlation of days {alike}, {name} | 28 | {share:.2f} |", flush=True)
 

@@ -1,9 +1,11 @@
-"""One engine, loaded by one process and from three nodes of a Ray cluster: the figures must agree within the intervals.
+"""One engine, loaded by one process and from three nodes of a Ray cluster: the figures must agree
+within the intervals.
 
-`python -m benchmarks.ray_bench` starts a simulated engine and a cluster of three nodes on this machine, measures the
-same loads both ways, and prints the changes. The exit code is 1 if one of them is real. It also prints what the
-observations of such a run cost the machine that leads it: the figures of docs/many-machines.md. Needs the extra
-`splitsecond[ray]`, and about three minutes on two idle cores.
+`python -m benchmarks.ray_bench` starts a simulated engine and a cluster of three nodes on this
+machine, measures the same loads both ways, and prints the changes. The exit code is 1 if one of
+them is real. It also prints what the observations of such a run cost the machine that leads it: the
+figures of docs/many-machines.md. Needs the extra `splitsecond[ray]`, and about three minutes on two
+idle cores.
 """
 
 import asyncio
@@ -60,15 +62,19 @@ finally:
 
 @contextmanager
 def ray_cluster() -> Iterator[str]:
-    """Start a cluster of three nodes on this machine, and yield its address. It ends with its standard input."""
+    """Start a cluster of three nodes on this machine, and yield its address. It ends with its
+    standard input."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    paths = os.pathsep.join(filter(None, (os.getcwd(), *sys.path)))  # the nodes import the same splitsecond
+    # the nodes import the same splitsecond
+    paths = os.pathsep.join(filter(None, (os.getcwd(), *sys.path)))
     environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": paths}
     command = [sys.executable, "-c", CLUSTER, str(port)]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -102,10 +108,15 @@ def agree(folder: Path) -> bool:
                 for part in row.nodes:
                     lag = number(part.instrument.lag_p99_ms)
                     print(
-                        f"{row.condition}, node {part.node}: {part.requests} requests, read lag p99 {lag} ms, ", end=""
+                        f"{row.condition}, node {part.node}: {part.requests} requests, read lag "
+                        f"p99 {lag} ms, ",
+                        end="",
                     )
                     print(f"clock ±{number(part.clock_error_ms)} ms")
-    print("\n| load | figure | one process | three nodes | change | 95% interval |\n|---|---|---|---|---|---|")
+    print(
+        "\n| load | figure | one process | three nodes | change | 95% interval "
+        "|\n|---|---|---|---|---|---|"
+    )
     real = 0
     for condition in compare(*folders).conditions:
         for each in (*condition.figures, *condition.totals):
@@ -117,20 +128,31 @@ def agree(folder: Path) -> bool:
             interval = f"{each.ci95[0]:+.1%} to {each.ci95[1]:+.1%}" if each.ci95 else "–"
             name = f"{each.figure} {each.percentile}".strip()
             before, after = number(each.before), number(each.after)
-            print(f"| {level(condition)} | {name} | {before} | {after} | {each.change:+.1%} | {interval} |")
+            print(
+                f"| {level(condition)} | {name} | {before} | {after} | {each.change:+.1%} | "
+                f"{interval} |"
+            )
     print(f"\n{real} of these changes are real.")
     return not real
 
 
 def cost(observations: list[Observation]) -> None:
-    """Print what an observation of `LONG` tokens costs on the way to the machine that leads the run, and there."""
+    """Print what an observation of `LONG` tokens costs on the way to the machine that leads the
+    run, and there."""
     long = [_lengthened(o, LONG) for o in observations if len(o.token_at) > 1] * 4
     encoder, decoder = msgspec.json.Encoder(), msgspec.json.Decoder(ObservationReport)
     began_ns = time.process_time_ns()
     lines = [encoder.encode(ObservationReport(o)) for o in long]
-    packed = [zlib.compress(b"\n".join(lines[i : i + BATCH]), FASTEST) for i in range(0, len(lines), BATCH)]
+    packed = [
+        zlib.compress(b"\n".join(lines[i : i + BATCH]), FASTEST)
+        for i in range(0, len(lines), BATCH)
+    ]
     sending_us = (time.process_time_ns() - began_ns) / 1000 / len(lines)
-    before_kb, kept, stored = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, list[Observation](), 0
+    before_kb, kept, stored = (
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        list[Observation](),
+        0,
+    )
     times_ns = [0, 0]
     for batch in packed:
         began_ns = time.process_time_ns()
@@ -144,10 +166,14 @@ def cost(observations: list[Observation]) -> None:
     unpacking_us, took_us = (spent / 1000 / len(lines) for spent in times_ns)
     grown_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb
     print(
-        f"\nAn observation of {LONG} tokens: {sum(map(len, lines)) / len(lines):,.0f} bytes from the worker, "
-        f"{sum(map(len, packed)) / len(lines):,.0f} on the network, {stored / len(lines):,.0f} on disk, "
-        f"{1024 * grown_kb / len(lines):,.0f} in memory. Processor time: {sending_us:,.0f} µs on the node, "
-        f"{took_us:,.0f} µs on the machine that leads the run, {unpacking_us:,.0f} of them in threads to unpack it."
+        f"\nAn observation of {LONG} tokens: {sum(map(len, lines)) / len(lines):,.0f} bytes from "
+        f"the worker, "
+        f"{sum(map(len, packed)) / len(lines):,.0f} on the network, "
+        f"{stored / len(lines):,.0f} on disk, "
+        f"{1024 * grown_kb / len(lines):,.0f} in memory. Processor time: {sending_us:,.0f} µs on "
+        f"the node, "
+        f"{took_us:,.0f} µs on the machine that leads the run, {unpacking_us:,.0f} of them in "
+        f"threads to unpack it."
     )
 
 
@@ -156,7 +182,9 @@ def _lengthened(o: Observation, tokens: int) -> Observation:
     gaps, at = o.gaps_ns, [o.token_at[0]]
     for number_ in range(tokens - 1):
         at.append(at[-1] + gaps[number_ % len(gaps)])
-    return msgspec.structs.replace(o, token_at=at, token_lengths=[4] * tokens, last_token_ns=at[-1], end_ns=at[-1])
+    return msgspec.structs.replace(
+        o, token_at=at, token_lengths=[4] * tokens, last_token_ns=at[-1], end_ns=at[-1]
+    )
 
 
 def main() -> None:

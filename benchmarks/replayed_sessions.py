@@ -1,8 +1,10 @@
-"""Sessions of a WEKA trace, replayed in virtual time: `python -m benchmarks.replayed_sessions FILE`.
+"""Sessions of a WEKA trace, replayed in virtual time: `python -m benchmarks.replayed_sessions
+FILE`.
 
-The real load generator sends them through its own sockets to the simulator's server. `figures_of` computes what the
-report says of them from the trace and the simulator's own records alone: it shares no code with the analysis, and takes
-from the load generator only which request was which turn, and whether it was measured. Printed are both, side by side.
+The real load generator sends them through its own sockets to the simulator's server. `figures_of`
+computes what the report says of them from the trace and the simulator's own records alone: it
+shares no code with the analysis, and takes from the load generator only which request was which
+turn, and whether it was measured. Printed are both, side by side.
 tests/loadgen/test_replayed_sessions.py does the same with a small trace.
 """
 
@@ -44,10 +46,14 @@ from splitsecond.simulator.profile import Profile, load
 from splitsecond.simulator.truth import TruthLog, TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
 
-SCALE = PromptScale(fixed=CHAT_TEMPLATE_TOKENS, per_word=(sum(map(len, WORDS)) / len(WORDS) + 1) / CHARACTERS_PER_TOKEN)
+SCALE = PromptScale(
+    fixed=CHAT_TEMPLATE_TOKENS,
+    per_word=(sum(map(len, WORDS)) / len(WORDS) + 1) / CHARACTERS_PER_TOKEN,
+)
 PRICE = Price(input_usd=0.6, output_usd=2.5, cached_usd=0.06)
 CACHEABLE, MISSED = 1024, 0.5
-"""Least ideal of a turn that can miss the cache, and the share of it that a turn finds at least, or it has missed."""
+"""Least ideal of a turn that can miss the cache, and the share of it that a turn finds at least, or
+it has missed."""
 
 
 class Replay(Struct):
@@ -57,7 +63,9 @@ class Replay(Struct):
     records: Mapping[str, TruthRecord]
 
 
-def replay(sessions: SessionSet, profile: Profile, *, concurrency: int, requests: int, rounds: int) -> Replay:
+def replay(
+    sessions: SessionSet, profile: Profile, *, concurrency: int, requests: int, rounds: int
+) -> Replay:
     """Send the blocks of one row to a simulated provider."""
     truth, observations = TruthLog(max_stamps=1 << 40), list[Observation]()
     plan = make_plan(
@@ -98,7 +106,8 @@ def replay(sessions: SessionSet, profile: Profile, *, concurrency: int, requests
 
 
 class TracedTurn(Struct):
-    """A turn as the trace has it. `before`: the number of the parent's turn that waits for its sub-agent."""
+    """A turn as the trace has it. `before`: the number of the parent's turn that waits for its
+    sub-agent."""
 
     tokens: int
     shared: int
@@ -110,7 +119,9 @@ def traced(path: Path) -> dict[str, dict[tuple[str, int], TracedTurn]]:
 
     Sub-agents after the last request of their parent are left out, because nothing waits for them.
     """
-    text = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()).decode()
+    text = (
+        gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    ).decode()
     found: dict[str, dict[tuple[str, int], TracedTurn]] = {}
     for record in map(msgspec.json.decode, text.splitlines()):
         own: dict[tuple[str, int], TracedTurn] = {}
@@ -160,7 +171,9 @@ class Sent(Struct):
         return self.traced.shared * self.record.prompt_tokens / self.traced.tokens
 
 
-def sent_of(replay: Replay, trace: Mapping[str, Mapping[tuple[str, int], TracedTurn]]) -> list[Sent]:
+def sent_of(
+    replay: Replay, trace: Mapping[str, Mapping[tuple[str, int], TracedTurn]]
+) -> list[Sent]:
     """Return the requests of sessions; those that only fill the cache have number 0."""
     found = []
     for o in replay.observations:
@@ -215,7 +228,8 @@ def figures_of(sent: Sequence[Sent]) -> dict[str, float]:
         requests = [each for each in own if each.number]
         over = any(each.last and not each.record.closed_by_client for each in requests)
         last = max((each.end for each in requests), default=high)
-        finished += over and last < high  # a session with whose end the round ends was chosen by its length
+        # a session with whose end the round ends was chosen by its length
+        finished += over and last < high
         begin = max(primed) if primed else min(each.begin for each in requests)
         whole += max(min(last if over else high, high) - max(begin, low), 0)
         for each in _path(requests):
@@ -233,7 +247,11 @@ def figures_of(sent: Sequence[Sent]) -> dict[str, float]:
 
 def _usd(record: TruthRecord) -> float:
     micro_usd = (record.prompt_tokens - record.cached_tokens) * PRICE.input_usd
-    return (micro_usd + record.cached_tokens * (PRICE.cached_usd or 0) + record.output_tokens * PRICE.output_usd) / 1e6
+    return (
+        micro_usd
+        + record.cached_tokens * (PRICE.cached_usd or 0)
+        + record.output_tokens * PRICE.output_usd
+    ) / 1e6
 
 
 def _ttft_ms(turns: Sequence[Sent], *, first: bool) -> list[float]:
@@ -241,7 +259,8 @@ def _ttft_ms(turns: Sequence[Sent], *, first: bool) -> list[float]:
 
 
 def _path(requests: Sequence[Sent]) -> Iterator[Sent]:
-    """Yield the turns that a session waits for: its own, and before each those of the sub-agent that ended last."""
+    """Yield the turns that a session waits for: its own, and before each those of the sub-agent
+    that ended last."""
     agents: dict[int, dict[str, list[Sent]]] = defaultdict(lambda: defaultdict(list))
     for each in requests:
         if each.branch:
@@ -250,7 +269,9 @@ def _path(requests: Sequence[Sent]) -> Iterator[Sent]:
             yield each
     for beside in agents.values():
         # Of those that were cut off at the same time, the one that waited longer.
-        yield from max(beside.values(), key=lambda own: max((each.end, -each.begin) for each in own))
+        yield from max(
+            beside.values(), key=lambda own: max((each.end, -each.begin) for each in own)
+        )
 
 
 def reported(found: SessionFindings) -> dict[str, float | None]:
@@ -274,7 +295,10 @@ def reported(found: SessionFindings) -> dict[str, float | None]:
 
 def ideals(sessions: SessionSet) -> dict[str, list[int]]:
     """Return the ideals of the turns of each session, as they are sent."""
-    return {session.id: [turn.shared_tokens for turn in _in_order(session.turns)] for session in sessions.sessions}
+    return {
+        session.id: [turn.shared_tokens for turn in _in_order(session.turns)]
+        for session in sessions.sessions
+    }
 
 
 def _in_order(turns: Sequence[Turn]) -> Iterator[Turn]:
@@ -284,7 +308,9 @@ def _in_order(turns: Sequence[Turn]) -> Iterator[Turn]:
         yield turn
 
 
-def compared(path: Path, profile: Profile, **load: int) -> tuple[dict[str, float], dict[str, float | None]]:
+def compared(
+    path: Path, profile: Profile, **load: int
+) -> tuple[dict[str, float], dict[str, float | None]]:
     """Return the figures of a replay by the simulator's records, and as they are reported."""
     replayed = replay(read_sessions(path), profile, **load)
     own = [o for o in replayed.observations if o.turn is not None]
@@ -295,7 +321,9 @@ def compared(path: Path, profile: Profile, **load: int) -> tuple[dict[str, float
 
 def main() -> None:
     """Print whether all ideals are those of the trace, and the figures of a replay."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("trace", type=Path)
     parser.add_argument("-c", "--concurrency", type=int, default=8)
     parser.add_argument("-n", "--requests", type=int, default=400)
@@ -303,9 +331,18 @@ def main() -> None:
     parser.add_argument("--profile", default="agent-cloud")
     given = parser.parse_args()
     sent, recorded = ideals(read_sessions(given.trace)), traced(given.trace)
-    same = sum(own == [each.shared for each in recorded[name].values()] for name, own in sent.items())
-    print(f"{same} of {len(sent)} sessions have the ideals of the trace ({sum(map(len, sent.values())):,} turns)\n")
-    load_of_row = {"concurrency": given.concurrency, "requests": given.requests, "rounds": given.rounds}
+    same = sum(
+        own == [each.shared for each in recorded[name].values()] for name, own in sent.items()
+    )
+    print(
+        f"{same} of {len(sent)} sessions have the ideals of the trace "
+        f"({sum(map(len, sent.values())):,} turns)\n"
+    )
+    load_of_row = {
+        "concurrency": given.concurrency,
+        "requests": given.requests,
+        "rounds": given.rounds,
+    }
     true, seen = compared(given.trace, load(given.profile), **load_of_row)
     print("| figure | by the simulator's records | reported |\n|---|---|---|")
     for name, value in true.items():

@@ -1,9 +1,11 @@
-"""Reproduce the tables of a published benchmark: `python -m benchmarks.reproduce_published` (about ten minutes).
+"""Reproduce the tables of a published benchmark: `python -m benchmarks.reproduce_published` (about
+ten minutes).
 
-Five simulated providers draw their times from the three tables of General Compute's "LLM Token Generation Speed: How
-Providers Compare in 2025" (June 2025: Llama 3.1 70B, 512 tokens in, 512 out, 50 requests at concurrency 1, 8 and 32).
-`splitsecond bench` measures them with that article's settings over real sockets. Its results are compared with the
-tables: each p50 must be within 5%, each p95 within 15%. The exit code is 1 if one is not.
+Five simulated providers draw their times from the three tables of General Compute's "LLM Token
+Generation Speed: How Providers Compare in 2025" (June 2025: Llama 3.1 70B, 512 tokens in, 512 out,
+50 requests at concurrency 1, 8 and 32). `splitsecond bench` measures them with that article's
+settings over real sockets. Its results are compared with the tables: each p50 must be within 5%,
+each p95 within 15%. The exit code is 1 if one is not.
 """
 
 import sys
@@ -44,8 +46,11 @@ def measured(folder: Path) -> Run:
     return read_run(folder, Run)
 
 
-def deviations(published: TableRow, found: ConditionFindings) -> list[tuple[str, float, float | None, bool]]:
-    """Return each figure of a published row: its name, the published and the measured value, and if they are close."""
+def deviations(
+    published: TableRow, found: ConditionFindings
+) -> list[tuple[str, float, float | None, bool]]:
+    """Return each figure of a published row: its name, the published and the measured value, and if
+    they are close."""
     rows = []
     for figure, spread, quantiles in (
         ("TTFT", found.ttft_ms, published.ttft_ms),
@@ -67,7 +72,10 @@ def main() -> int:
     wrong = 0
     for level in LEVELS:
         print(f"\n### Concurrency {level}\n")
-        print("| provider | TTFT p50, ms | TTFT p95, ms | TPS p50 | TPS p95 | errors |\n|---|---|---|---|---|---|")
+        print(
+            "| provider | TTFT p50, ms | TTFT p95, ms | TPS p50 | TPS p95 | errors "
+            "|\n|---|---|---|---|---|---|"
+        )
         for provider in PROVIDERS:
             row = next(row for row in load(provider).table if row.concurrency == level)
             condition = found[SIMULATED + provider, level]

@@ -1,4 +1,5 @@
-"""The simulator's engine as a service in virtual time: many requests share its steps, as in continuous batching."""
+"""The simulator's engine as a service in virtual time: many requests share its steps, as in
+continuous batching."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +27,8 @@ _decode = msgspec.json.Decoder(list[_Message]).decode
 
 
 class _Open(Struct):
-    """A call in the engine: how many tokens are left of its answer, and its prompt. `prefixes` None: not cached."""
+    """A call in the engine: how many tokens are left of its answer, and its prompt. `prefixes`
+    None: not cached."""
 
     left: int
     prompt_tokens: int
@@ -35,10 +37,11 @@ class _Open(Struct):
 
 
 class ServedEngine:
-    """An engine that answers the calls of `service` while `serving` is open. The length of an answer is `max_tokens`.
+    """An engine that answers the calls of `service` while `serving` is open. The length of an
+    answer is `max_tokens`.
 
-    From `breaks_from` requests at once on, it is broken for good. With `prompt_cache` the length of a prompt is that of
-    its messages, which are JSON; otherwise it is `prompt_tokens`.
+    From `breaks_from` requests at once on, it is broken for good. With `prompt_cache` the length of
+    a prompt is that of its messages, which are JSON; otherwise it is `prompt_tokens`.
     """
 
     def __init__(
@@ -71,7 +74,9 @@ class ServedEngine:
     async def _take(self) -> None:
         while True:
             call = await self.service.expect()
-            self._broken |= self._breaks_from is not None and len(self._open) + 1 >= self._breaks_from
+            self._broken |= (
+                self._breaks_from is not None and len(self._open) + 1 >= self._breaks_from
+            )
             if self._broken:
                 call.fail(NetworkFault("nobody listens", kind="refused", phase="connect"))
                 continue
@@ -119,4 +124,6 @@ class ServedEngine:
                 opened.left -= 1
                 if not opened.left:
                     del self._open[call]
-                    call.finish(input_tokens=opened.prompt_tokens, cached_tokens=opened.cached_tokens)
+                    call.finish(
+                        input_tokens=opened.prompt_tokens, cached_tokens=opened.cached_tokens
+                    )

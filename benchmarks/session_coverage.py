@@ -1,4 +1,5 @@
-"""How often intervals and comparisons of sessions hold on sessions whose truth is known: a table of docs/statistics.md.
+"""How often intervals and comparisons of sessions hold on sessions whose truth is known: a table of
+docs/statistics.md.
 
 Sessions are simulated request by request (tests/analysis/simulated_sessions.py). `python -m
 benchmarks.session_coverage` prints the tables in Markdown.
@@ -24,10 +25,13 @@ from splitsecond.log.statistics.sample_comparison import compare_blocks, ratio_b
 
 SERVERS = {
     "slow minutes": Server(of_session=0.35, of_minute=0.3, breaks=0.005),
-    "no counts of cached tokens": Server(of_session=0.35, of_minute=0.3, breaks=0.005, reports=False),
+    "no counts of cached tokens": Server(
+        of_session=0.35, of_minute=0.3, breaks=0.005, reports=False
+    ),
     "long sessions": Server(of_session=0.35, of_minute=0.3, breaks=0.002, long=0.1),
 }
-"""Servers of simulated sessions, which differ, as minutes do; one session in ten of the last is six times as long."""
+"""Servers of simulated sessions, which differ, as minutes do; one session in ten of the last is six
+times as long."""
 SESSION_LAYOUTS: tuple[Layout, ...] = ((200, 5), (400, 8))
 """Measured turns of a row, and the rounds that they are measured in, with pauses of 180 s."""
 TRUTH_ROUNDS, TRUTH_TURNS = 2_000, 160_000
@@ -49,7 +53,8 @@ TRUTH_OF_SLOW_MINUTES = {
 }
 """`session_truths` of the first two servers, which take half a minute."""
 FITTED = 3
-"""One row in so many has intervals of the fit in the tables: they take ten times as long as all others."""
+"""One row in so many has intervals of the fit in the tables: they take ten times as long as all
+others."""
 PRICES = {"a/x": Price(input_usd=1.0, output_usd=5.0, cached_usd=0.1)}
 TESTED = [total for total in TOTALS.values() if total.group == "Sessions" and total.tested]
 PERCENTILES_OF_SESSIONS = (("ttft_ms", "p50"), ("ttft_ms", "p95"), ("ttft_later_turns_ms", "p50"))
@@ -69,16 +74,22 @@ SESSION_NUMBERS: dict[str, Callable[[SessionFindings], Estimated]] = {
 
 
 def session_truths(server: Server) -> dict[str, float]:
-    """Return the true figures: those of so many rounds that chance is small, and what the server was made with."""
-    made = simulated(replace(server, reports=True), turns=TRUTH_TURNS, rounds=TRUTH_ROUNDS, tokens_listed=False)
+    """Return the true figures: those of so many rounds that chance is small, and what the server
+    was made with."""
+    made = simulated(
+        replace(server, reports=True), turns=TRUTH_TURNS, rounds=TRUTH_ROUNDS, tokens_listed=False
+    )
     whole = session_findings(made, PRICES, intervals=False)
     assert whole is not None
     found = {
-        f"{name} {p}": float(np.quantile(FIGURES[name].sample(ended(made)).values, {"p50": 0.5, "p95": 0.95}[p]))
+        f"{name} {p}": float(
+            np.quantile(FIGURES[name].sample(ended(made)).values, {"p50": 0.5, "p95": 0.95}[p])
+        )
         for name, p in PERCENTILES_OF_SESSIONS
     }
     found |= {name: of(whole).value or 0.0 for name, of in SESSION_NUMBERS.items()}
-    # Chance is symmetric in the logarithm, and the fit is of the typical time: what the server was made with.
+    # Chance is symmetric in the logarithm, and the fit is of the typical time: what the server was
+    # made with.
     made_with = {"prefill speed": 1 / server.new_s, "cost of a cached token": 1e6 * server.reused_s}
     return found | made_with | {"cache misses": server.miss}
 
@@ -86,12 +97,14 @@ def session_truths(server: Server) -> dict[str, float]:
 def sessions_covered(
     server: Server, repeats: int, layout: Layout, truths: Mapping[str, float], *, fitted: int = 1
 ) -> dict[str, float]:
-    """Return how often each 95% interval of a row of sessions contains the truth; those without one are left out.
+    """Return how often each 95% interval of a row of sessions contains the truth; those without one
+    are left out.
 
     One row in `fitted` has intervals of the fit.
     """
     hits: dict[str, list[bool]] = {}
-    prices = PRICES if server.reports else {}  # without its counts, what the cache saved is not known
+    # without its counts, what the cache saved is not known
+    prices = PRICES if server.reports else {}
     for seed in range(repeats):
         made = simulated(server, seed, turns=layout[0], rounds=layout[1], tokens_listed=False)
         row = session_findings(made, prices, intervals=seed % fitted == 0)
@@ -101,13 +114,18 @@ def sessions_covered(
             intervals[f"{name} {p}"] = FIGURES[name].summarise(ended(made)).interval(p)
         for name, (low, high) in intervals.items():
             if (low, high) != (None, None):
-                holds = (-math.inf if low is None else low) <= truths[name] <= (math.inf if high is None else high)
+                holds = (
+                    (-math.inf if low is None else low)
+                    <= truths[name]
+                    <= (math.inf if high is None else high)
+                )
                 hits.setdefault(name, []).append(holds)
     return {name: sum(each) / len(each) for name, each in hits.items()}
 
 
 def false_session_differences(server: Server, repeats: int, layout: Layout) -> dict[str, float]:
-    """Return how often a comparison of two equal targets of one run, or of two equal runs, finds a difference.
+    """Return how often a comparison of two equal targets of one run, or of two equal runs, finds a
+    difference.
 
     Each row is compared with the next one.
     """
@@ -115,11 +133,15 @@ def false_session_differences(server: Server, repeats: int, layout: Layout) -> d
     samples, rows = [], []
     for seed in range(repeats + 1):
         made = simulated(server, seed, turns=layout[0], rounds=layout[1], tokens_listed=False)
-        samples.append({name: FIGURES[name].sample(ended(made)) for name in ("ttft_ms", "ttft_later_turns_ms")})
+        samples.append(
+            {name: FIGURES[name].sample(ended(made)) for name in ("ttft_ms", "ttft_later_turns_ms")}
+        )
         rows.append(session_findings(made, PRICES, intervals=False))
     for one, other in pairwise(samples):
         for name in one:
-            found[f"{name} p50"] += compare_figure(FIGURES[name], one[name], other[name], paired=True)["p50"].real
+            found[f"{name} p50"] += compare_figure(
+                FIGURES[name], one[name], other[name], paired=True
+            )["p50"].real
     for total in TESTED:
         blocks = [ratio_blocks(row.by_round.get(total.name, {})) if row else {} for row in rows]
         for pair in pairwise(blocks):
@@ -130,17 +152,31 @@ def false_session_differences(server: Server, repeats: int, layout: Layout) -> d
 
 
 def print_server(name: str, repeats: int) -> None:
-    """Print the table of a server: coverage of each interval, and false differences between equal targets."""
+    """Print the table of a server: coverage of each interval, and false differences between equal
+    targets."""
     server = SERVERS[name]
     truths = session_truths(server) if server.long else TRUTH_OF_SLOW_MINUTES
-    columns = {layout: sessions_covered(server, repeats, layout, truths, fitted=FITTED) for layout in SESSION_LAYOUTS}
+    columns = {
+        layout: sessions_covered(server, repeats, layout, truths, fitted=FITTED)
+        for layout in SESSION_LAYOUTS
+    }
     heads = " | ".join(f"{n} turns in {rounds} rounds" for n, rounds in SESSION_LAYOUTS)
     print(f"\n{name}\n\n| figure | {heads} |\n" + "|---" * (len(SESSION_LAYOUTS) + 1) + "|")
     for figure in dict.fromkeys(each for column in columns.values() for each in column):
-        print(f"| {figure} | " + " | ".join(f"{c.get(figure, math.nan):.2f}" for c in columns.values()) + " |")
-    false = {layout: false_session_differences(server, repeats, layout) for layout in SESSION_LAYOUTS}
+        print(
+            f"| {figure} | "
+            + " | ".join(f"{c.get(figure, math.nan):.2f}" for c in columns.values())
+            + " |"
+        )
+    false = {
+        layout: false_session_differences(server, repeats, layout) for layout in SESSION_LAYOUTS
+    }
     for figure in false[SESSION_LAYOUTS[0]]:
-        print(f"| false differences, {figure} | " + " | ".join(f"{f[figure]:.3f}" for f in false.values()) + " |")
+        print(
+            f"| false differences, {figure} | "
+            + " | ".join(f"{f[figure]:.3f}" for f in false.values())
+            + " |"
+        )
     print(flush=True)
 
 

@@ -1,4 +1,5 @@
-"""Sessions as somebody would route them who knows the providers: the limit that no policy can exceed."""
+"""Sessions as somebody would route them who knows the providers: the limit that no policy can
+exceed."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -29,11 +30,18 @@ class _Plan(NamedTuple):
 
 
 def oracle(
-    scenario: Scenario, sessions: Sequence[Session], starts_s: Sequence[float], seed: int, *, by: str
+    scenario: Scenario,
+    sessions: Sequence[Session],
+    starts_s: Sequence[float],
+    seed: int,
+    *,
+    by: str,
 ) -> Outcome:
     """Return the sessions as somebody would route them who knows everything beforehand."""
     chance = Chance(seed)
-    return Outcome([_planned(scenario, chance, n, each, starts_s[n], by=by) for n, each in enumerate(sessions)])
+    return Outcome(
+        [_planned(scenario, chance, n, each, starts_s[n], by=by) for n, each in enumerate(sessions)]
+    )
 
 
 def _planned(
@@ -52,7 +60,9 @@ def _planned(
                 replica = Replica(name, chance.replica(number, place, name, provider.replicas))
                 cached = in_cache(provider, caches.get(replica), at_s)
                 new = turn.input_tokens - cached
-                seconds = noise * provider.ttft_s(at_s, new, cached) + provider.answer_s(at_s, turn.output_tokens)
+                seconds = noise * provider.ttft_s(at_s, new, cached) + provider.answer_s(
+                    at_s, turn.output_tokens
+                )
                 usd = provider.usd(new, cached, turn.output_tokens)
                 after = {**caches, replica: TruePrefix(turn.input_tokens, at_s)}
                 went = Turnaround(seconds, usd, cached, turn.input_tokens, name)

@@ -1,4 +1,5 @@
-"""Simulated providers whose speeds, prompt caches and prices are known, and the scenarios of `session_routing`."""
+"""Simulated providers whose speeds, prompt caches and prices are known, and the scenarios of
+`session_routing`."""
 
 import math
 from itertools import pairwise
@@ -19,9 +20,10 @@ PRICE = Price(input_usd=3.0, output_usd=15.0, cached_usd=0.3)
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """A simulated provider. Its TTFT is `level` × (a + b × new + c × cached). `drift`: the amplitude of the logarithm
-    of its speed over minutes and an hour. `load`: by how much each request in flight slows it. `down`: from when to
-    when it answers `fails`, a status and the kind of the fault. `reports`: its usage has the cached tokens."""
+    """A simulated provider. Its TTFT is `level` × (a + b × new + c × cached). `drift`: the
+    amplitude of the logarithm of its speed over minutes and an hour. `load`: by how much each
+    request in flight slows it. `down`: from when to when it answers `fails`, a status and the kind
+    of the fault. `reports`: its usage has the cached tokens."""
 
     a: float = 0.6
     b: float = 0.00008
@@ -44,7 +46,8 @@ class Provider(Struct, frozen=True, kw_only=True):
         return math.exp(self.drift * waves)
 
     def expected_level(self, at_s: float, measured_s: float) -> float:
-        """Return the level that one expects who has measured it once: it moves back to its mean as such waves do."""
+        """Return the level that one expects who has measured it once: it moves back to its mean as
+        such waves do."""
         apart_s = at_s - measured_s
         kept = (math.cos(apart_s / 200) + math.cos(apart_s / 613)) / 2
         return float(self.level(measured_s) ** kept)
@@ -65,7 +68,9 @@ class Provider(Struct, frozen=True, kw_only=True):
         return tokens / self.tps
 
     def usd(self, new: int, cached: int, output: int) -> float:
-        return self.price.cost_usd(input_tokens=new + cached, cached_tokens=cached, output_tokens=output)
+        return self.price.cost_usd(
+            input_tokens=new + cached, cached_tokens=cached, output_tokens=output
+        )
 
 
 class Scenario(NamedTuple):

@@ -1,9 +1,11 @@
-"""Session time and money by routing policy, in virtual time: `python -m benchmarks.session_routing` (some minutes).
+"""Session time and money by routing policy, in virtual time: `python -m benchmarks.session_routing`
+(some minutes).
 
-Sessions of agents, synthetic or of a file (`--sessions FILE`), run over simulated providers whose prompt caches and
-speeds differ. Every policy meets the same sessions, the same speeds and the same chance. The oracle knows all of these
-beforehand and plans each session alone by a beam search, once for the least time and once for the least money. Where
-speed depends on the load, there is no oracle: what is best then depends on what the others do.
+Sessions of agents, synthetic or of a file (`--sessions FILE`), run over simulated providers whose
+prompt caches and speeds differ. Every policy meets the same sessions, the same speeds and the same
+chance. The oracle knows all of these beforehand and plans each session alone by a beam search, once
+for the least time and once for the least money. Where speed depends on the load, there is no
+oracle: what is best then depends on what the others do.
 """
 
 import argparse
@@ -30,10 +32,14 @@ MAX_ABOVE = 60.0
 """The edge of the plot, in percent."""
 
 
-def outcomes(scenario: Scenario, sessions: Sequence[Session], seed: int, policies: Sequence[str]) -> dict[str, Outcome]:
+def outcomes(
+    scenario: Scenario, sessions: Sequence[Session], seed: int, policies: Sequence[str]
+) -> dict[str, Outcome]:
     random = Random(seed)
     starts_s = [random.uniform(0.0, STARTS_S) for _ in sessions]
-    found = {each: run_virtual(World(scenario, seed).run(each, sessions, starts_s)) for each in policies}
+    found = {
+        each: run_virtual(World(scenario, seed).run(each, sessions, starts_s)) for each in policies
+    }
     if not any(each.load for each in scenario.providers.values()):
         for by in ("time", "usd"):
             found[f"oracle, {by}"] = oracle(scenario, sessions, starts_s, seed, by=by)
@@ -51,19 +57,31 @@ def tables(found: dict[str, dict[str, Outcome]]) -> str:
             lines.append(f"| {policy} | {' | '.join(cells)} |")
         return "\n".join(lines)
 
-    times = table("mean, p50, p95 in s", lambda o: f"{o.mean_s:,.0f}, {o.time_s(0.5):,.0f}, {o.time_s(0.95):,.0f}")
+    times = table(
+        "mean, p50, p95 in s",
+        lambda o: f"{o.mean_s:,.0f}, {o.time_s(0.5):,.0f}, {o.time_s(0.95):,.0f}",
+    )
     money = table("$, cached", lambda o: f"{o.usd:.2f}, {o.cached_share:.0%}")
     return f"{times}\n\n{money}\n"
 
 
 def chart(found: dict[str, dict[str, Outcome]]) -> str:
-    """Return an SVG file: for each policy, how far the mean session is above the oracle in time and in money."""
+    """Return an SVG file: for each policy, how far the mean session is above the oracle in time and
+    in money."""
     entries = {name: LegendEntry(label=name, index=at) for at, name in enumerate(found)}
-    rows = [policy for policy in POLICIES | dict.fromkeys(FIXED) if all(policy in each for each in found.values())]
+    rows = [
+        policy
+        for policy in POLICIES | dict.fromkeys(FIXED)
+        if all(policy in each for each in found.values())
+    ]
     charts = []
-    for title, by in (("session time above the lowest, in %", "time"), ("money above the lowest, in %", "usd")):
+    for title, by in (
+        ("session time above the lowest, in %", "time"),
+        ("money above the lowest, in %", "usd"),
+    ):
         above = {
-            (name, policy): 100 * (_amount(each[policy], by) / min(_amount(o, by) for o in each.values()) - 1)
+            (name, policy): 100
+            * (_amount(each[policy], by) / min(_amount(o, by) for o in each.values()) - 1)
             for name, each in found.items()
             for policy in rows
         }
@@ -74,9 +92,18 @@ def chart(found: dict[str, dict[str, Outcome]]) -> str:
                 value, tip = above[name, policy], f"{policy}, {name}: {above[name, policy]:.1f}%"
                 drawn.add(entry, drawn.mark(entry, min(value, MAX_ABOVE), 22 * at + 11, tip))
         charts.append(drawn)
-    words = "Mean session time and money of each policy above the lowest in the same scenario; at the edge: more."
+    words = (
+        "Mean session time and money of each policy above the lowest in the same scenario; at "
+        "the edge: more."
+    )
     return standalone(
-        picture(*charts, name="session-routing", section="", title="Where the next turn goes", description=words),
+        picture(
+            *charts,
+            name="session-routing",
+            section="",
+            title="Where the next turn goes",
+            description=words,
+        ),
         entries,
     )
 
@@ -86,19 +113,30 @@ def _amount(outcome: Outcome, by: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sessions", type=Path, help="a file of recorded sessions (default: synthetic ones)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--sessions", type=Path, help="a file of recorded sessions (default: synthetic ones)"
+    )
     parser.add_argument("-n", type=int, default=60, help="sessions (default 60)")
-    parser.add_argument("--turns", type=int, default=None, help="only the first turns of each session")
+    parser.add_argument(
+        "--turns", type=int, default=None, help="only the first turns of each session"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scenario", choices=SCENARIOS, action="append")
     parser.add_argument("--policy", action="append", help="only this policy, and the oracle")
     parser.add_argument("--plot", type=Path, help="write the plot to this SVG file")
     given = parser.parse_args()
-    every = read_sessions(given.sessions) if given.sessions else synthetic_sessions("agent", given.seed)
+    every = (
+        read_sessions(given.sessions) if given.sessions else synthetic_sessions("agent", given.seed)
+    )
     chosen = Random(given.seed).sample(every.sessions, min(given.n, len(every.sessions)))
     sessions = [msgspec.structs.replace(each, turns=each.turns[: given.turns]) for each in chosen]
-    print(f"{len(sessions)} sessions, {sum(len(each.turns) for each in sessions):,} turns, seed {given.seed}\n")
+    print(
+        f"{len(sessions)} sessions, {sum(len(each.turns) for each in sessions):,} turns, seed "
+        f"{given.seed}\n"
+    )
     found = {}
     for name in given.scenario or SCENARIOS:
         print(f"{name}: {SCENARIOS[name].about}", flush=True)

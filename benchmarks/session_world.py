@@ -47,10 +47,11 @@ POLICIES: dict[str, str] = {
     "round robin": 'weighted("a/m", "b/m", cache="off")',
 }
 INFORMED = ("present speeds", "measured speeds")
-"""Policies that know the providers and all caches, but not the future: their speeds at present, or as the latest
-answers have shown them, which is about the most that a gateway can know."""
+"""Policies that know the providers and all caches, but not the future: their speeds at present, or
+as the latest answers have shown them, which is about the most that a gateway can know."""
 TURNS_AHEAD = 3
-"""Later turns for which these expect the same speeds: with more, they take longer where speeds drift."""
+"""Later turns for which these expect the same speeds: with more, they take longer where speeds
+drift."""
 FIXED = ("sticky", "least loaded", "random", "only a", "only b")
 
 
@@ -109,20 +110,29 @@ class SimulatedTarget:
             await asyncio.sleep(FAILS_AFTER_S)
             status, kind = provider.fails
             fault = ProviderFault("down", kind=kind, phase="head", status=status)
-            record = FaultRecord(type="ProviderFault", kind=kind, phase="head", message="down", status=status)
+            record = FaultRecord(
+                type="ProviderFault", kind=kind, phase="head", message="down", status=status
+            )
             world.states.observe(
                 Observation(
-                    id=identity, call=call.id, target=self.name, outcome="failed", fault=record, start_ns=begin_ns,
+                    id=identity, call=call.id, target=self.name, outcome="failed", fault=record,
+                    start_ns=begin_ns,
                     sent_ns=begin_ns, end_ns=clock.now_ns(), status=status,
                 )
             )  # fmt: skip
             raise fault
-        replica = Replica(self.name, world.chance.replica(turn.session, turn.number, self.name, provider.replicas))
+        replica = Replica(
+            self.name, world.chance.replica(turn.session, turn.number, self.name, provider.replicas)
+        )
         cached = in_cache(provider, turn.caches.get(replica), begin_s)
         new = turn.turn.input_tokens - cached
-        slower = world.chance.factor(turn.session, turn.number) * (1 + provider.load * self.in_flight)
+        slower = world.chance.factor(turn.session, turn.number) * (
+            1 + provider.load * self.in_flight
+        )
         ttft_s = slower * provider.ttft_s(begin_s, new, cached)
-        answer_s = (1 + provider.load * self.in_flight) * provider.answer_s(begin_s, turn.turn.output_tokens)
+        answer_s = (1 + provider.load * self.in_flight) * provider.answer_s(
+            begin_s, turn.turn.output_tokens
+        )
         self.in_flight += 1
         try:
             await asyncio.sleep(ttft_s)
@@ -138,8 +148,10 @@ class SimulatedTarget:
             self.measured_s = max(self.measured_s, begin_s)
             world.states.observe(
                 Observation(
-                    id=identity, call=call.id, target=self.name, start_ns=begin_ns, reused=True, sent_ns=begin_ns,
-                    head_ns=first_ns, first_event_ns=first_ns, first_token_ns=first_ns, last_token_ns=clock.now_ns(),
+                    id=identity, call=call.id, target=self.name, start_ns=begin_ns, reused=True,
+                    sent_ns=begin_ns,
+                    head_ns=first_ns, first_event_ns=first_ns, first_token_ns=first_ns,
+                    last_token_ns=clock.now_ns(),
                     end_ns=clock.now_ns(), status=200, input_tokens=turn.turn.input_tokens,
                     cached_tokens=cached if provider.reports else None,
                     output_tokens=turn.turn.output_tokens, token_source="usage",
@@ -158,9 +170,14 @@ class World:
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self.chance = Chance(seed)
-        facts = {name: TargetInfo(provider=name, price=each.price) for name, each in scenario.providers.items()}
+        facts = {
+            name: TargetInfo(provider=name, price=each.price)
+            for name, each in scenario.providers.items()
+        }
         self.states = TargetStates(facts, chance=Random(seed))
-        self.targets = {name: SimulatedTarget(name, each, self) for name, each in scenario.providers.items()}
+        self.targets = {
+            name: SimulatedTarget(name, each, self) for name, each in scenario.providers.items()
+        }
         self.turns: dict[str, _Turn] = {}
         self.spent: dict[str, tuple[int, float]] = {}
         self._random = Random(seed + 1)
@@ -181,19 +198,24 @@ class World:
             up = [name for name in guarded if self.states.available(name)] or list(guarded)
             if policy == "random":
                 return await guarded[self._random.choice(up)](call)
-            return await guarded[min(up, key=lambda name: (self.targets[name].in_flight, self._random.random()))](call)
+            return await guarded[
+                min(up, key=lambda name: (self.targets[name].in_flight, self._random.random()))
+            ](call)
 
         return chosen
 
     async def _informed(self, call: Call, *, measured: bool) -> Reply:
-        """Send a turn where it and the next ones would take the least time at the speeds that are known."""
+        """Send a turn where it and the next ones would take the least time at the speeds that are
+        known."""
         at_s, turn = now_s(), self.turns[call.id]
         tokens, output = turn.turn.input_tokens, turn.turn.output_tokens
 
         def seconds(target: SimulatedTarget) -> float:
             each, name = target.provider, target.name
             level = each.expected_level(at_s, target.measured_s) if measured else each.level(at_s)
-            replica = Replica(name, self.chance.replica(turn.session, turn.number, name, each.replicas))
+            replica = Replica(
+                name, self.chance.replica(turn.session, turn.number, name, each.replicas)
+            )
             cached = in_cache(each, turn.caches.get(replica), at_s)
             later = each.usual_ttft_s(NEXT_NEW, tokens) + each.usual_answer_s(output)
             now = each.usual_ttft_s(tokens - cached, cached) + each.usual_answer_s(output)
@@ -202,12 +224,19 @@ class World:
         up = [each for each in self.targets.values() if not each.provider.is_down(at_s)]
         return await min(up, key=seconds)(call)  # type: ignore[return-value] # as in `service`
 
-    async def run(self, policy: str, sessions: Sequence[Session], starts_s: Sequence[float]) -> Outcome:
+    async def run(
+        self, policy: str, sessions: Sequence[Session], starts_s: Sequence[float]
+    ) -> Outcome:
         service = self.service(policy)
-        played = [self._play(service, number, each, starts_s[number]) for number, each in enumerate(sessions)]
+        played = [
+            self._play(service, number, each, starts_s[number])
+            for number, each in enumerate(sessions)
+        ]
         return Outcome(list(await asyncio.gather(*played)))
 
-    async def _play(self, service: Service, number: int, session: Session, start_s: float) -> list[Turnaround]:
+    async def _play(
+        self, service: Service, number: int, session: Session, start_s: float
+    ) -> list[Turnaround]:
         await asyncio.sleep(start_s)
         caches: Caches = {}
         went: list[Turnaround] = []
@@ -240,5 +269,7 @@ class World:
             ended_ns = clock.now_ns()
             cached, usd = self.spent[call.id]
             seconds = now_s() - began_s
-            went.append(Turnaround(seconds, usd, cached, turn.input_tokens, reply.target, call.notes.chosen))
+            went.append(
+                Turnaround(seconds, usd, cached, turn.input_tokens, reply.target, call.notes.chosen)
+            )
         return went

@@ -1,9 +1,11 @@
-"""The client's cost and error with long sessions: `python -m benchmarks.sessions` (about five minutes).
+"""The client's cost and error with long sessions: `python -m benchmarks.sessions` (about five
+minutes).
 
-1 to 64 sessions at a time, each with prompts that grow by 700 tokens a turn, go to a simulated provider in a process of
-its own, over sockets. By the simulator's own record, the table of docs/accuracy.md shows by how much TTFT from the last
-byte of a request is off, and how long a request takes to reach the server from its first byte on, which TTFT from the
-first byte contains. It also shows the processor time of the client for a turn (with the reading of an answer of 216
+1 to 64 sessions at a time, each with prompts that grow by 700 tokens a turn, go to a simulated
+provider in a process of its own, over sockets. By the simulator's own record, the table of
+docs/accuracy.md shows by how much TTFT from the last byte of a request is off, and how long a
+request takes to reach the server from its first byte on, which TTFT from the first byte contains.
+It also shows the processor time of the client for a turn (with the reading of an answer of 216
 tokens) and its memory. `--tokens` and `--sessions` take others.
 """
 
@@ -35,8 +37,8 @@ from splitsecond.simulator.process import run_simulator
 
 TURNS = 40
 FEW, MORE = 1, 4
-"""Turns of each session in the first of two blocks, and how many more in the second. Their difference in processor time
-is that of turns alone, without the requests that fill the cache."""
+"""Turns of each session in the first of two blocks, and how many more in the second. Their
+difference in processor time is that of turns alone, without the requests that fill the cache."""
 ADDED, ANSWER = 700, 216
 WAIT_NS = 4 * NS_PER_S
 PROFILE = """
@@ -93,7 +95,10 @@ def main() -> None:
     options = parser.parse_args()
     for tokens in options.tokens:
         built, encoded = building_ms(tokens)
-        print(f"{tokens:,} tokens: {built:.2f} ms of processor time to build a turn, {encoded:.2f} ms to encode it\n")
+        print(
+            f"{tokens:,} tokens: {built:.2f} ms of processor time to build a turn, {encoded:.2f} "
+            f"ms to encode it\n"
+        )
     print(f"| {' | '.join(HEADINGS)} |\n|{'---|' * len(HEADINGS)}")
     for tokens in options.tokens:
         for count in options.sessions:
@@ -115,7 +120,8 @@ HEADINGS = (
 
 
 def row(tokens: int, count: int) -> tuple[str, ...]:
-    """Measure `count` sessions, and return the cells of their row. Errors are in ms: p50 / p99 / max."""
+    """Measure `count` sessions, and return the cells of their row. Errors are in ms: p50 / p99 /
+    max."""
     observations: list[Observation] = []
     readings: list[InstrumentReading] = []
     memory_mb: list[float] = []
@@ -132,7 +138,11 @@ def row(tokens: int, count: int) -> tuple[str, ...]:
             spec = TargetSpec(name="long", base_url=simulated.base_url, model=simulated.model)
             sessions = sessions_of(tokens)
             plan = make_plan(
-                {"long": spec.base_url}, [PlannedLoad(concurrency=count)], requests=2, blocks=2, sessions=sessions
+                {"long": spec.base_url},
+                [PlannedLoad(concurrency=count)],
+                requests=2,
+                blocks=2,
+                sessions=sessions,
             )
             blocks = [
                 msgspec.structs.replace(block, requests=count * turns)
@@ -143,7 +153,9 @@ def row(tokens: int, count: int) -> tuple[str, ...]:
                     msgspec.structs.replace(plan, lanes=[blocks]),
                     {"long": spec},
                     Calibration(workload=Workload(run="long", sessions=sessions), input_tokens=0),
-                    PlanListener(on_observation=observations.append, on_reading=read, on_note=print),
+                    PlanListener(
+                        on_observation=observations.append, on_reading=read, on_note=print
+                    ),
                 )
             )
             truth = {record.request_id: record for record in simulator_truth(simulated.origin)}
@@ -153,7 +165,10 @@ def row(tokens: int, count: int) -> tuple[str, ...]:
     leaving = [_leaving_ms(o, truth[o.id]) for o in measured if o.id in truth]
     few, more = readings
     return (
-        *(_of(error) for error in (found.ttft_error_ms, found.send_error_ms, found.receive_error_ms)),
+        *(
+            _of(error)
+            for error in (found.ttft_error_ms, found.send_error_ms, found.receive_error_ms)
+        ),
         _of(summary_of(leaving)),
         _of(summary_of([each / NS_PER_MS for each in late])),
         f"{(more.cpu_ns - few.cpu_ns) / NS_PER_MS / (count * MORE):.1f}",
@@ -169,7 +184,10 @@ def _leaving_ms(o: Observation, true: ServerTruth) -> float:
 
 
 def _of(summary: Summary) -> str:
-    return " / ".join("–" if value is None else f"{value:.2f}" for value in (summary.p50, summary.p99, summary.max))
+    return " / ".join(
+        "–" if value is None else f"{value:.2f}"
+        for value in (summary.p50, summary.p99, summary.max)
+    )
 
 
 if __name__ == "__main__":

@@ -1,22 +1,25 @@
-"""Soak test of the gateway: `python -m benchmarks.soak` (ten minutes, and one more for idle connections to close).
+"""Soak test of the gateway: `python -m benchmarks.soak` (ten minutes, and one more for idle
+connections to close).
 
-Clients stream, and some disconnect in the middle. Providers fail in every way that the simulator supports. Every policy
-and the log are in use, with two workers. At the end, the records of three sides are compared: the clients' requests,
-the log, and the providers' requests. A hostile client and a hostile provider (`soak_hostile`) are active in every
-second quarter of a minute. Another provider reports absurd token counts, and a client tries to spend more than its
-limit (`soak_money`). The configuration is edited every second, the disk of the log and of temporary files is full for a
-quarter of each minute, and the wall clock steps over midnight and back (`soak_world`). The exit code is 1 unless all of
-this is true:
+Clients stream, and some disconnect in the middle. Providers fail in every way that the simulator
+supports. Every policy and the log are in use, with two workers. At the end, the records of three
+sides are compared: the clients' requests, the log, and the providers' requests. A hostile client
+and a hostile provider (`soak_hostile`) are active in every second quarter of a minute. Another
+provider reports absurd token counts, and a client tries to spend more than its limit
+(`soak_money`). The configuration is edited every second, the disk of the log and of temporary files
+is full for a quarter of each minute, and the wall clock steps over midnight and back
+(`soak_world`). The exit code is 1 unless all of this is true:
 
-  - each call has one record or is counted as lost, each request that a provider received is one attempt, and none is
-    recorded twice
-  - no truncated response looked complete, no client lost its connection, no worker died, and there was no
-    traceback
+  - each call has one record or is counted as lost, each request that a provider received is one
+    attempt, and none is recorded twice
+  - no truncated response looked complete, no client lost its connection, no worker died, and there
+    was no traceback
   - each valid edit of the configuration is applied
   - what was charged is what the log has, absurd counts are charged by the estimate, and limits hold
   - at the end nothing is in flight, and every connection to a provider closes after its idle time
   - honest probes wait at most twice as long at p99 while the hostile clients are active
-  - memory does not grow in the last two thirds of the time, not counting the first three minutes, and is bounded
+  - memory does not grow in the last two thirds of the time, not counting the first three minutes,
+    and is bounded
 """
 
 import argparse
@@ -50,7 +53,14 @@ from benchmarks.soak_accounts import (
 from benchmarks.soak_clients import Client, ClientTotals
 from benchmarks.soak_hostile import KEY as HOSTILE_KEY
 from benchmarks.soak_hostile import Hostile, Probes, hostile, is_hostile, probe
-from benchmarks.soak_money import DAILY_USD, SPENDER_KEY, USD_PER_M, CountingProvider, MoneyClients, money_faults
+from benchmarks.soak_money import (
+    DAILY_USD,
+    SPENDER_KEY,
+    USD_PER_M,
+    CountingProvider,
+    MoneyClients,
+    money_faults,
+)
 from benchmarks.soak_money import KEY as METERED_KEY
 from benchmarks.soak_world import EditedFile, WallClock, fill_and_free, small_disk
 from splitsecond.core.transport.client import IDLE_S
@@ -69,9 +79,15 @@ WARM_S = 180.0
 MAX_GROWTH_MB = 2.0
 """Allowed in two thirds of the time, for the allocator and a database's cache."""
 MAX_MEMORY_MB = 1200.0
-"""Of all processes: the 16 unfinished bodies of 31 MiB that the hostile clients send at a time, and as much again."""
+"""Of all processes: the 16 unfinished bodies of 31 MiB that the hostile clients send at a time, and
+as much again."""
 KEY = "a-key-for-the-soak-test"
-ENVIRONMENT = {"SOAK_KEY": KEY, "HOSTILE_KEY": HOSTILE_KEY, "METERED_KEY": METERED_KEY, "SPENDER_KEY": SPENDER_KEY}
+ENVIRONMENT = {
+    "SOAK_KEY": KEY,
+    "HOSTILE_KEY": HOSTILE_KEY,
+    "METERED_KEY": METERED_KEY,
+    "SPENDER_KEY": SPENDER_KEY,
+}
 PROFILE = """
 title = "Soaked"
 model = "m"
@@ -85,10 +101,12 @@ tps = { p50 = 200, p95 = 150 }
 """
 FAULTS = {
     "steady": [],
-    "moody": ["http status=503 every=13", "http status=429 retry_after=1 every=37", "cut after=3 every=41"],
+    "moody": ["http status=503 every=13", "http status=429 retry_after=1 "
+    "every=37", "cut after=3 every=41"],
     "flaky": [
         "http status=500 every=23", "cut after=4 every=29", "error_event after=2 every=31",
-        "stall after=3 seconds=3 every=37", "slow_first_token seconds=2 every=41", "malformed after=4 every=43",
+        "stall after=3 seconds=3 every=37", "slow_first_token seconds=2 "
+        "every=41", "malformed after=4 every=43",
         "no_done every=47", "buffered every=53", "reset every=59", "slow_head seconds=2 every=61",
         "wrong_usage every=67",
     ],
@@ -115,11 +133,19 @@ PROBED = "probed"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the findings; return 1 if a check fails."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=MINUTES, help=f"minutes of load (default {MINUTES:g})")
-    parser.add_argument("--clients", type=int, default=CLIENTS, help=f"clients at a time (default {CLIENTS})")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=MINUTES, help=f"minutes of load (default {MINUTES:g})"
+    )
+    parser.add_argument(
+        "--clients", type=int, default=CLIENTS, help=f"clients at a time (default {CLIENTS})"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the clients' choices")
-    parser.add_argument("--routes", default=",".join(ROUTES), help="routes to use, to isolate a fault")
+    parser.add_argument(
+        "--routes", default=",".join(ROUTES), help="routes to use, to isolate a fault"
+    )
     options = parser.parse_args(arguments)
     routes = options.routes.split(",")
     with tempfile.TemporaryDirectory() as name, small_disk(Path(name) / "disk") as disk:
@@ -132,12 +158,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             socket.create_server(("127.0.0.1", 0)) as counter,
             hostile() as enemy,
             run_simulator(*_profiles(folder), log=truth) as simulated,
-            _gateway(folder, simulated, enemy.port, counter.getsockname()[1], wall, disk) as (process, port),
+            _gateway(folder, simulated, enemy.port, counter.getsockname()[1], wall, disk) as (
+                process,
+                port,
+            ),
         ):
             workers = {each for each in family(process.pid) if is_worker(each)}
             load = Load(process.pid, port, options.minutes * 60, totals, enemy)
             edited = EditedFile(folder / "splitsecond.yaml", ENVIRONMENT, chance)
-            asyncio.run(load.run(options.clients, routes, chance, edited, wall, disk, counting, counter))
+            asyncio.run(
+                load.run(options.clients, routes, chance, edited, wall, disk, counting, counter)
+            )
             wrong = [*totals.wrong, *edited.wrong, *_at_rest(process, port, simulated, load)]
             print(f"Hostile acts: {enemy.acts()}.")
             wrong += filter(None, [load.probes.judged()])
@@ -152,9 +183,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wrong += [f"the gateway printed: {errors[-2000:]}"] if "Traceback" in errors else []
         wrong += [f"{counts.errors} internal errors"] if counts.errors else []
         with contextlib.closing(sqlite3.connect(_log(folder, disk))) as database:
-            wrong += account_faults(database, [*received_by(truth), *counting.received], totals, counts)
+            wrong += account_faults(
+                database, [*received_by(truth), *counting.received], totals, counts
+            )
             wrong += money_faults(database, counts.charged, counts.dropped, WORKERS)
-    print(f"{totals.calls:,} calls: {', '.join(f'{count} {how}' for how, count in totals.ended.most_common())}.")
+    print(
+        f"{totals.calls:,} calls: "
+        f"{', '.join(f'{count} {how}' for how, count in totals.ended.most_common())}."
+    )
     for words, count in Counter(wrong).items():
         print(f"WRONG ({count}): {words}")
     print("Some checks failed." if wrong else "All checks passed.")
@@ -167,7 +203,11 @@ def _profiles(folder: Path) -> list[str]:
         lines = [PROFILE]
         for fault in faults:
             kind, *settings = fault.split()
-            lines += ["[[faults]]", f'kind = "{kind}"', *(setting.replace("=", " = ") for setting in settings)]
+            lines += [
+                "[[faults]]",
+                f'kind = "{kind}"',
+                *(setting.replace("=", " = ") for setting in settings),
+            ]
         (folder / f"{name}.toml").write_text("\n".join(lines))
     return [str(folder / f"{name}.toml") for name in FAULTS]
 
@@ -193,7 +233,10 @@ def _gateway(
     lines = [f"keys: [{', '.join(keys)}]", f"log: sqlite:///{_log(folder, disk)}", "providers:"]
     for number, each in enumerate(simulated):
         price = f"{{input_usd: {3 - number}, output_usd: {3 - number}}}"
-        lines.append(f"  {each.name}: {{base_url: '{each.base_url}', timeouts: {{stall: 2s}}, price: {price}}}")
+        lines.append(
+            f"  {each.name}: {{base_url: '{each.base_url}', timeouts: {{stall: 2s}}, price: "
+            f"{price}}}"
+        )
     enemy = "{stall: 2s}, price: {input_usd: 1, output_usd: 1}"
     lines += [f"  hostile: {{base_url: 'http://127.0.0.1:{hostile_port}/v1', timeouts: {enemy}}}"]
     price = f"{{input_usd: {USD_PER_M}, output_usd: {USD_PER_M}}}"
@@ -204,16 +247,30 @@ def _gateway(
         *(f"  {name}: {{policy: '{policy}'}}" for name, policy in ROUTES.items()),
     ]
     (folder / "splitsecond.yaml").write_text("\n".join(lines))
-    command = [sys.executable, "-m", "splitsecond.cli", "serve", str(folder / "splitsecond.yaml"), "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "splitsecond.cli",
+        "serve",
+        str(folder / "splitsecond.yaml"),
+        "--port",
+        str(port),
+    ]
     command += ["--workers", str(WORKERS)]
-    environment = os.environ | ENVIRONMENT | wall.environment | ({"TMPDIR": str(disk)} if disk else {})
+    environment = (
+        os.environ | ENVIRONMENT | wall.environment | ({"TMPDIR": str(disk)} if disk else {})
+    )
     with (
         open(folder / "gateway.err", "wb") as errors,
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors) as process,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=errors
+        ) as process,
     ):
         try:
             if process.stdout is None or not process.stdout.readline().startswith(b"READY"):
-                raise RuntimeError(f"the gateway does not respond: {(folder / 'gateway.err').read_text()}")
+                raise RuntimeError(
+                    f"the gateway does not respond: {(folder / 'gateway.err').read_text()}"
+                )
             yield process, port
         finally:
             if process.poll() is None:
@@ -221,10 +278,12 @@ def _gateway(
 
 
 class Load:
-    """The load on the gateway of process `pid`, for `seconds`. `memory_mb`: of all its processes, each `SAMPLE_S`, and
-    whether the hostile clients were active."""
+    """The load on the gateway of process `pid`, for `seconds`. `memory_mb`: of all its processes,
+    each `SAMPLE_S`, and whether the hostile clients were active."""
 
-    def __init__(self, pid: int, port: int, seconds: float, totals: ClientTotals, enemy: Hostile) -> None:
+    def __init__(
+        self, pid: int, port: int, seconds: float, totals: ClientTotals, enemy: Hostile
+    ) -> None:
         self.probes = Probes()
         self.memory_mb: list[tuple[float, bool]] = []
         self._pid = pid
@@ -266,10 +325,14 @@ class Load:
                 await asyncio.sleep(SAMPLE_S)
                 mb = sum(map(resident_mb, family(self._pid)))
                 self.memory_mb.append((mb, is_hostile(loop.time(), began_s)))
-        spent = ", ".join(f"{count} times {status}" for status, count in money.spender.most_common())
+        spent = ", ".join(
+            f"{count} times {status}" for status, count in money.spender.most_common()
+        )
         print(
-            f"The configuration: {edited.edits} invalid edits, {edited.applied} valid ones. The wall clock: "
-            f"{wall.steps} steps. The disk was full {full.result() if full else 0} times. The spender: "
+            f"The configuration: {edited.edits} invalid edits, {edited.applied} valid ones. The "
+            f"wall clock: "
+            f"{wall.steps} steps. The disk was full {full.result() if full else 0} times. The "
+            f"spender: "
             f"{spent}."
         )
 
@@ -290,20 +353,32 @@ def _at_rest(
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(IDLE_S + SETTLE_S)
     left = sum(connections(pid, ports) for pid in family(process.pid))
-    print(f"Connections to providers: {idle} idle when the load ended, {left} after {IDLE_S + SETTLE_S:g} s.")
-    print(f"Memory at rest, MB: {', '.join(f'{resident_mb(pid):.1f}' for pid in family(process.pid))}.")
+    print(
+        f"Connections to providers: {idle} idle when the load ended, {left} after "
+        f"{IDLE_S + SETTLE_S:g} s."
+    )
+    print(
+        f"Memory at rest, MB: "
+        f"{', '.join(f'{resident_mb(pid):.1f}' for pid in family(process.pid))}."
+    )
     if left:
         yield f"{left} connections to providers are still open"
     yield from _memory_faults(load.memory_mb)
 
 
 def _memory_faults(samples: list[tuple[float, bool]]) -> Iterator[str]:
-    """Check whether memory grew in the calm windows of the last two thirds, or after `WARM_S`, and its peak."""
-    late = [mb for mb, active in samples[max(len(samples) // 3, round(WARM_S / SAMPLE_S)) :] if not active]
+    """Check whether memory grew in the calm windows of the last two thirds, or after `WARM_S`, and
+    its peak."""
+    late = [
+        mb
+        for mb, active in samples[max(len(samples) // 3, round(WARM_S / SAMPLE_S)) :]
+        if not active
+    ]
     growth, peak = growth_mb(late), max(mb for mb, _ in samples)
     tenths = [samples[len(samples) * part // 10][0] for part in range(10)]
     print(
-        f"Memory of all processes, MB: {' '.join(f'{mb:.1f}' for mb in [*tenths, samples[-1][0]])}; growth of "
+        f"Memory of all processes, MB: "
+        f"{' '.join(f'{mb:.1f}' for mb in [*tenths, samples[-1][0]])}; growth of "
         f"{growth:+.2f} by a regression line through the last {len(late)} samples of calm windows"
         f"{'' if late else ' (too short to judge)'}; at most {peak:.0f}."
     )

@@ -1,4 +1,5 @@
-"""Clients of the soak test: they send requests, check the responses, and sometimes disconnect in the middle."""
+"""Clients of the soak test: they send requests, check the responses, and sometimes disconnect in
+the middle."""
 
 import asyncio
 from collections import Counter
@@ -23,7 +24,8 @@ PAUSE_S = 0.2
 class ClientTotals(Struct):
     """Totals of all calls so far. `ids`: the gateway's ids of calls whose client received headers.
 
-    `left_early`: calls whose client left before the headers. `ended`: calls by how they ended. `wrong`: violations.
+    `left_early`: calls whose client left before the headers. `ended`: calls by how they ended.
+    `wrong`: violations.
     """
 
     calls: int = 0
@@ -36,7 +38,9 @@ class ClientTotals(Struct):
 class Client:
     """Sends one request after another, on one connection while it stays open."""
 
-    def __init__(self, port: int, key: str, routes: list[str], totals: ClientTotals, chance: Random) -> None:
+    def __init__(
+        self, port: int, key: str, routes: list[str], totals: ClientTotals, chance: Random
+    ) -> None:
         self._port = port
         self._key = key
         self._routes = routes
@@ -63,7 +67,9 @@ class Client:
         self._responded = False
         try:
             async with asyncio.timeout(chance.uniform(*LEAVES_WITHIN_S) if leaves else PATIENCE_S):
-                await self._exchange(chance.choice(self._routes), tokens, stream=chance.random() < 0.7)
+                await self._exchange(
+                    chance.choice(self._routes), tokens, stream=chance.random() < 0.7
+                )
         except TimeoutError:
             totals.ended["client left" if leaves else "never ended"] += 1
             totals.left_early += not self._responded
@@ -82,8 +88,14 @@ class Client:
         question = f"question {self._chance.randrange(1000)}"
         fields = {"model": route, "max_tokens": tokens, "stream": stream}
         body = msgspec.json.encode(fields | {"messages": [{"role": "user", "content": question}]})
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: soak\r\nauthorization: Bearer {self._key}\r\n"
-        writer.write(f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+        head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\nhost: soak\r\nauthorization: Bearer "
+            f"{self._key}\r\n"
+        )
+        writer.write(
+            f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
         self._totals.calls += 1
         status, headers = await read_head(reader)
         self._responded = True
@@ -99,7 +111,9 @@ class Client:
         else:
             self._totals.ended["complete"] += 1
             if text != expected:
-                self._totals.wrong.append(f"{route}: a response looks complete but ends with {text[-40:]!r}")
+                self._totals.wrong.append(
+                    f"{route}: a response looks complete but ends with {text[-40:]!r}"
+                )
 
     def _hang_up(self) -> None:
         if self._writer is not None:
@@ -129,7 +143,8 @@ async def read_body(reader: asyncio.StreamReader, headers: dict[str, str]) -> by
 
 
 def complete_text(status: int, data: bytes, *, stream: bool) -> str | None:
-    """Return the text of a response that looks complete; None if the response reports that it is not."""
+    """Return the text of a response that looks complete; None if the response reports that it is
+    not."""
     if status != 200:
         return None
     if not stream:
@@ -138,4 +153,6 @@ def complete_text(status: int, data: bytes, *, stream: bool) -> str | None:
     if last != b"data: [DONE]":
         return None
     chunks: list[Any] = [msgspec.json.decode(event.removeprefix(b"data: ")) for event in events]
-    return "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+    return "".join(
+        choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"]
+    )

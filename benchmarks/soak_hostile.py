@@ -1,8 +1,9 @@
 """A hostile client and a hostile provider for the soak test, in a separate process.
 
-Their traffic is bounded and stays on this machine. They are active in every second window of `WINDOW_S`; the
-latency of honest probes in those windows is compared with that of the calm windows between them. The process has the
-lowest priority, so that it costs the gateway only the gateway's own work for it.
+Their traffic is bounded and stays on this machine. They are active in every second window of
+`WINDOW_S`; the latency of honest probes in those windows is compared with that of the calm windows
+between them. The process has the lowest priority, so that it costs the gateway only the gateway's
+own work for it.
 """
 
 import asyncio
@@ -46,14 +47,22 @@ class Probes(msgspec.Struct):
         """Print both percentiles; return the failed check, or ""."""
         if min(len(self.calm), len(self.hostile)) < 100:
             return "too few probes to compare: let the soak run for two minutes or more"
-        calm, hostile = (percentile(np.sort(each), 0.99) * 1000 for each in (self.calm, self.hostile))
+        calm, hostile = (
+            percentile(np.sort(each), 0.99) * 1000 for each in (self.calm, self.hostile)
+        )
         print(
-            f"Honest probes, p99: {calm:.1f} ms in calm windows ({len(self.calm)}), {hostile:.1f} ms in hostile ones "
-            f"({len(self.hostile)}); largest {max(self.calm) * 1000:.0f} and {max(self.hostile) * 1000:.0f} ms."
+            f"Honest probes, p99: {calm:.1f} ms in calm windows ({len(self.calm)}), {hostile:.1f} "
+            f"ms in hostile ones "
+            f"({len(self.hostile)}); largest {max(self.calm) * 1000:.0f} and "
+            f"{max(self.hostile) * 1000:.0f} ms."
         )
         if self.failed:
             return f"honest probes failed: {dict(self.failed)}"
-        return f"honest probes wait {hostile / calm:.1f} times as long" if hostile > MAX_RATIO * calm else ""
+        return (
+            f"honest probes wait {hostile / calm:.1f} times as long"
+            if hostile > MAX_RATIO * calm
+            else ""
+        )
 
 
 def is_hostile(now_s: float, began_s: float) -> bool:
@@ -84,7 +93,9 @@ class Hostile:
 def hostile() -> Iterator[Hostile]:
     """Start the process, and kill it at the end."""
     command = [sys.executable, "-m", "benchmarks.soak_hostile"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield Hostile(process, int(process.stdout.readline() if process.stdout else 0))
         finally:
@@ -104,12 +115,24 @@ async def _main() -> None:
 
 
 async def probe(
-    port: int, key: str, route: str, probes: Probes, totals: ClientTotals, began_s: float, until_s: float
+    port: int,
+    key: str,
+    route: str,
+    probes: Probes,
+    totals: ClientTotals,
+    began_s: float,
+    until_s: float,
 ) -> None:
-    """Send one small request after another over one connection, and record in `probes` how long each takes."""
+    """Send one small request after another over one connection, and record in `probes` how long
+    each takes."""
     loop = asyncio.get_running_loop()
-    body = json.dumps({"model": route, "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}).encode()
-    head = HEAD.format(path="/v1/chat/completions") + f"authorization: Bearer {key}\r\ncontent-length: {len(body)}\r\n"
+    body = json.dumps(
+        {"model": route, "max_tokens": 1, "messages": [{"role": "user", "content": "Hi"}]}
+    ).encode()
+    head = (
+        HEAD.format(path="/v1/chat/completions")
+        + f"authorization: Bearer {key}\r\ncontent-length: {len(body)}\r\n"
+    )
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         while (sent_s := loop.time()) < until_s:
@@ -135,8 +158,10 @@ class HostileClient:
         self._port = port
         self._chance = chance
         self._acts: list[Callable[[], Awaitable[None]]] = [
-            self.many_trailers, self.long_trailer, self.base64_body, self.count_base64, self.deep_body, self.wrong_keys,
-            self.half_a_request, self.unread_response, self.invented_names, self.hostile_response, self.tiny_chunks,
+            self.many_trailers, self.long_trailer, self.base64_body, self.count_base64,
+            self.deep_body, self.wrong_keys,
+            self.half_a_request, self.unread_response, self.invented_names, self.hostile_response,
+            self.tiny_chunks,
             self.too_dear, self.large_bodies,
         ]  # fmt: skip
 
@@ -149,14 +174,17 @@ class HostileClient:
                 continue
             act = self._chance.choice(self._acts)
             self.acts[act.__name__] += 1
-            with contextlib.suppress(OSError, EOFError, TimeoutError):  # the gateway may refuse, close or delay it
+            # the gateway may refuse, close or delay it
+            with contextlib.suppress(OSError, EOFError, TimeoutError):
                 async with asyncio.timeout(GIVE_UP_S):
                     await act()
             await asyncio.sleep(self._chance.uniform(0, 0.3))
 
     async def many_trailers(self) -> None:
         """8 MB of short trailers, without a key."""
-        await self._send(self._chunked(b"".join(b"a%d: b\r\n" % n for n in range(100_000)) * 6), wait=True)
+        await self._send(
+            self._chunked(b"".join(b"a%d: b\r\n" % n for n in range(100_000)) * 6), wait=True
+        )
 
     async def long_trailer(self) -> None:
         """One trailer of 8 MB, without a key."""
@@ -177,12 +205,16 @@ class HostileClient:
 
     async def deep_body(self) -> None:
         """2 MB of nested lists."""
-        await self._post("/v1/chat/completions", b'{"model": "hostile/m", "messages": ' + b"[" * (2 * MB))
+        await self._post(
+            "/v1/chat/completions", b'{"model": "hostile/m", "messages": ' + b"[" * (2 * MB)
+        )
 
     async def wrong_keys(self) -> None:
         """Ten wrong keys, one connection each."""
         for n in range(10):
-            await self._post("/v1/chat/completions", b"{}", key=f"wrong-{n}-{self._chance.random()}")
+            await self._post(
+                "/v1/chat/completions", b"{}", key=f"wrong-{n}-{self._chance.random()}"
+            )
 
     async def half_a_request(self) -> None:
         """A request that stops in the middle of its headers and keeps the connection open."""
@@ -191,7 +223,9 @@ class HostileClient:
 
     async def unread_response(self) -> None:
         """A response of several megabytes that is never read."""
-        body = json.dumps({"model": "hostile/m", "messages": [{"role": "user", "content": "act 0"}]}).encode()
+        body = json.dumps(
+            {"model": "hostile/m", "messages": [{"role": "user", "content": "act 0"}]}
+        ).encode()
         async with self._connection() as (_, writer):
             writer.transport.pause_reading()  # type: ignore[attr-defined]  # the transport of a socket has it
             writer.write(self._request("/v1/chat/completions", body, KEY))
@@ -206,17 +240,23 @@ class HostileClient:
     async def hostile_response(self) -> None:
         """A request to the hostile provider, with text that a provider may quote."""
         await self._ask(
-            "/v1/chat/completions", "hostile/m", f"act {self._chance.randrange(8)} my api key invalid_api_key"
+            "/v1/chat/completions",
+            "hostile/m",
+            f"act {self._chance.randrange(8)} my api key invalid_api_key",
         )
 
     async def too_dear(self) -> None:
-        """A request that is answered with 402, because its output limit is larger than the account's credit."""
+        """A request that is answered with 402, because its output limit is larger than the
+        account's credit."""
         await self._ask("/v1/chat/completions", "counting/credit", "Hi", max_tokens=1_000_000)
 
     async def large_bodies(self) -> None:
-        """Bodies of 31 MiB at once, with a key, which stop before their end and keep their connections open."""
+        """Bodies of 31 MiB at once, with a key, which stop before their end and keep their
+        connections open."""
         body = b'{"model": "hostile/m", "messages": "' + b"a" * (31 * MB)
-        await asyncio.gather(*(self._unfinished(body) for _ in range(LARGE_BODIES)), return_exceptions=True)
+        await asyncio.gather(
+            *(self._unfinished(body) for _ in range(LARGE_BODIES)), return_exceptions=True
+        )
 
     async def _unfinished(self, body: bytes) -> None:
         async with self._connection() as (_, writer):
@@ -225,14 +265,21 @@ class HostileClient:
             await asyncio.sleep(2)
 
     async def _ask(self, path: str, model: str, text: str, max_tokens: int = 50) -> None:
-        fields = {"model": model, "max_tokens": max_tokens, "messages": [{"role": "user", "content": text}]}
+        fields = {
+            "model": model,
+            "max_tokens": max_tokens,
+            "messages": [{"role": "user", "content": text}],
+        }
         await self._post(path, msgspec.json.encode(fields))
 
     async def _post(self, path: str, body: bytes, key: str = KEY) -> None:
         await self._send(self._request(path, body, key), wait=True)
 
     def _request(self, path: str, body: bytes, key: str) -> bytes:
-        head = HEAD.format(path=path) + f"authorization: Bearer {key}\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = (
+            HEAD.format(path=path)
+            + f"authorization: Bearer {key}\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
         return head.encode() + body
 
     def _chunked(self, trailers: bytes) -> bytes:
@@ -256,12 +303,14 @@ class HostileClient:
 
 
 class HostileProvider:
-    """Sends responses that cost their reader time or memory. The client's text selects one; otherwise they rotate."""
+    """Sends responses that cost their reader time or memory. The client's text selects one;
+    otherwise they rotate."""
 
     def __init__(self) -> None:
         self._turn = 0
         self._acts = [
-            self.large_response, self.many_indexes, self.deep_events, self.quoting_refusal, self.endless_line,
+            self.large_response, self.many_indexes, self.deep_events, self.quoting_refusal,
+            self.endless_line,
             self.many_headers, self.huge_numbers, self.many_tiny_events,
         ]  # fmt: skip
 
@@ -284,14 +333,25 @@ class HostileProvider:
 
     def large_response(self, _: bytes) -> bytes:
         """A well-formed response of 4 MB."""
-        delta = {"choices": [{"index": 0, "delta": {"content": "word " * 1000}, "finish_reason": None}]}
+        delta = {
+            "choices": [{"index": 0, "delta": {"content": "word " * 1000}, "finish_reason": None}]
+        }
         end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
         return _stream([_event(delta)] * 800 + [_event(end), b"data: [DONE]\n\n"])
 
     def many_indexes(self, _: bytes) -> bytes:
         """Choices and tool calls, each with a new index."""
         return _stream(
-            _event({"choices": [{"index": n, "delta": {"tool_calls": [{"index": n, "function": {"arguments": "x"}}]}}]})
+            _event(
+                {
+                    "choices": [
+                        {
+                            "index": n,
+                            "delta": {"tool_calls": [{"index": n, "function": {"arguments": "x"}}]},
+                        }
+                    ]
+                }
+            )
             for n in range(8000)
         )
 
@@ -301,9 +361,16 @@ class HostileProvider:
 
     def quoting_refusal(self, body: bytes) -> bytes:
         """A 400 whose message quotes the client."""
-        text = json.dumps({"error": {"message": f"invalid role: {body[-200:].decode(errors='replace')} my api key"}})
+        text = json.dumps(
+            {
+                "error": {
+                    "message": f"invalid role: {body[-200:].decode(errors='replace')} my api key"
+                }
+            }
+        )
         return (
-            f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n{text}"
+            f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: "
+            f"{len(text)}\r\n\r\n{text}"
         ).encode()
 
     def endless_line(self, _: bytes) -> bytes:
@@ -312,11 +379,15 @@ class HostileProvider:
 
     def many_headers(self, _: bytes) -> bytes:
         """4 MB of headers."""
-        return b"HTTP/1.1 200 OK\r\n" + b"".join(b"x-%d: y\r\n" % n for n in range(300_000)) + b"\r\n"
+        return (
+            b"HTTP/1.1 200 OK\r\n" + b"".join(b"x-%d: y\r\n" % n for n in range(300_000)) + b"\r\n"
+        )
 
     def huge_numbers(self, _: bytes) -> bytes:
         """Counts of a million digits."""
-        return _stream([b'data: {"choices": [], "usage": {"prompt_tokens": ' + b"9" * MB + b"}}\n\n"])
+        return _stream(
+            [b'data: {"choices": [], "usage": {"prompt_tokens": ' + b"9" * MB + b"}}\n\n"]
+        )
 
     def many_tiny_events(self, _: bytes) -> bytes:
         """Very many comments and empty events."""

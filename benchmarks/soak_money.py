@@ -1,9 +1,11 @@
-"""Money in the soak test: a provider with absurd token counts, and clients that try to spend more than their limit.
+"""Money in the soak test: a provider with absurd token counts, and clients that try to spend more
+than their limit.
 
 The provider keeps what it received, and bills what its models cost. Its models:
 
   - `absurd` answers correctly and reports token counts that cannot be true
-  - `credit` answers 402 if the request's output limit is large, as providers do whose account has little credit
+  - `credit` answers 402 if the request's output limit is large, as providers do whose account has
+    little credit
   - `exact` bills long prompts and pictures correctly
 """
 
@@ -38,7 +40,8 @@ PAUSE_S = 0.2
 BILLING_S = 0.2
 PATIENCE_S = 60.0
 ABSURD = (
-    '{"prompt_tokens": 1000000000000000, "completion_tokens": 1000000000000000, "total_tokens": 2000000000000000}',
+    '{"prompt_tokens": 1000000000000000, "completion_tokens": 1000000000000000, "total_tokens": '
+    "2000000000000000}",
     '{"prompt_tokens": 7, "completion_tokens": 1000000000000000}',
     '{"prompt_tokens": 9223372036854775808, "completion_tokens": 7}',
     '{"prompt_tokens": -1, "completion_tokens": 7}',
@@ -46,8 +49,10 @@ ABSURD = (
     '{"prompt_tokens": 12.5, "completion_tokens": 1e300}',
     '{"prompt_tokens": "many", "completion_tokens": "7"}',
     f'{{"prompt_tokens": {"9" * 400}, "completion_tokens": {"9" * 400}}}',
-    '{"prompt_tokens": 7, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 5000}}',
-    '{"prompt_tokens": 7, "completion_tokens": 7, "completion_tokens_details": {"reasoning_tokens": 500000}}',
+    '{"prompt_tokens": 7, "completion_tokens": 7, '
+    '"prompt_tokens_details": {"cached_tokens": 5000}}',
+    '{"prompt_tokens": 7, "completion_tokens": 7, "completion_tokens_details": '
+    '{"reasoning_tokens": 500000}}',
     '{"prompt_tokens": [7], "completion_tokens": {"a": 7}}',
 )
 
@@ -90,24 +95,44 @@ class CountingProvider:
         model = request["model"]
         limit = max(request.get(name) or 0 for name in ("max_tokens", "max_completion_tokens"))
         if model == "credit" and limit > CREDIT_TOKENS:
-            words = f"This request requires more credits. You requested up to {limit} tokens, but can only afford 900."
+            words = (
+                f"This request requires more credits. You requested up to {limit} tokens, but "
+                f"can only afford 900."
+            )
             return _whole(402, json.dumps({"error": {"message": words, "code": 402}}))
         usage = json.dumps({"prompt_tokens": _billed(body), "completion_tokens": 7})
         if model == "absurd":
             self._turn += 1
             usage = ABSURD[self._turn % len(ABSURD)]
         if not request.get("stream"):
-            choice = {"index": 0, "message": {"role": "assistant", "content": ANSWER}, "finish_reason": "stop"}
-            return _whole(200, f'{{"id": "c", "model": "m", "choices": [{json.dumps(choice)}], "usage": {usage}}}')
+            choice = {
+                "index": 0,
+                "message": {"role": "assistant", "content": ANSWER},
+                "finish_reason": "stop",
+            }
+            return _whole(
+                200,
+                f'{{"id": "c", "model": "m", "choices": [{json.dumps(choice)}], "usage": {usage}}}',
+            )
         deltas = [{"content": word} for word in ANSWER.replace(" ", " |").split("|")]
         ends = [None] * len(deltas) + ["stop"]
         choices = [
-            {"index": 0, "delta": delta, "finish_reason": end} for delta, end in zip([*deltas, {}], ends, strict=True)
+            {"index": 0, "delta": delta, "finish_reason": end}
+            for delta, end in zip([*deltas, {}], ends, strict=True)
         ]
-        events = [f"data: {json.dumps({'id': 'c', 'model': 'm', 'choices': [choice]})}\n\n" for choice in choices]
-        events += [f'data: {{"id": "c", "model": "m", "choices": [], "usage": {usage}}}\n\n', "data: [DONE]\n\n"]
+        events = [
+            f"data: {json.dumps({'id': 'c', 'model': 'm', 'choices': [choice]})}\n\n"
+            for choice in choices
+        ]
+        events += [
+            f'data: {{"id": "c", "model": "m", "choices": [], "usage": {usage}}}\n\n',
+            "data: [DONE]\n\n",
+        ]
         text = "".join(events)
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(text)}\r\n\r\n"
+        head = (
+            f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: "
+            f"{len(text)}\r\n\r\n"
+        )
         return (head + text).encode()
 
 
@@ -116,12 +141,16 @@ def _billed(body: bytes) -> int:
 
 
 def _whole(status: int, text: str) -> bytes:
-    head = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n"
+    head = (
+        f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: "
+        f"{len(text)}\r\n\r\n"
+    )
     return (head + text).encode()
 
 
 class MoneyClients:
-    """Clients of the provider. `spender`: how the calls of the one ended that tries to spend more than its limit."""
+    """Clients of the provider. `spender`: how the calls of the one ended that tries to spend more
+    than its limit."""
 
     def __init__(self, port: int, totals: ClientTotals, chance: Random) -> None:
         self.spender: Counter[int] = Counter()
@@ -161,10 +190,18 @@ class MoneyClients:
         fields: dict[str, Any] = {"model": "counting/exact", "max_tokens": 10}
         path = "/v1/chat/completions" if picture else "/v1/messages"
         if picture:
-            part = {"type": "image_url", "image_url": {"url": f"https://example.com/{self._chance.random()}.png"}}
+            part = {
+                "type": "image_url",
+                "image_url": {"url": f"https://example.com/{self._chance.random()}.png"},
+            }
             fields["messages"] = [{"role": "user", "content": [part]}]
         else:
-            use = {"type": "tool_use", "id": "t", "name": "draw", "input": {"data": "iVBORw0KGgo" * (TEXT_BYTES // 11)}}
+            use = {
+                "type": "tool_use",
+                "id": "t",
+                "name": "draw",
+                "input": {"data": "iVBORw0KGgo" * (TEXT_BYTES // 11)},
+            }
             done = {"type": "tool_result", "tool_use_id": "t", "content": "ok"}
             fields["tools"] = [{"name": "draw", "input_schema": {"type": "object"}}]
             fields["messages"] = [
@@ -198,20 +235,36 @@ class MoneyClients:
 def money_faults(
     database: sqlite3.Connection, charged: Mapping[tuple[str, str], float], lost: int, workers: int
 ) -> Iterator[str]:
-    """Return charges that are wrong. `charged`: US dollars by client and target, by the gateway's metrics.
+    """Return charges that are wrong. `charged`: US dollars by client and target, by the gateway's
+    metrics.
 
     `lost`: calls that the log counts as lost, whose cost only the metrics have.
     """
     query = (
-        "select client, target, count(*), sum(input_tokens), sum(output_tokens), max(input_tokens), "
-        "max(output_tokens), min(input_tokens), min(output_tokens), sum(token_source = 'estimate') from attempts "
+        "select client, target, count(*), sum(input_tokens), sum(output_tokens), "
+        "max(input_tokens), "
+        "max(output_tokens), min(input_tokens), min(output_tokens), sum(token_source = "
+        "'estimate') from attempts "
         "where target like 'counting/%' and outcome = 'ok' group by client, target"
     )
     spent = 0.0
-    for client, target, rows, *sums, most_in, most_out, least_in, least_out, estimated in database.execute(query):
+    for (
+        client,
+        target,
+        rows,
+        *sums,
+        most_in,
+        most_out,
+        least_in,
+        least_out,
+        estimated,
+    ) in database.execute(query):
         usd = sum(sums) * USD_PER_M / 1e6
         gap = charged.get((client, target), 0.0) - usd
-        print(f"Money: {client} at {target}: {rows:,} answers in the log cost {usd:.6f} USD, {gap:+.6f} were charged.")
+        print(
+            f"Money: {client} at {target}: {rows:,} answers in the log cost {usd:.6f} USD, "
+            f"{gap:+.6f} were charged."
+        )
         if not -1e-6 <= gap <= lost * DEAREST_USD + 1e-6:
             yield f"{target}: {usd + gap:.6f} USD charged, {usd:.6f} in the log"
         if client == "spender":
@@ -220,10 +273,16 @@ def money_faults(
             if estimated != rows:
                 yield f"{rows - estimated} absurd reports were used"
             if not (1 <= least_in <= most_in <= 300 and 1 <= least_out <= most_out <= len(ANSWER)):
-                yield f"absurd reports: {least_in} to {most_in} input and {least_out} to {most_out} output tokens"
+                yield (
+                    f"absurd reports: {least_in} to {most_in} input and {least_out} to "
+                    f"{most_out} output tokens"
+                )
     (days,) = database.execute("select count(distinct came_us / 86400000000) from calls").fetchone()
     bound = days * (DAILY_USD + workers * DEAREST_USD)
-    print(f"Money: the spender spent {spent:.4f} USD in {days} days of {DAILY_USD:g} USD, of at most {bound:.4f}.")
+    print(
+        f"Money: the spender spent {spent:.4f} USD in {days} days of {DAILY_USD:g} USD, of at "
+        f"most {bound:.4f}."
+    )
     if spent > bound:
         yield f"the spender spent {spent:.4f} USD, more than {bound:.4f}"
     if spent < DAILY_USD / 2:

@@ -1,4 +1,5 @@
-"""What changes around the gateway of the soak test: its configuration, its disk and its wall clock."""
+"""What changes around the gateway of the soak test: its configuration, its disk and its wall
+clock."""
 
 import asyncio
 import contextlib
@@ -30,14 +31,18 @@ STEP_S = 20.0
 """Time between two steps of the wall clock. The hostile clients' windows have another period."""
 STEP = timedelta(hours=2)
 WORDS = (
-    *("trueroute", "truefoundry/m", "falsetto", "1e999", ".nan", "2026-13-45", "[]", "{}", "[[1, {a: b}]]", "-1", "*a"),
-    *('"\\ud800"', '"x\\udfff"', '"\\x00"', "9" * 5000, "x" * 5000, "(" * 500, "!!python/object:os.system x"),
+    *("trueroute", "truefoundry/"
+    "m", "falsetto", "1e999", ".nan", "2026-13-45", "[]", "{}", "[[1, {a: b}]]", "-1", "*a"),
+    *('"\\ud800"', '"x\\udfff"', '"\\x00"', "9" * 5000, "x" * 5000, "(" * 500,
+    "!!python/object:os.system "
+    "x"),
     *("<<: [", "é", "[" * 5000, "[{a: " * 400 + "}]" * 400),
 )  # fmt: skip
 
 
 class EditedFile:
-    """The configuration file `path`, edited every `EDIT_S`: to invalid texts, and to a valid one with a new route.
+    """The configuration file `path`, edited every `EDIT_S`: to invalid texts, and to a valid one
+    with a new route.
 
     `wrong`: edits that were not applied.
     """
@@ -70,7 +75,8 @@ class EditedFile:
         self._path.write_text(self._valid)
 
     def _invalid_texts(self, environment: Mapping[str, str]) -> Iterator[bytes]:
-        """Return texts that the gateway must refuse. Whatever else than a refusal reading them raises is a fault."""
+        """Return texts that the gateway must refuse. Whatever else than a refusal reading them
+        raises is a fault."""
         file = self._path.with_name("candidate.yaml")
         source = ConfigSource(file, environment)
         for _ in range(INVALID_TEXTS):
@@ -97,7 +103,8 @@ class EditedFile:
 
 def _models(port: int, key: str) -> str:
     request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/v1/models", headers={"authorization": f"Bearer {key}", "connection": "close"}
+        f"http://127.0.0.1:{port}/v1/models",
+        headers={"authorization": f"Bearer {key}", "connection": "close"},
     )
     with urllib.request.urlopen(request, timeout=APPLY_S) as response:
         return str(response.read().decode())
@@ -141,19 +148,28 @@ def _fill(file: Path) -> None:
 
 
 class WallClock:
-    """A wall clock for the gateway's processes, which is an hour before or an hour after a midnight of the past.
+    """A wall clock for the gateway's processes, which is an hour before or an hour after a midnight
+    of the past.
 
-    It is in the past so that the arrival of a packet, which the kernel dates, counts as the moment of its reading.
+    It is in the past so that the arrival of a packet, which the kernel dates, counts as the moment
+    of its reading.
     """
 
     def __init__(self, file: Path) -> None:
         self.steps = 0
-        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
-        self._evening_ns = int((midnight - STEP / 2).timestamp()) * clock.NS_PER_S - time.monotonic_ns()
+        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(
+            days=2
+        )
+        self._evening_ns = (
+            int((midnight - STEP / 2).timestamp()) * clock.NS_PER_S - time.monotonic_ns()
+        )
         file.write_bytes(struct.pack("q", self._evening_ns))
         self._file = os.open(file, os.O_WRONLY)
         folders = [str(Path(__file__).with_name("stepped_clock")), os.environ.get("PYTHONPATH", "")]
-        self.environment = {"PYTHONPATH": os.pathsep.join(filter(None, folders)), "SOAK_WALL_CLOCK": str(file)}
+        self.environment = {
+            "PYTHONPATH": os.pathsep.join(filter(None, folders)),
+            "SOAK_WALL_CLOCK": str(file),
+        }
 
     async def run(self, until_s: float) -> None:
         """Step over midnight and back until `until_s` on the loop's clock."""

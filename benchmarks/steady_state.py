@@ -1,8 +1,8 @@
 """How close a short benchmark comes to the steady state: the table of docs/accuracy.md.
 
-The real load generator sends its plan in virtual time to the engine of the simulator, which batches its requests: each
-one slows the others down, and a prompt that is processed delays the tokens of all. The truth comes from a long
-simulation of the same engine, without plan, blocks and analysis.
+The real load generator sends its plan in virtual time to the engine of the simulator, which batches
+its requests: each one slows the others down, and a prompt that is processed delays the tokens of
+all. The truth comes from a long simulation of the same engine, without plan, blocks and analysis.
 
 `python -m benchmarks.steady_state` prints the table in Markdown, in about a minute.
 tests/loadgen/test_steady_state.py checks a few of its cells.
@@ -31,7 +31,11 @@ from splitsecond.testing.virtual_time import run_virtual
 TOKENS = 64
 PROMPT = 512
 SPEC = EngineSpec(
-    slots=256, prefill_tokens_per_s=20_000, prefill_chunk_tokens=2048, step_base_ms=20, step_per_sequence_ms=1
+    slots=256,
+    prefill_tokens_per_s=20_000,
+    prefill_chunk_tokens=2048,
+    step_base_ms=20,
+    step_per_sequence_ms=1,
 )
 CONCURRENCIES = (1, 8, 32, 64)
 REQUESTS = (50, 200)
@@ -39,21 +43,30 @@ RUNS = 10
 FIGURES = ("TTFT p50", "TPS p50", "system tokens/s")
 
 
-def measured(load: PlannedLoad, requests: int, *, response_s: float | None = None, seed: int = 0) -> ConditionFindings:
+def measured(
+    load: PlannedLoad, requests: int, *, response_s: float | None = None, seed: int = 0
+) -> ConditionFindings:
     """Carry out the plan of one condition against the engine, and return its row."""
     plan = make_plan({"t": "http://t"}, [load], requests=requests, response_s=response_s, seed=seed)
     return row_of(plan.lanes[0], load, seed=seed)
 
 
 def unprepared(load: PlannedLoad, requests: int, *, seed: int = 0) -> ConditionFindings:
-    """Send the requests of a closed loop in one block, without warm-ups and cool-downs, and return its row."""
+    """Send the requests of a closed loop in one block, without warm-ups and cool-downs, and return
+    its row."""
     block = RequestBlock(
-        condition=f"t@{load.label}", target="t", requests=requests, concurrency=load.concurrency, round=1
+        condition=f"t@{load.label}",
+        target="t",
+        requests=requests,
+        concurrency=load.concurrency,
+        round=1,
     )
     return row_of([block], load, seed=seed)
 
 
-def row_of(blocks: Sequence[RequestBlock], load: PlannedLoad, *, seed: int = 0) -> ConditionFindings:
+def row_of(
+    blocks: Sequence[RequestBlock], load: PlannedLoad, *, seed: int = 0
+) -> ConditionFindings:
     """Send the blocks to an empty engine and return their row."""
     observations: list[Observation] = []
 
@@ -62,11 +75,20 @@ def row_of(blocks: Sequence[RequestBlock], load: PlannedLoad, *, seed: int = 0) 
         composer = Composer(Workload(run="r", output_tokens=TOKENS, seed=seed))
         async with engine.serving() as pacer:
             for block in blocks:
-                await run_block(block, engine.service, composer, pacer, observations.append, lambda reading: None)
+                await run_block(
+                    block,
+                    engine.service,
+                    composer,
+                    pacer,
+                    observations.append,
+                    lambda reading: None,
+                )
                 await asyncio.sleep(1)
 
     run_virtual(main())
-    asked = AskedCondition(condition=blocks[0].condition, target="t", concurrency=load.concurrency, rate=load.rate)
+    asked = AskedCondition(
+        condition=blocks[0].condition, target="t", concurrency=load.concurrency, rate=load.rate
+    )
     return condition_findings(asked, observations, [])
 
 
@@ -91,7 +113,12 @@ class Truth:
             if due and (ends_ns is None or due[0] <= ends_ns):
                 begun.append(heappop(due))
                 lengths.append(chance.randint(1, TOKENS) if len(begun) <= slots else TOKENS)
-                engine.submit(len(begun) - 1, prompt_tokens=PROMPT, output_tokens=lengths[-1], now_ns=begun[-1])
+                engine.submit(
+                    len(begun) - 1,
+                    prompt_tokens=PROMPT,
+                    output_tokens=lengths[-1],
+                    now_ns=begun[-1],
+                )
                 continue
             assert ends_ns is not None
             for emission in engine.advance():
@@ -104,9 +131,13 @@ class Truth:
                         heappush(due, ends_ns)
         steady = [key for key in ended if responses // 5 < key < responses * 9 // 10]
         self.ttft_ms = float(np.median([(first[key] - begun[key]) / NS_PER_MS for key in steady]))
-        self.tps = float(np.median([(TOKENS - 1) * NS_PER_S / (ended[key] - first[key]) for key in steady]))
+        self.tps = float(
+            np.median([(TOKENS - 1) * NS_PER_S / (ended[key] - first[key]) for key in steady])
+        )
         begin_ns, end_ns = begun[steady[0]], begun[steady[-1]]
-        self.tokens_per_s = sum(begin_ns < at <= end_ns for at in arrived) * NS_PER_S / (end_ns - begin_ns)
+        self.tokens_per_s = (
+            sum(begin_ns < at <= end_ns for at in arrived) * NS_PER_S / (end_ns - begin_ns)
+        )
 
 
 def errors(row: ConditionFindings, truth: Truth) -> list[float]:
@@ -126,10 +157,16 @@ def main() -> None:
         load = PlannedLoad(concurrency=concurrency)
         truth = Truth(load)
         for requests in REQUESTS:
-            for name, run in (("as `bench` does", measured), ("without warm-up and cool-down", unprepared)):
+            for name, run in (
+                ("as `bench` does", measured),
+                ("without warm-up and cool-down", unprepared),
+            ):
                 rows = [run(load, requests, seed=seed) for seed in range(RUNS)]
                 if all(row.output_tokens_per_s for row in rows):
-                    cells = [_cell(each) for each in zip(*(errors(row, truth) for row in rows), strict=True)]
+                    cells = [
+                        _cell(each)
+                        for each in zip(*(errors(row, truth) for row in rows), strict=True)
+                    ]
                 else:
                     cells = ["load not reached"] * len(FIGURES)
                 print(f"| {concurrency} | {requests} | {name} | {' | '.join(cells)} |", flush=True)
@@ -137,7 +174,9 @@ def main() -> None:
 
 def _cell(found: Sequence[float]) -> str:
     """Return the median of errors, and the largest one if it differs."""
-    typical, largest = (f"{round(each, 3) or 0:+.1%}" for each in (median(found), max(found, key=abs)))
+    typical, largest = (
+        f"{round(each, 3) or 0:+.1%}" for each in (median(found), max(found, key=abs))
+    )
     return typical if typical == largest else f"{typical}, up to {largest}"
 
 

@@ -1,14 +1,16 @@
-"""The interpreter steps and calls that the gateway takes for a request: `python -m benchmarks.steps`.
+"""The interpreter steps and calls that the gateway takes for a request: `python -m
+benchmarks.steps`.
 
-Times depend on what else a machine does; the number of bytecode instructions does not, so it shows small changes. The
-gateway runs in this process, traced, with the configuration of `benchmarks.gateway`; its upstream and its log are
-processes of their own. Warm-up requests are not counted. The counts include timers of the log and the streamed samples
-of the default configuration, which follow the clock, so they vary by a few percent. `--telemetry` turns OpenTelemetry
-on; its threads, which export, are not counted.
+Times depend on what else a machine does; the number of bytecode instructions does not, so it shows
+small changes. The gateway runs in this process, traced, with the configuration of
+`benchmarks.gateway`; its upstream and its log are processes of their own. Warm-up requests are not
+counted. The counts include timers of the log and the streamed samples of the default configuration,
+which follow the clock, so they vary by a few percent. `--telemetry` turns OpenTelemetry on; its
+threads, which export, are not counted.
 
-`--policy` has the two targets of the mode under another policy. All requests are one session, with the same prompt
-each time; with `--grows` they are sessions of 40 turns, each with a longer prompt. `--no-sessions` has the gateway
-recognise none: the difference is what sessions cost.
+`--policy` has the two targets of the mode under another policy. All requests are one session, with
+the same prompt each time; with `--grows` they are sessions of 40 turns, each with a longer prompt.
+`--no-sessions` has the gateway recognise none: the difference is what sessions cost.
 """
 
 import argparse
@@ -36,7 +38,12 @@ from benchmarks.gateway import GATEWAY, KEY, QUESTION, TELEMETRY, free_ports, re
 from splitsecond.cli.app import app
 from splitsecond.gateway.records.sessions import Sessions
 
-MODES = {"default": ("plain", False), "ttft": ("events", False), "stream": ("events", True), "whole": ("whole", False)}
+MODES = {
+    "default": ("plain", False),
+    "ttft": ("events", False),
+    "stream": ("events", True),
+    "whole": ("whole", False),
+}
 """The route of each mode of `benchmarks.gateway`, and whether the client requests a stream."""
 POLICIES = ("one target", "fallback", "weighted", "fastest", "cheapest")
 TURNS = 40
@@ -71,7 +78,8 @@ class Counts:
         return self._step
 
     def show(self, requests: int, most: int) -> None:
-        """Print both for each request: in total, by room, and for the functions with the most steps."""
+        """Print both for each request: in total, by room, and for the functions with the most
+        steps."""
         rooms: Counter[str] = Counter()
         for code, number in self.steps.items():
             rooms[_name(code).partition("/")[0]] += number
@@ -85,23 +93,42 @@ class Counts:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the counts of one mode."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "mode", nargs="?", default="default", choices=MODES, help="what is requested (default: default)"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--requests", type=int, default=100, help="requests that are counted (default 100)")
-    parser.add_argument("--warm-up", type=int, default=400, help="requests before them (default 400)")
+    parser.add_argument(
+        "mode",
+        nargs="?",
+        default="default",
+        choices=MODES,
+        help="what is requested (default: default)",
+    )
+    parser.add_argument(
+        "--requests", type=int, default=100, help="requests that are counted (default 100)"
+    )
+    parser.add_argument(
+        "--warm-up", type=int, default=400, help="requests before them (default 400)"
+    )
     parser.add_argument(
         "--events",
         default="",
         choices=("together", "apart"),
-        help="have the events of a stream read together, or each on its own; otherwise that follows the machine's load",
+        help="have the events of a stream read together, or each on its own; otherwise that "
+        "follows the machine's load",
     )
     parser.add_argument("--most", type=int, default=40, help="functions to show (default 40)")
-    parser.add_argument("--policy", choices=POLICIES, help="of the route (default: that of the mode)")
-    parser.add_argument("--grows", action="store_true", help="each request is the next turn of its session")
-    parser.add_argument("--no-sessions", action="store_true", help="have the gateway recognise no session")
-    parser.add_argument("--telemetry", action="store_true", help="with OpenTelemetry, and every call recorded")
+    parser.add_argument(
+        "--policy", choices=POLICIES, help="of the route (default: that of the mode)"
+    )
+    parser.add_argument(
+        "--grows", action="store_true", help="each request is the next turn of its session"
+    )
+    parser.add_argument(
+        "--no-sessions", action="store_true", help="have the gateway recognise no session"
+    )
+    parser.add_argument(
+        "--telemetry", action="store_true", help="with OpenTelemetry, and every call recorded"
+    )
     options = parser.parse_args(arguments)
     upstream, port = free_ports(2)
     with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +155,9 @@ def _count(folder: Path, options: argparse.Namespace, upstream: int, port: int) 
     uvloop.new_event_loop = new_loop  # the loop is where the tracing begins
     command = [sys.executable, "-m", "benchmarks.gateway_upstream", str(upstream), options.events]
     with subprocess.Popen(command) as process:
-        client = threading.Thread(target=_send_all, args=(options, port, counts, loops), daemon=True)
+        client = threading.Thread(
+            target=_send_all, args=(options, port, counts, loops), daemon=True
+        )
         client.start()
         try:
             app(["serve", str(file)], standalone_mode=False)
@@ -143,7 +172,9 @@ def _with_policy(text: str, options: argparse.Namespace) -> str:
         return text
     route, provider = MODES[options.mode][0], "whole" if options.mode == "whole" else "events"
     targets = f'"{provider}/m", "{provider}2/m"'
-    expression = f"{provider}/m" if options.policy == "one target" else f"{options.policy}({targets})"
+    expression = (
+        f"{provider}/m" if options.policy == "one target" else f"{options.policy}({targets})"
+    )
     return re.sub(f"  {route}: .*policy.*", f"  {route}: {{policy: '{expression}'}}", text)
 
 
@@ -155,12 +186,20 @@ def _bodies(options: argparse.Namespace) -> Iterator[bytes]:
         if options.grows:
             session, turns = divmod(number, TURNS)
             messages[0]["content"] = f"{session}: {QUESTION}"
-            messages += [{"role": "assistant", "content": ANSWER}, {"role": "user", "content": QUESTION}] * turns
-        yield msgspec.json.encode({"model": model, "stream": stream, "max_tokens": 64, "messages": messages})
+            messages += [
+                {"role": "assistant", "content": ANSWER},
+                {"role": "user", "content": QUESTION},
+            ] * turns
+        yield msgspec.json.encode(
+            {"model": model, "stream": stream, "max_tokens": 64, "messages": messages}
+        )
 
 
 def _send_all(
-    options: argparse.Namespace, port: int, counts: Counts, loops: Sequence[asyncio.AbstractEventLoop]
+    options: argparse.Namespace,
+    port: int,
+    counts: Counts,
+    loops: Sequence[asyncio.AbstractEventLoop],
 ) -> None:
     """Send the requests on one connection, then end the gateway."""
     bodies = _bodies(options)

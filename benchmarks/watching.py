@@ -1,8 +1,9 @@
-"""How often a watch reports a false drift, and after how many rounds it finds a change: the tables of docs/watch.md.
+"""How often a watch reports a false drift, and after how many rounds it finds a change: the tables
+of docs/watch.md.
 
-Rounds are simulated: their logarithm is an AR(1) process, a pattern of the day, weekends and outliers. `python -m
-benchmarks.watching` prints the tables in Markdown, in about ten minutes; tests/analysis/test_control_chart.py checks
-them with fewer watches.
+Rounds are simulated: their logarithm is an AR(1) process, a pattern of the day, weekends and
+outliers. `python -m benchmarks.watching` prints the tables in Markdown, in about ten minutes;
+tests/analysis/test_control_chart.py checks them with fewer watches.
 """
 
 import math
@@ -23,11 +24,13 @@ LATE = 30 * 24
 
 
 class Noise(Struct, frozen=True):
-    """How hourly rounds differ: standard deviation `scatter`, correlation `alike` with the round before.
+    """How hourly rounds differ: standard deviation `scatter`, correlation `alike` with the round
+    before.
 
-    `day`: half the difference of day and night, in a sine or (`steps`) two levels. `tails`: degrees of freedom of
-    Student's t. `outliers`: share of rounds that take 35 to 200% longer. `weekend`: change on weekends.
-    `beyond`: false drifts above the goal of 2 in 1,000 rounds that a short simulation may have.
+    `day`: half the difference of day and night, in a sine or (`steps`) two levels. `tails`: degrees
+    of freedom of Student's t. `outliers`: share of rounds that take 35 to 200% longer. `weekend`:
+    change on weekends. `beyond`: false drifts above the goal of 2 in 1,000 rounds that a short
+    simulation may have.
     """
 
     name: str
@@ -42,7 +45,9 @@ class Noise(Struct, frozen=True):
 
     def drawn(self, rounds: int, random: np.random.Generator, start: int = 0) -> Floats:
         """Return the logarithms of rounds, around 0. `start`: hour of the first one since 1970."""
-        own = random.standard_t(self.tails, rounds) if self.tails else random.standard_normal(rounds)
+        own = (
+            random.standard_t(self.tails, rounds) if self.tails else random.standard_normal(rounds)
+        )
         for at in range(1, rounds):
             own[at] = self.alike * own[at - 1] + math.sqrt(1 - self.alike**2) * own[at]
         wave = np.sin(2 * np.pi * (np.arange(rounds) / 24 + random.random()))
@@ -74,13 +79,19 @@ NOISES = (
     ),
     Noise("Student's t, 4 degrees of freedom, 6%", 0.06, tails=4),
     Noise(
-        "days and nights ±8%, correlation 0.5, 6%, outliers in 2%", 0.06, alike=0.5, day=0.08, outliers=0.02, beyond=1
+        "days and nights ±8%, correlation 0.5, 6%, outliers in 2%",
+        0.06,
+        alike=0.5,
+        day=0.08,
+        outliers=0.02,
+        beyond=1,
     ),
 )
 
 
 def false_drifts(noise: Noise, *, watches: int, rounds: int) -> tuple[float, float]:
-    """Return the numbers of drifts per 1,000 rounds without any change: of all rounds, and of those after `LATE`.
+    """Return the numbers of drifts per 1,000 rounds without any change: of all rounds, and of those
+    after `LATE`.
 
     The watches begin on all days of the week.
     """
@@ -96,27 +107,45 @@ def false_drifts(noise: Noise, *, watches: int, rounds: int) -> tuple[float, flo
 
 
 def rounds_until_found(
-    noise: Noise, *, shift: float = 0.0, creep: float = 0.0, before: int, watches: int, most: int = 120
+    noise: Noise,
+    *,
+    shift: float = 0.0,
+    creep: float = 0.0,
+    before: int,
+    watches: int,
+    most: int = 120,
 ) -> list[int]:
-    """Return for each watch the number of rounds after which a change was found, at most `most` + 1.
+    """Return for each watch the number of rounds after which a change was found, at most `most` +
+    1.
 
-    `before`: rounds without a change. `shift`: relative change. `creep`: relative change with every round.
+    `before`: rounds without a change. `shift`: relative change. `creep`: relative change with every
+    round.
     """
     found = []
     for watch in range(watches):
         values = noise.drawn(before + most, np.random.default_rng([watch, 2]))
         values[before:] += math.log1p(shift) + math.log1p(creep) * np.arange(1, most + 1)
         chart: ControlChart[float] = ControlChart(TimesModel())
-        rounds = (chart.add(at, LEVEL_MS * math.exp(value)).began for at, value in enumerate(values))
-        found.append(next((at - before + 1 for at, began in enumerate(rounds) if began and at >= before), most + 1))
+        rounds = (
+            chart.add(at, LEVEL_MS * math.exp(value)).began for at, value in enumerate(values)
+        )
+        found.append(
+            next(
+                (at - before + 1 for at, began in enumerate(rounds) if began and at >= before),
+                most + 1,
+            )
+        )
     return found
 
 
-def creep_limit(scatter: float, creep: float, *, false: float = 1e-4, watches: int = 300) -> list[int]:
+def creep_limit(
+    scatter: float, creep: float, *, false: float = 1e-4, watches: int = 300
+) -> list[int]:
     """Return for each watch the rounds until the best possible test finds a creep.
 
-    It knows the level, the scatter and the slope, and not the start: the likelihood ratio of the most likely start
-    (Lorden, Annals of Mathematical Statistics, 1971). Of quiet rounds, `false` of them raise a false alarm.
+    It knows the level, the scatter and the slope, and not the start: the likelihood ratio of the
+    most likely start (Lorden, Annals of Mathematical Statistics, 1971). Of quiet rounds, `false` of
+    them raise a false alarm.
     """
     random, slope = np.random.default_rng(3), math.log1p(creep)
     quiet = _evidence(scatter * random.standard_normal((60, 3000)), slope, scatter)
@@ -128,7 +157,8 @@ def creep_limit(scatter: float, creep: float, *, false: float = 1e-4, watches: i
 
 
 def _evidence(values: Floats, slope: float, scatter: float) -> Floats:
-    """Return after each round of each watch the logarithm of the likelihood ratio of a creep, of the best start."""
+    """Return after each round of each watch the logarithm of the likelihood ratio of a creep, of
+    the best start."""
     by_start, best = np.zeros_like(values), np.empty_like(values)
     for at in range(values.shape[1]):
         expected = slope * np.arange(at + 1, 0, -1)
@@ -150,20 +180,43 @@ def main() -> None:
     for noise in NOISES:
         found, late = false_drifts(noise, watches=42, rounds=1000)
         print(f"| {noise.name} | {found:.1f} | {late:.1f} |", flush=True)
-    print("\n| change | scatter | median rounds until found | nine in ten within |\n|---|---|---|---|")
-    for name, shift, creep in (("10%", 0.1, 0.0), ("20%", 0.2, 0.0), ("50%", 0.5, 0.0), ("0.1% a round", 0.0, 0.001)):
+    print(
+        "\n| change | scatter | median rounds until found | nine in ten within |\n|---|---|---|---|"
+    )
+    for name, shift, creep in (
+        ("10%", 0.1, 0.0),
+        ("20%", 0.2, 0.0),
+        ("50%", 0.5, 0.0),
+        ("0.1% a round", 0.0, 0.001),
+    ):
         for scatter in (0.04, 0.06, 0.08):
-            rounds = rounds_until_found(Noise("", scatter), shift=shift, creep=creep, before=168, watches=120)
-            print(f"| {name} | {scatter:.0%} | {np.median(rounds):.0f} | {np.quantile(rounds, 0.9):.0f} |", flush=True)
+            rounds = rounds_until_found(
+                Noise("", scatter), shift=shift, creep=creep, before=168, watches=120
+            )
+            print(
+                f"| {name} | {scatter:.0%} | {np.median(rounds):.0f} | "
+                f"{np.quantile(rounds, 0.9):.0f} |",
+                flush=True,
+            )
     print("\n| change | scatter | median rounds until found | not within 240 |\n|---|---|---|---|")
     for shift, watches in ((0.1, 500), (0.2, 120)):
         for scatter in (0.06, 0.08):
             correlated = Noise("", scatter, alike=0.8, day=0.2)
-            rounds = rounds_until_found(correlated, shift=shift, before=168, watches=watches, most=240)
+            rounds = rounds_until_found(
+                correlated, shift=shift, before=168, watches=watches, most=240
+            )
             never = np.mean(np.array(rounds) > 240)
-            print(f"| {shift:.0%} | {scatter:.0%} | {np.median(rounds):.0f} | {never:.0%} |", flush=True)
-    best = ", ".join(f"{np.median(creep_limit(scatter, 0.001)):.0f}" for scatter in (0.04, 0.06, 0.08))
-    print(f"\nThe best possible test finds 0.1% a round in {best} rounds (median, 4%, 6% and 8% scatter).")
+            print(
+                f"| {shift:.0%} | {scatter:.0%} | {np.median(rounds):.0f} | {never:.0%} |",
+                flush=True,
+            )
+    best = ", ".join(
+        f"{np.median(creep_limit(scatter, 0.001)):.0f}" for scatter in (0.04, 0.06, 0.08)
+    )
+    print(
+        f"\nThe best possible test finds 0.1% a round in {best} rounds (median, 4%, 6% and 8% "
+        f"scatter)."
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""What-if answers beside the truth: `python -m benchmarks.what_if` (an hour on one core; `--jobs 16`: some minutes).
+"""What-if answers beside the truth: `python -m benchmarks.what_if` (an hour on one core; `--jobs
+16`: some minutes).
 
-In a simulated world, today's policy makes a log, and the other policy is run over the same calls in truth, by the same
-providers at the same moments. `what_if` sees only the log. For each figure the interval of the difference should
-contain the true difference, for the calls that the answer rests on. Prompts, answers, slow spells, outages and chance
-are those of the seed; sessions go on when they have their answer, in truth and in the log.
+In a simulated world, today's policy makes a log, and the other policy is run over the same calls in
+truth, by the same providers at the same moments. `what_if` sees only the log. For each figure the
+interval of the difference should contain the true difference, for the calls that the answer rests
+on. Prompts, answers, slow spells, outages and chance are those of the seed; sessions go on when
+they have their answer, in truth and in the log.
 """
 
 import argparse
@@ -29,7 +31,12 @@ from splitsecond.core.session import CallSession
 from splitsecond.core.timing.columns import Floats, Integers
 from splitsecond.core.timing.packed_attempt import OUTCOMES, UNKNOWN
 from splitsecond.core.virtual_time import START_NS, run_virtual
-from splitsecond.log.store.request_columns import CallColumns, LoggedAttempts, LoggedFault, RequestColumns
+from splitsecond.log.store.request_columns import (
+    CallColumns,
+    LoggedAttempts,
+    LoggedFault,
+    RequestColumns,
+)
 from splitsecond.replay.answer import Comparison, logged_outcomes
 from splitsecond.replay.figures import Outcomes
 from splitsecond.replay.history import History
@@ -50,11 +57,13 @@ FAMILY = ("ttft_p50_ms", "ttft_p95_ms", "total_p50_ms", "total_p95_ms", "usd_per
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """Its TTFT is `level` × (fixed + new tokens × `per_new`), each answer with a scatter of its own.
+    """Its TTFT is `level` × (fixed + new tokens × `per_new`), each answer with a scatter of its
+    own.
 
-    `drift`: amplitude of the logarithm of its level over ten minutes and an hour. `spells`: mean seconds between slow
-    spells, which last `spell_s` at the mean and are `slower` times as slow. `load`: by how much each request in flight
-    slows it. `outages`: parts of the whole time. `limit`: requests a minute. `lifetime_s`: of its prompt cache.
+    `drift`: amplitude of the logarithm of its level over ten minutes and an hour. `spells`: mean
+    seconds between slow spells, which last `spell_s` at the mean and are `slower` times as slow.
+    `load`: by how much each request in flight slows it. `outages`: parts of the whole time.
+    `limit`: requests a minute. `lifetime_s`: of its prompt cache.
     """
 
     fixed: float = 0.3
@@ -87,13 +96,20 @@ DEAR = Price(input_usd=2.0, output_usd=8.0, cached_usd=0.2)
 SETTINGS: dict[str, Setting] = {
     "calm": Setting(about="nothing happens", a=Provider(), b=Provider(fixed=0.36, price=DEAR)),
     "drift": Setting(
-        about="both drift by a factor of up to 2 either way", a=Provider(drift=0.35), b=Provider(drift=0.35, fixed=0.36)
+        about="both drift by a factor of up to 2 either way",
+        a=Provider(drift=0.35),
+        b=Provider(drift=0.35, fixed=0.36),
     ),
     "spells": Setting(
-        about="each has slow minutes of its own", a=Provider(spells=900), b=Provider(spells=1200, fixed=0.36)
+        about="each has slow minutes of its own",
+        a=Provider(spells=900),
+        b=Provider(spells=1200, fixed=0.36),
     ),
     "shared": Setting(
-        about="both have the same slow minutes", a=Provider(), b=Provider(fixed=0.36, price=DEAR), shared=900
+        about="both have the same slow minutes",
+        a=Provider(),
+        b=Provider(fixed=0.36, price=DEAR),
+        shared=900,
     ),
     "outages": Setting(
         about="a is down for 3% of the time, twice",
@@ -132,7 +148,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
 
 
 class Requests(NamedTuple):
-    """The calls of a world. `after_s`: of a later turn of a session, the pause after the answer before it."""
+    """The calls of a world. `after_s`: of a later turn of a session, the pause after the answer
+    before it."""
 
     at_s: Floats
     stream: Integers
@@ -153,7 +170,16 @@ def requests(seed: int, *, sessions: bool, hours: float) -> Requests:
         prompt = np.exp(random.normal(6.5, 1.0, n)).clip(16, 60_000).astype(np.int64)
         none = np.full(n, UNKNOWN)
         output = _outputs(random, n)
-        return Requests(at_s, (random.random(n) < 0.8).astype(np.int64), prompt, output, none, none, none, np.zeros(n))
+        return Requests(
+            at_s,
+            (random.random(n) < 0.8).astype(np.int64),
+            prompt,
+            output,
+            none,
+            none,
+            none,
+            np.zeros(n),
+        )
     rows = []
     for session in range(round(seconds * RATE / 15)):
         began_s, length = random.uniform(0, seconds), int(random.integers(1500, 6000))
@@ -162,11 +188,24 @@ def requests(seed: int, *, sessions: bool, hours: float) -> Requests:
             length = length if turn == 1 else length + new
             after = float(np.exp(random.normal(2.5, 1.3)))
             began_s += after
-            rows.append((began_s, 1, length, int(_outputs(random, 1)[0]), session, turn, new, after))
+            rows.append(
+                (began_s, 1, length, int(_outputs(random, 1)[0]), session, turn, new, after)
+            )
     rows.sort()
     columns = list(zip(*rows, strict=True))
-    stream, prompts, output, sessions_of, turns, news = (np.array(each, np.int64) for each in columns[1:7])
-    return Requests(np.array(columns[0]), stream, prompts, output, sessions_of, turns, news, np.array(columns[7]))
+    stream, prompts, output, sessions_of, turns, news = (
+        np.array(each, np.int64) for each in columns[1:7]
+    )
+    return Requests(
+        np.array(columns[0]),
+        stream,
+        prompts,
+        output,
+        sessions_of,
+        turns,
+        news,
+        np.array(columns[7]),
+    )
 
 
 def _outputs(random: np.random.Generator, n: int) -> Integers:
@@ -222,7 +261,9 @@ class World:
         self.chance = random.random((len(calls.at_s), len(TARGETS)))
         self.phase = random.uniform(0, 6.28, (len(TARGETS), 2))
         shared = _spells(random, setting.shared, 90.0, hours)
-        self.spells = [shared + _spells(random, p.spells, p.spell_s, hours) for p in self.providers.values()]
+        self.spells = [
+            shared + _spells(random, p.spells, p.spell_s, hours) for p in self.providers.values()
+        ]
         self.states = TargetStates(self.info, chance=Random(seed))
         self.in_flight = [0] * len(TARGETS)
         self.sent: list[deque[float]] = [deque() for _ in TARGETS]
@@ -237,12 +278,15 @@ class World:
         found = 1.0
         if provider.drift:
             first, second = self.phase[number]
-            found = math.exp(provider.drift * (math.sin(at_s / 95 + first) + math.sin(at_s / 573 + second)))
+            found = math.exp(
+                provider.drift * (math.sin(at_s / 95 + first) + math.sin(at_s / 573 + second))
+            )
         slow = any(begin <= at_s < end for begin, end in self.spells[number])
         return found * (provider.slower if slow else 1.0)
 
     def run(self, policy: str, *, known: bool = False) -> tuple[RequestColumns, Outcomes, Integers]:
-        """Return the log, sorted by time, how the calls ended, by their numbers, and their numbers in the log.
+        """Return the log, sorted by time, how the calls ended, by their numbers, and their numbers
+        in the log.
 
         `known`: the log has the lengths of prompts of calls that failed, too.
         """
@@ -263,7 +307,9 @@ class World:
         await asyncio.gather(*tasks)
         return rows
 
-    async def _play(self, service: Service, numbers: list[int], rows: list[tuple[int, ...]]) -> None:
+    async def _play(
+        self, service: Service, numbers: list[int], rows: list[tuple[int, ...]]
+    ) -> None:
         calls, ended_ns = self.calls, None
         for place, number in enumerate(numbers):
             if place:
@@ -273,11 +319,14 @@ class World:
             if calls.session[number] != UNKNOWN:
                 prompt, new = int(calls.prompt[number]), int(calls.new[number])
                 session = CallSession(
-                    id=str(calls.session[number]), source="simulated", turn=int(calls.turn[number]), new_tokens=new,
-                    reusable_tokens=prompt - new, idle_ns=None if ended_ns is None else begin_ns - ended_ns,
+                    id=str(calls.session[number]), source="simulated",
+                    turn=int(calls.turn[number]), new_tokens=new,
+                    reusable_tokens=prompt - new, idle_ns=None if ended_ns is None
+                    else begin_ns - ended_ns,
                 )  # fmt: skip
             call = Call(
-                id=str(number), body={"messages": Raw(b" " * (4 * int(calls.prompt[number])))}, start_ns=begin_ns,
+                id=str(number), body={"messages": Raw(b" " * (4 * int(calls.prompt[number])))},
+                start_ns=begin_ns,
                 stream=bool(calls.stream[number]), notes=Notes(session=session),
             )  # fmt: skip
             first_ns, target, outcome = UNKNOWN, UNKNOWN, "ok"
@@ -291,9 +340,18 @@ class World:
                     await reply.finished()
             ended_ns = clock.now_ns()
             at_us = EPOCH_US + (begin_ns - START_NS) // 1000
-            rows[number] = (at_us, OUTCOMES.index(outcome), target, first_ns, ended_ns - begin_ns, begin_ns)
+            rows[number] = (
+                at_us,
+                OUTCOMES.index(outcome),
+                target,
+                first_ns,
+                ended_ns - begin_ns,
+                begin_ns,
+            )
 
-    def _logged(self, rows: list[tuple[int, ...]], known: bool) -> tuple[RequestColumns, Outcomes, Integers]:
+    def _logged(
+        self, rows: list[tuple[int, ...]], known: bool
+    ) -> tuple[RequestColumns, Outcomes, Integers]:
         came_us, outcome, target, first_ns, end_ns, begin_ns = np.array(rows, np.int64).T
         calls = self.calls
         order = np.argsort(came_us, kind="stable")
@@ -308,15 +366,27 @@ class World:
                 key = LoggedFault(o.fault.type, o.fault.kind, o.fault.phase, o.fault.status)
                 fault = faults.setdefault(key, len(faults))
             start = int(begin_ns[number])
-            times = [UNKNOWN if at is None else at - start for at in (o.sent_ns, o.first_token_ns, o.last_token_ns)]
-            counts = (o.input_tokens, o.cached_tokens, o.cache_write_tokens, o.cache_write_1h_tokens, o.output_tokens)
+            times = [
+                UNKNOWN if at is None else at - start
+                for at in (o.sent_ns, o.first_token_ns, o.last_token_ns)
+            ]
+            counts = (
+                o.input_tokens,
+                o.cached_tokens,
+                o.cache_write_tokens,
+                o.cache_write_1h_tokens,
+                o.output_tokens,
+            )
             tokens = [UNKNOWN if each is None else each for each in counts]
             found.append(
-                (int(place[number]), where, OUTCOMES.index(o.outcome), fault, 0, 0, 0, *times, o.end_ns - start,
+                (int(place[number]), where, OUTCOMES.index(o.outcome), fault, 0, 0, 0, *times,
+                o.end_ns - start,
                  *tokens, o.status)
             )  # fmt: skip
         found.sort(key=lambda one: one[0])
-        columns = dict(zip(LoggedAttempts.__struct_fields__, np.array(found, np.int64).T.copy(), strict=True))
+        columns = dict(
+            zip(LoggedAttempts.__struct_fields__, np.array(found, np.int64).T.copy(), strict=True)
+        )
         logged = RequestColumns(
             targets=list(TARGETS),
             clients=[""],
@@ -324,15 +394,22 @@ class World:
             attempts=LoggedAttempts(**columns),
             calls=CallColumns(
                 came_us=came_us[order], stream=calls.stream[order], outcome=outcome[order],
-                client=np.zeros(len(order), np.int64), target=target[order], first_token_ns=first_ns[order],
-                end_ns=end_ns[order], input_tokens=np.where(answered | known, calls.prompt, UNKNOWN)[order],
-                output_tokens=np.where(answered, calls.output, UNKNOWN)[order], session=calls.session[order],
-                agent=np.zeros(len(order), np.int64), turn=calls.turn[order], new_tokens=calls.new[order],
-                reusable_tokens=np.where(calls.session == UNKNOWN, UNKNOWN, calls.prompt - calls.new)[order],
+                client=np.zeros(len(order), np.int64), target=target[order],
+                first_token_ns=first_ns[order],
+                end_ns=end_ns[order], input_tokens=np.where(answered | known, calls.prompt,
+                UNKNOWN)[order],
+                output_tokens=np.where(answered, calls.output, UNKNOWN)[order],
+                session=calls.session[order],
+                agent=np.zeros(len(order), np.int64), turn=calls.turn[order],
+                new_tokens=calls.new[order],
+                reusable_tokens=np.where(calls.session == UNKNOWN, UNKNOWN,
+                calls.prompt - calls.new)[order],
             ),
         )  # fmt: skip
         sorted_outcomes = logged_outcomes(History(logged), self.info)
-        fields = {name: getattr(sorted_outcomes, name)[place] for name in Outcomes.__struct_fields__}
+        fields = {
+            name: getattr(sorted_outcomes, name)[place] for name in Outcomes.__struct_fields__
+        }
         return logged, Outcomes(**fields), order
 
 
@@ -353,14 +430,18 @@ class _Target:
         calls, attempt = world.calls, f"{call.id}.{call.notes.attempts}"
         prompt, output = int(calls.prompt[number]), int(calls.output[number])
 
-        def observe(outcome: str, first_ns: int | None, cached: int, fault: FaultRecord | None = None) -> None:
+        def observe(
+            outcome: str, first_ns: int | None, cached: int, fault: FaultRecord | None = None
+        ) -> None:
             now_ns, whole = clock.now_ns(), outcome == "ok"
             observed = Observation(
                 id=attempt, call=call.id, target=self._name, outcome=outcome,  # type: ignore[arg-type] # one of three
-                fault=fault, streamed=call.stream, start_ns=begin_ns, reused=True, sent_ns=begin_ns, head_ns=first_ns,
+                fault=fault, streamed=call.stream, start_ns=begin_ns, reused=True,
+                sent_ns=begin_ns, head_ns=first_ns,
                 first_event_ns=first_ns, first_token_ns=first_ns, first_answer_ns=first_ns,
                 last_token_ns=now_ns if first_ns else None, end_ns=now_ns,
-                status=fault.status if fault else 200 if first_ns else 0, input_tokens=prompt if whole else None,
+                status=fault.status if fault else 200 if first_ns else 0, input_tokens=prompt
+                if whole else None,
                 cached_tokens=cached if whole else None, output_tokens=output if whole else None,
                 token_source="usage" if whole else "",
             )  # fmt: skip
@@ -375,7 +456,9 @@ class _Target:
                 observe("cancelled", None, 0)
                 raise
             kind = f"http_{status}"
-            record = FaultRecord(type="ProviderFault", kind=kind, phase="head", message="", status=status)
+            record = FaultRecord(
+                type="ProviderFault", kind=kind, phase="head", message="", status=status
+            )
             observe("failed", None, 0, record)
             raise ProviderFault("no", kind=kind, phase="head", target=self._name, status=status)
         cached = self._cached(number, begin_s)
@@ -420,7 +503,9 @@ class _Target:
         calls = self._world.calls
         if calls.session[number] == UNKNOWN:
             return 0
-        tokens, last_s = self._world.caches.get((self._number, int(calls.session[number])), (0, -math.inf))
+        tokens, last_s = self._world.caches.get(
+            (self._number, int(calls.session[number])), (0, -math.inf)
+        )
         if at_s - last_s > self._provider.lifetime_s:
             return 0
         return min(tokens, int(calls.prompt[number] - calls.new[number])) // 128 * 128
@@ -430,7 +515,9 @@ def now_s() -> float:
     return (clock.now_ns() - START_NS) / NS_PER_S
 
 
-def _spells(random: np.random.Generator, every_s: float, length_s: float, hours: float) -> list[tuple[float, float]]:
+def _spells(
+    random: np.random.Generator, every_s: float, length_s: float, hours: float
+) -> list[tuple[float, float]]:
     if not every_s:
         return []
     found, at_s = [], float(random.exponential(every_s))
@@ -442,8 +529,8 @@ def _spells(random: np.random.Generator, every_s: float, length_s: float, hours:
 
 
 class Judged(Struct, frozen=True, kw_only=True):
-    """One answer beside the truth: for each figure the interval of the difference, the estimate, the truth, and the
-    figure of today."""
+    """One answer beside the truth: for each figure the interval of the difference, the estimate,
+    the truth, and the figure of today."""
 
     setting: str
     today: str
@@ -473,17 +560,26 @@ def judge(setting: str, today: str, other: str, seed: int, hours: float = HOURS)
     covered[order[found.covered(replayed)]] = True
     today_figures, true_figures = (each.figures(covered, len(TARGETS)) for each in (before, truth))
     figures = {}
-    for each, was, true in zip(answer.figures, today_figures.tolist(), true_figures.tolist(), strict=True):
+    for each, was, true in zip(
+        answer.figures, today_figures.tolist(), true_figures.tolist(), strict=True
+    ):
         low, high = each.ci95
-        if low is not None and high is not None and each.difference is not None and math.isfinite(true - was):
+        if (
+            low is not None
+            and high is not None
+            and each.difference is not None
+            and math.isfinite(true - was)
+        ):
             figures[each.name] = low, high, each.difference, true - was, was
     return Judged(**same, coverage=answer.coverage.share, figures=figures)
 
 
 def tables(found: Sequence[Judged]) -> str:
-    """Return the table of the document: how often the interval has the truth, and how often the sign is wrong."""
+    """Return the table of the document: how often the interval has the truth, and how often the
+    sign is wrong."""
     lines = [
-        "| world | answers | no answer | interval has the truth | wrong sign | error of TTFT p50, p95 |",
+        "| world | answers | no answer | interval has the truth | wrong "
+        "sign | error of TTFT p50, p95 |",
         "|---|---|---|---|---|---|",
     ]
     for name in [*SETTINGS, ""]:
@@ -491,18 +587,31 @@ def tables(found: Sequence[Judged]) -> str:
         if not here:
             continue
         given = [each for each in here if not each.refused]
-        judged = [figure for each in given for name, figure in each.figures.items() if name in FAMILY]
-        inside = sum(low - SAME * abs(was) <= true <= high + SAME * abs(was) for low, high, _, true, was in judged)
-        wrong = sum((low > 0 and true < 0) or (high < 0 and true > 0) for low, high, _, true, was in judged)
+        judged = [
+            figure for each in given for name, figure in each.figures.items() if name in FAMILY
+        ]
+        inside = sum(
+            low - SAME * abs(was) <= true <= high + SAME * abs(was)
+            for low, high, _, true, was in judged
+        )
+        wrong = sum(
+            (low > 0 and true < 0) or (high < 0 and true > 0) for low, high, _, true, was in judged
+        )
         errors = [
             np.median(
-                [abs(f[2] - f[3]) / f[4] for each in given if (f := each.figures.get(figure)) is not None] or [np.nan]
+                [
+                    abs(f[2] - f[3]) / f[4]
+                    for each in given
+                    if (f := each.figures.get(figure)) is not None
+                ]
+                or [np.nan]
             )
             for figure in FAMILY[:2]
         ]
         n = max(len(judged), 1)
         lines.append(
-            f"| {name or 'all'} | {len(given)} | {len(here) - len(given)} | {inside / n:.1%} of {len(judged)} "
+            f"| {name or 'all'} | {len(given)} | {len(here) - len(given)} | {inside / n:.1%} of "
+            f"{len(judged)} "
             f"| {wrong / n:.1%} | {', '.join(f'{each:.1%}' for each in errors)} |"
         )
     return "\n".join(lines)
@@ -531,10 +640,16 @@ def main() -> None:
             found.append(each)
             if not options.show:
                 continue
-            print(f"{each.setting} {each.seed}: {each.today} -> {each.other}: {each.coverage:.0%} {each.refused}")
+            print(
+                f"{each.setting} {each.seed}: {each.today} -> {each.other}: {each.coverage:.0%} "
+                f"{each.refused}"
+            )
             for name, (low, high, difference, true, was) in each.figures.items():
                 mark = "" if low <= true <= high else " <--"
-                print(f"    {name:14} {was:10.4g} {true:+10.4g} in {difference:+10.4g} [{low:+.4g}, {high:+.4g}]{mark}")
+                print(
+                    f"    {name:14} {was:10.4g} {true:+10.4g} in {difference:+10.4g} [{low:+.4g}, "
+                    f"{high:+.4g}]{mark}"
+                )
     print(tables(found))
 
 

@@ -5,7 +5,8 @@ import os
 from openai import OpenAI
 
 client = OpenAI(
-    base_url=os.environ.get("SPLITSECOND_URL", "http://127.0.0.1:8800/v1"), api_key=os.environ["SPLITSECOND_KEY"]
+    base_url=os.environ.get("SPLITSECOND_URL", "http://127.0.0.1:8800/v1"),
+    api_key=os.environ["SPLITSECOND_KEY"],
 )
 raw = client.chat.completions.with_raw_response.create(
     model=os.environ.get("SPLITSECOND_ROUTE", "default"),

@@ -6,7 +6,8 @@ import time
 from openai import OpenAI
 
 client = OpenAI(
-    base_url=os.environ.get("SPLITSECOND_URL", "http://127.0.0.1:8800/v1"), api_key=os.environ["SPLITSECOND_KEY"]
+    base_url=os.environ.get("SPLITSECOND_URL", "http://127.0.0.1:8800/v1"),
+    api_key=os.environ["SPLITSECOND_KEY"],
 )
 began = time.monotonic()
 stream = client.chat.completions.create(
@@ -17,7 +18,8 @@ stream = client.chat.completions.create(
     stream_options={"include_usage": True},
 )
 first_s, tokens = None, 0
-for chunk in stream:  # raises openai.APIError if the response breaks: half an answer never looks whole
+# raises openai.APIError if the response breaks: half an answer never looks whole
+for chunk in stream:
     if chunk.choices and (text := chunk.choices[0].delta.content):
         first_s = first_s or time.monotonic() - began
         print(text, end="", flush=True)

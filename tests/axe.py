@@ -15,14 +15,17 @@ LOOKS = ((1280, "light"), (1280, "dark"), (390, "light"))
 
 
 def violations(page: Page) -> list[str]:
-    """Return what axe-core finds on the page that is open, with all of its details unfolded, in each of `LOOKS`."""
+    """Return what axe-core finds on the page that is open, with all of its details unfolded, in
+    each of `LOOKS`."""
     assert AXE.exists(), "this test needs axe-core: make clients"
     page.value("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     page.value(AXE.read_text("utf-8"))
     found = []
     for width, theme in LOOKS:
         page.looks(width, theme)
-        result: Any = page.value("axe.run().then(found => ({passes: found.passes.length, wrong: found.violations}))")
+        result: Any = page.value(
+            "axe.run().then(found => ({passes: found.passes.length, wrong: found.violations}))"
+        )
         assert result["passes"] > 10, "axe has looked at the page"
         for each in result["wrong"]:
             nodes = [node["html"][:200] for node in each["nodes"][:3]]

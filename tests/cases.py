@@ -1,4 +1,5 @@
-"""Tests of many quick cases: each test of its own takes pytest about 9 ms, for its collection, fixtures and reports."""
+"""Tests of many quick cases: each test of its own takes pytest about 9 ms, for its collection,
+fixtures and reports."""
 
 import functools
 import inspect
@@ -22,13 +23,17 @@ class Case(Struct):
 
 
 def each_case(
-    names: str | Sequence[str], values: Iterable[Any], ids: Iterable[str] | Callable[[Any], str] | None = None
+    names: str | Sequence[str],
+    values: Iterable[Any],
+    ids: Iterable[str] | Callable[[Any], str] | None = None,
 ) -> Callable[[Test], Test]:
-    """Run a test for each of `values`, as `pytest.mark.parametrize` does, but as one test for pytest.
+    """Run a test for each of `values`, as `pytest.mark.parametrize` does, but as one test for
+    pytest.
 
-    Several such decorators run every combination. All cases run. The test fails with the failures of all cases, each
-    with the name of its case. The cases share the fixtures of the test, but each has its own folder as `tmp_path`.
-    Values with the marker `system` run in a second test, which has this marker.
+    Several such decorators run every combination. All cases run. The test fails with the failures
+    of all cases, each with the name of its case. The cases share the fixtures of the test, but each
+    has its own folder as `tmp_path`. Values with the marker `system` run in a second test, which
+    has this marker.
     """
     keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     values = list(values)
@@ -44,7 +49,8 @@ def each_case(
 
 
 def sampled_cases(one_in: int) -> Callable[[Test], Test]:
-    """Run one in so many cases of a test with `each_case` as a fast test, and the others as a `system` test.
+    """Run one in so many cases of a test with `each_case` as a fast test, and the others as a
+    `system` test.
 
     The fast ones are spread evenly over each parameter.
     """
@@ -61,16 +67,23 @@ def _case(keys: list[str], value: Any) -> Case:
 
 
 def _run_each(test: Test, axes: list[list[Case]], one_in: int = 1) -> Test:
-    """Return the test of all cases. It has a parameter, "fast" or "rest", if some of them are `system` tests."""
+    """Return the test of all cases. It has a parameter, "fast" or "rest", if some of them are
+    `system` tests."""
     one_case: Test = getattr(test, "one_case", test)
 
     @functools.wraps(one_case)
     def every_case(*self: object, part: str = "", **fixtures: Any) -> None:
         all_cases = _combinations(axes, one_in)
-        cases = [combination for combination, fast in all_cases if part in ("", "fast" if fast else "rest")]
+        cases = [
+            combination
+            for combination, fast in all_cases
+            if part in ("", "fast" if fast else "rest")
+        ]
         failures: list[BaseException] = []
         for number, combination in enumerate(cases):
-            arguments = {key: value for case in combination for key, value in case.arguments.items()}
+            arguments = {
+                key: value for case in combination for key, value in case.arguments.items()
+            }
             try:
                 one_case(*self, **arguments, **_own(fixtures, number))
             except (Exception, pytest.fail.Exception) as error:
@@ -87,7 +100,10 @@ def _run_each(test: Test, axes: list[list[Case]], one_in: int = 1) -> Test:
         parameters.append(inspect.Parameter("part", inspect.Parameter.KEYWORD_ONLY))
     marks = [mark for mark in getattr(test, "pytestmark", []) if mark.args[:1] != ("part",)]
     vars(every_case).update(
-        one_case=one_case, axes=axes, pytestmark=marks, __signature__=signature.replace(parameters=parameters)
+        one_case=one_case,
+        axes=axes,
+        pytestmark=marks,
+        __signature__=signature.replace(parameters=parameters),
     )
     parts = ["fast", pytest.param("rest", marks=pytest.mark.system)]
     return pytest.mark.parametrize("part", parts)(every_case) if has_parts else every_case
@@ -97,7 +113,10 @@ def _combinations(axes: list[list[Case]], one_in: int) -> Iterator[tuple[tuple[C
     """Yield every combination, and whether it is a fast test."""
     for indexes in itertools.product(*(range(len(cases)) for cases in axes)):
         combination = tuple(cases[index] for cases, index in zip(axes, indexes, strict=True))
-        yield combination, sum(indexes) % one_in == 0 and not any(case.is_system for case in combination)
+        yield (
+            combination,
+            sum(indexes) % one_in == 0 and not any(case.is_system for case in combination),
+        )
 
 
 def _own(fixtures: dict[str, Any], number: int) -> dict[str, Any]:

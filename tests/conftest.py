@@ -1,7 +1,9 @@
-"""Settings of the whole suite: the two selections of tests, the guard of the fast one, and generated examples.
+"""Settings of the whole suite: the two selections of tests, the guard of the fast one, and
+generated examples.
 
-`make test` runs the fast tests: they start no process and connect only to the loopback. `make test-all` then runs the
-`system` tests, which do. A test has this marker if it, or a fixture that it uses, asks for it.
+`make test` runs the fast tests: they start no process and connect only to the loopback. `make
+test-all` then runs the `system` tests, which do. A test has this marker if it, or a fixture that it
+uses, asks for it.
 """
 
 import asyncio
@@ -25,9 +27,10 @@ from tests.quick import simulated as simulated
 from splitsecond.core import internal_errors
 from splitsecond.log.store import database
 
-# Machines are shared, so no example has a time limit, and none is too slow to draw. Each run draws the same examples,
-# for everyone: `make test` a dozen for each test, `make test-all` twice as many. `make fuzz` searches with fresh ones.
-# No example is stored, so a run never depends on the one before.
+# Machines are shared, so no example has a time limit, and none is too slow to draw. Each run draws
+# the same examples, for everyone: `make test` a dozen for each test, `make test-all` twice as many.
+# `make fuzz` searches with fresh ones. No example is stored, so a run never depends on the one
+# before.
 settings.register_profile(
     "same",
     deadline=None,
@@ -40,7 +43,14 @@ settings.register_profile("all", settings.get_profile("same"), max_examples=25)
 settings.register_profile("fuzz", settings.get_profile("same"), max_examples=100, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
-STARTS_PROCESSES = ("subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system")
+STARTS_PROCESSES = (
+    "subprocess.Popen",
+    "os.exec",
+    "os.fork",
+    "os.forkpty",
+    "os.posix_spawn",
+    "os.system",
+)
 HERE = Path(__file__).parent
 ONLY_SYSTEM = re.compile(r"^pytestmark = pytest\.mark\.system$", re.MULTILINE)
 MAX_ID = 80
@@ -50,11 +60,16 @@ _refused: list[str] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the switch that rewrites golden files."""
-    parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing with them")
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write golden files instead of comparing with them",
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import files of `system` tests for the fast ones: clients of providers take seconds to import."""
+    """Do not import files of `system` tests for the fast ones: clients of providers take seconds to
+    import."""
     if config.option.markexpr != "not system" or not collection_path.match("test_*.py"):
         return None
     return bool(ONLY_SYSTEM.search(collection_path.read_text("utf-8"))) or None
@@ -63,11 +78,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collectstart(collector: pytest.Collector) -> None:
     """Import the tests in reverse order in each second worker process, before it collects them.
 
-    In a fresh clone most of the collection is compiling the tests, and worker processes in step compile each file
-    together. So each compiles a half, and reads the other one.
+    In a fresh clone most of the collection is compiling the tests, and worker processes in step
+    compile each file together. So each compiles a half, and reads the other one.
     """
     worker = getattr(collector.config, "workerinput", {}).get("workerid", "gw0")
-    if not isinstance(collector, pytest.Session) or collector.config.args != ["tests"] or int(worker[2:]) % 2 == 0:
+    if (
+        not isinstance(collector, pytest.Session)
+        or collector.config.args != ["tests"]
+        or int(worker[2:]) % 2 == 0
+    ):
         return
     for path in sorted(HERE.rglob("test_*.py"), reverse=True):
         if not pytest_ignore_collect(path, collector.config):
@@ -76,7 +95,8 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object) -> str | None:
-    """Shorten the ids of long texts: pytest-xdist sends the ids of all tests, and some of the texts are megabytes."""
+    """Shorten the ids of long texts: pytest-xdist sends the ids of all tests, and some of the texts
+    are megabytes."""
     if not isinstance(val, str | bytes) or len(val) <= MAX_ID:
         return None
     data = val if isinstance(val, bytes) else val.encode(errors="replace")
@@ -85,14 +105,16 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object) -> str | None
 
 @pytest.fixture(scope="session")
 def system() -> None:
-    """Mark the tests that use this fixture as `system` tests. Fixtures that start processes request it."""
+    """Mark the tests that use this fixture as `system` tests. Fixtures that start processes request
+    it."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _frozen_heap() -> Iterator[None]:
     """Exempt the modules and tests that were loaded from garbage collection.
 
-    Blocks of requests and some checks begin with a full collection. With the whole suite it takes most of their time.
+    Blocks of requests and some checks begin with a full collection. With the whole suite it takes
+    most of their time.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "unfreeze", lambda: None)  # each of them ends with it
@@ -104,7 +126,8 @@ def _frozen_heap() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _disks_are_not_awaited() -> Iterator[None]:
-    """Let SQLite return before the disk has written: that a log survives a crash is tested with processes."""
+    """Let SQLite return before the disk has written: that a log survives a crash is tested with
+    processes."""
     tune = database._tune
 
     def tune_without_waiting(connection: Any, record: object) -> None:
@@ -140,12 +163,13 @@ def error_counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the marker `system` to each test that uses the fixture of this name, directly or not, and to most cases of a
-    `sampled` test. Order the tests.
+    """Give the marker `system` to each test that uses the fixture of this name, directly or not,
+    and to most cases of a `sampled` test. Order the tests.
 
-    System tests that share a fixture of their module run in one worker process, so that it is made once: it may be a
-    run, a search or a wheel. Tests of the whole product, outside the folders of the rooms, take longest. They begin
-    first: otherwise the last one of them runs alone, while the other worker processes have nothing left to do.
+    System tests that share a fixture of their module run in one worker process, so that it is made
+    once: it may be a run, a search or a wheel. Tests of the whole product, outside the folders of
+    the rooms, take longest. They begin first: otherwise the last one of them runs alone, while the
+    other worker processes have nothing left to do.
     """
     places: dict[tuple[str, int], dict[str, int]] = {}
     for item in items:
@@ -154,14 +178,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("system")
         if "system" in getattr(item, "fixturenames", ()):
             item.add_marker("system")
-        if item.get_closest_marker("system") and not item.get_closest_marker("xdist_group") and _shares(item):
+        if (
+            item.get_closest_marker("system")
+            and not item.get_closest_marker("xdist_group")
+            and _shares(item)
+        ):
             item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}/{item.path.stem}"))
     items.sort(key=lambda item: item.path.parent != HERE)
 
 
 def _place(item: pytest.Item, places: dict[tuple[str, int], dict[str, int]]) -> int:
-    """Return the sum of the places of a case's values in their parameters. `places`: of the values before, by test and
-    parameter. The indices that pytest has are those of the case."""
+    """Return the sum of the places of a case's values in their parameters. `places`: of the values
+    before, by test and parameter. The indices that pytest has are those of the case."""
     test = item.nodeid.partition("[")[0]
     total = 0
     for parameter, value in enumerate(getattr(item, "callspec")._idlist):  # noqa: B009 - pytest has no public name
@@ -173,16 +201,23 @@ def _place(item: pytest.Item, places: dict[tuple[str, int], dict[str, int]]) -> 
 def _shares(item: pytest.Item) -> bool:
     """Return whether a test uses a fixture that its module makes once."""
     fixtures = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009 - pytest has no public name for it
-    return any(fixtures[name][-1].scope == "module" for name in getattr(item, "fixturenames", ()) if name in fixtures)
+    return any(
+        fixtures[name][-1].scope == "module"
+        for name in getattr(item, "fixturenames", ())
+        if name in fixtures
+    )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse to run if pytest-xdist was asked to group tests and did not, as 3.8 does with pytest 9.2."""
+    """Refuse to run if pytest-xdist was asked to group tests and did not, as 3.8 does with pytest
+    9.2."""
     if not session.config.getoption("loadgroup", default=False):
         return
     for item in session.items:
         if item.get_closest_marker("xdist_group") and "@" not in item.nodeid:
-            raise pytest.UsageError(f"pytest-xdist has not put {item.nodeid} into its group: install its older pytest")
+            raise pytest.UsageError(
+                f"pytest-xdist has not put {item.nodeid} into its group: install its older pytest"
+            )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -191,7 +226,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     if item.get_closest_marker("system"):
         return (yield)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asyncio, "create_subprocess_exec", _start_process)  # uvloop's raises no audit event
+        # uvloop's raises no audit event
+        patch.setattr(asyncio, "create_subprocess_exec", _start_process)
         _guarded.append(item)
         try:
             return (yield)
@@ -202,7 +238,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
-    """Fail a fast test that caught or lost what the guard raised, as a task that nobody awaits does."""
+    """Fail a fast test that caught or lost what the guard raised, as a task that nobody awaits
+    does."""
     result = yield
     if _refused:
         pytest.fail(_refused[0])
@@ -230,7 +267,11 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if event in STARTS_PROCESSES:
         _refuse("starts a process")
-    if event == "socket.connect" and isinstance(arguments[1], tuple) and not _is_local(str(arguments[1][0])):
+    if (
+        event == "socket.connect"
+        and isinstance(arguments[1], tuple)
+        and not _is_local(str(arguments[1][0]))
+    ):
         _refuse(f"connects to {arguments[1][0]}")
 
 

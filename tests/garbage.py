@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def garbage() -> Iterator[Counter[str]]:
-    """Counts the objects that were made in its block and can only be freed by looking for cycles, by their type.
+    """Counts the objects that were made in its block and can only be freed by looking for cycles,
+    by their type.
 
     The counts are there when the block has ended.
     """

@@ -27,7 +27,8 @@ class Response(Struct, frozen=True):
 
 @contextmanager
 def http_server(respond: Callable[[Received], Response]) -> Iterator[str]:
-    """Serve on a free port of 127.0.0.1 while the context is open. Yields the URL, without a slash at its end."""
+    """Serve on a free port of 127.0.0.1 while the context is open. Yields the URL, without a slash
+    at its end."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -35,7 +36,10 @@ def http_server(respond: Callable[[Received], Response]) -> Iterator[str]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             response = respond(Received(self.path, headers, body, url))
             self.send_response(response.status)
-            for name, value in {**response.headers, "content-length": str(len(response.body))}.items():
+            for name, value in {
+                **response.headers,
+                "content-length": str(len(response.body)),
+            }.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(response.body)

@@ -1,8 +1,9 @@
-"""A wall clock that shows noon when a test begins: tests about days give the same figures at any time of day.
+"""A wall clock that shows noon when a test begins: tests about days give the same figures at any
+time of day.
 
-Only this process has it, and with `noon_of_processes` Python processes that the test starts. SQLite's and PostgreSQL's
-own functions show the real time.
-Noon is in the past, so the arrival of a packet, which the kernel dates, counts as the moment at which it is read.
+Only this process has it, and with `noon_of_processes` Python processes that the test starts.
+SQLite's and PostgreSQL's own functions show the real time. Noon is in the past, so the arrival of a
+packet, which the kernel dates, counts as the moment at which it is read.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The fenced blocks of README and the documents, and how each is tested.
 
-`tests/test_tutorials.py` runs each block, unless `ELSEWHERE` names the test that does, or `NOT_RUN` the reason why no
-test can. `tests/test_blocks.py` fails if a block is in none of them.
+`tests/test_tutorials.py` runs each block, unless `ELSEWHERE` names the test that does, or `NOT_RUN`
+the reason why no test can. `tests/test_blocks.py` fails if a block is in none of them.
 """
 
 import re
@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r'^```(\w*)(?: title="([^"\n]*)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 SHELL = ("sh", "console")
 RUN = (*SHELL, "python", "sql", "text")
-"""The kinds of blocks that run, or whose text is compared. A block of another kind needs a title: the file's name."""
+"""The kinds of blocks that run, or whose text is compared. A block of another kind needs a title:
+the file's name."""
 
 ELSEWHERE = {
     ("README", "python"): "tests/api/test_document.py",
@@ -35,7 +36,8 @@ ELSEWHERE = {
 """Which other test reads the blocks of a page and a kind."""
 
 INSTALLING = {
-    "make demo": "installs into .venv; tests/test_installed.py runs `splitsecond demo` of the wheel",
+    "make demo": "installs into .venv; tests/test_installed.py runs "
+    "`splitsecond demo` of the wheel",
     ". .venv/bin/activate": "the tests run in that environment",
 }
 NOT_RUN = {
@@ -43,25 +45,32 @@ NOT_RUN = {
         **INSTALLING,
         "make test": "runs this suite",
         "splitsecond run claude": "the program is not installed; tests/cli/test_run.py runs one",
-        "splitsecond sessions": "needs sessions in a log; tests/cli/test_logged_sessions.py has some",
+        "splitsecond sessions": "needs sessions in a log; "
+        "tests/cli/test_logged_sessions.py has some",
     },
     "CONTRIBUTING": {"make ": "the targets run this suite, and build what CI builds"},
     "docs/accuracy": {
         "splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter",
-        "python -m benchmarks.instrument": "needs 16 cores; tests/cli/test_doctor.py measures two servers at once",
+        "python -m benchmarks.instrument": "needs 16 cores; tests/cli/test_doctor.py measures two "
+        "servers at once",
     },
     "docs/add-a-provider": {"pytest ": "is a part of this suite"},
-    "docs/agents": {"$ splitsecond run": "the program is not installed; tests/cli/test_run.py runs one"},
+    "docs/agents": {
+        "$ splitsecond run": "the program is not installed; tests/cli/test_run.py runs one"
+    },
     "docs/reference/commands": {
         "splitsecond batch ": "docs/questions.md and docs/python.md run batches",
-        "splitsecond bench ": "takes a minute; README, docs/choosing.md and others run the same options for seconds",
+        "splitsecond bench ": "takes a minute; README, docs/choosing.md and others run the same "
+        "options for seconds",
         "splitsecond capacity ": "takes minutes; README and docs/capacity.md run it for seconds",
-        "splitsecond compare runs/vllm": "needs hundreds of requests; tests/cli/test_report_and_compare.py has them",
+        "splitsecond compare runs/vllm": "needs hundreds of requests; "
+        "tests/cli/test_report_and_compare.py has them",
         "splitsecond demo": "takes a minute; tests/test_installed.py runs it",
         "splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter",
         "splitsecond explain groq": "needs another gateway; tests/cli/test_explain.py asks one",
         "splitsecond run ": "the programs are not installed; tests/cli/test_run.py runs one",
-        "splitsecond sessions": "needs sessions in a log; tests/cli/test_logged_sessions.py has some",
+        "splitsecond sessions": "needs sessions in a log; "
+        "tests/cli/test_logged_sessions.py has some",
         "splitsecond watch ": "takes a minute; docs/watch.md runs it for seconds",
         "splitsecond what-if ": "needs a log of two targets; tests/cli/test_what_if.py has one",
     },
@@ -71,29 +80,47 @@ NOT_RUN = {
         )
     },
     "docs/gateway": {
-        "$ ANTHROPIC_BASE_URL": "Claude Code is not installed; tests/clients runs the libraries of its API",
-        "splitsecond: groq rejects": "needs a provider that rejects a key; tests/gateway/test_advice.py has the words",
+        "$ ANTHROPIC_BASE_URL": "Claude Code is not installed; tests/clients runs the libraries "
+        "of its API",
+        "splitsecond: groq rejects": "needs a provider that rejects a key; "
+        "tests/gateway/test_advice.py has the words",
     },
     "docs/index": INSTALLING,
     "docs/many-machines": {
-        "splitsecond ": "needs a Ray cluster of other machines; tests/runs/test_ray_nodes.py has one of this machine",
+        "splitsecond ": "needs a Ray cluster of other machines; tests/runs/test_ray_nodes.py has "
+        "one of this machine",
     },
     "docs/performance": {"python -m benchmarks": "takes minutes; its figures are of the machine"},
     "docs/production": {
-        "$ splitsecond sessions": "needs sessions in a log; tests/cli/test_logged_sessions.py has some"
+        "$ splitsecond sessions": "needs sessions in a log; "
+        "tests/cli/test_logged_sessions.py has some"
     },
-    "docs/python": {"pip install": "downloads a release; tests/test_installed.py installs the wheel"},
+    "docs/python": {
+        "pip install": "downloads a release; tests/test_installed.py installs the wheel"
+    },
     "docs/server-view": {
-        "splitsecond bench ": "takes minutes; tests/server_view/test_of_a_run.py measures the same server for seconds",
-        "• TTFT p95": "the causes that are found depend on the load of the machine; that test has them",
+        "splitsecond bench ": "takes minutes; tests/server_view/test_of_a_run.py measures the "
+        "same server for seconds",
+        "• TTFT p95": "the causes that are found depend on the load of the "
+        "machine; that test has them",
     },
-    "docs/sessions": {"Sessions at": "needs minutes for its intervals; tests/report/test_sessions.py has the table"},
-    "docs/tutorials/own-server": {"• main handles": "the capacity that is found depends on the load of the machine"},
-    "docs/what-if": {"$ splitsecond what-if": "needs a log of two targets; tests/cli/test_what_if.py has one"},
-    "docs/watch": {"Continuing after": "twelve rounds, and a server that becomes slower: tests/cli/test_watch.py"},
+    "docs/sessions": {
+        "Sessions at": "needs minutes for its intervals; "
+        "tests/report/test_sessions.py has the table"
+    },
+    "docs/tutorials/own-server": {
+        "• main handles": "the capacity that is found depends on the load of the machine"
+    },
+    "docs/what-if": {
+        "$ splitsecond what-if": "needs a log of two targets; tests/cli/test_what_if.py has one"
+    },
+    "docs/watch": {
+        "Continuing after": "twelve rounds, and a server that becomes slower: "
+        "tests/cli/test_watch.py"
+    },
 }
-"""Beginnings of commands and of whole blocks that cannot run here, and the reason. Commands are still parsed, by
-`tests/test_documents.py`, and the targets of `make` exist."""
+"""Beginnings of commands and of whole blocks that cannot run here, and the reason. Commands are
+still parsed, by `tests/test_documents.py`, and the targets of `make` exist."""
 
 
 class Block(Struct, frozen=True):
@@ -106,7 +133,8 @@ class Block(Struct, frozen=True):
 
     @property
     def parts(self) -> list[str]:
-        """The commands of a block for a shell, in a console block each with what it prints; else the whole text."""
+        """The commands of a block for a shell, in a console block each with what it prints; else
+        the whole text."""
         if self.kind == "console":
             return re.split(r"(?m)(?<!\A)^(?=\$ )", self.text)
         return re.findall(r"(?:.*\\\n)*.*\n", self.text) if self.kind == "sh" else [self.text]
@@ -128,7 +156,11 @@ class Block(Struct, frozen=True):
 def pages() -> list[Path]:
     """Return the pages with blocks: README, CONTRIBUTING, that of the examples, and all in docs."""
     found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples/README.md"]
-    return [path for path in (*found, *sorted(ROOT.glob("docs/**/*.md"))) if "```" in path.read_text("utf-8")]
+    return [
+        path
+        for path in (*found, *sorted(ROOT.glob("docs/**/*.md")))
+        if "```" in path.read_text("utf-8")
+    ]
 
 
 def name(page: Path) -> str:

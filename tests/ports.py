@@ -5,12 +5,14 @@ import socket
 from contextlib import ExitStack, suppress
 
 BELOW = 32_768
-"""Linux takes the ports of outgoing connections from here on, so nobody but tests takes those below."""
+"""Linux takes the ports of outgoing connections from here on, so nobody but tests takes those
+below."""
 ABOVE = 20_000
 
 
 def free_ports(count: int) -> list[str]:
-    """Return numbers of ports that nobody uses now, and that no connection takes in the meantime."""
+    """Return numbers of ports that nobody uses now, and that no connection takes in the
+    meantime."""
     chosen = random.SystemRandom()  # several test processes choose at the same time
     found: list[str] = []
     with ExitStack() as kept:

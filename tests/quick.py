@@ -1,4 +1,5 @@
-"""A quick simulated provider for tests of whole commands: its profile, and the provider in a process of its own."""
+"""A quick simulated provider for tests of whole commands: its profile, and the provider in a
+process of its own."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ SHIPPED = r"\bsim/(groq|together|generalcompute|fireworks|steady-100)\b(?!\.toml
 
 
 def with_quick_profiles(text: str, folder: Path) -> str:
-    """Return `text` with profiles of `folder`, which are quick, in place of the shipped ones that it names as targets.
+    """Return `text` with profiles of `folder`, which are quick, in place of the shipped ones that
+    it names as targets.
 
     Responses of the shipped ones take up to a second, and documents measure dozens of them.
     """

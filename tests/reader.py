@@ -1,4 +1,5 @@
-"""The machine of somebody who reads the documents: commands, keys, files, and simulated servers and providers."""
+"""The machine of somebody who reads the documents: commands, keys, files, and simulated servers and
+providers."""
 
 import os
 import re
@@ -45,18 +46,30 @@ TARGETS = ("groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b")
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """An environment with the commands `splitsecond`, `python` and `sqlite3`, and without anybody's keys."""
+    """An environment with the commands `splitsecond`, `python` and `sqlite3`, and without anybody's
+    keys."""
     programs = tmp_path / "programs"
     programs.mkdir()
     for name, options in PROGRAMS.items():
         (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} {options} "$@"\n')
         (programs / name).chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.endswith(("_API_KEY", "_TOKEN"))}
-    return {**kept, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "120"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.endswith(("_API_KEY", "_TOKEN"))
+    }
+    return {
+        **kept,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "src"),
+        "COLUMNS": "120",
+    }
 
 
 @pytest.fixture(scope="session")
-def servers(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningProvider]]:
+def servers(
+    system: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[RunningProvider]]:
     """The server of the reader, and that of all providers."""
     folder = tmp_path_factory.mktemp("servers")
     for name, profile in (("mine", MINE), ("providers", PROVIDERS)):
@@ -66,13 +79,16 @@ def servers(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def with_providers(folder: Path, provider: RunningProvider, guide: list[Block]) -> Path:
-    """Make the package anew in `folder`, with all providers of its catalogue, and that of the `guide`, at one address.
+    """Make the package anew in `folder`, with all providers of its catalogue, and that of the
+    `guide`, at one address.
 
     All but the catalogue are links. Return the folder to import from.
     """
     package = folder / "splitsecond"
     real_folders = CATALOGUE.parents[2], CATALOGUE.parents[1], CATALOGUE.parent
-    for made, source in zip((package, package / "core", package / "core/catalog"), real_folders, strict=True):
+    for made, source in zip(
+        (package, package / "core", package / "core/catalog"), real_folders, strict=True
+    ):
         made.mkdir(parents=True)
         for path in source.iterdir():
             if path not in (CATALOGUE, *real_folders):
@@ -83,34 +99,48 @@ def with_providers(folder: Path, provider: RunningProvider, guide: list[Block]) 
     (package / "core/catalog/providers").mkdir()
     for name, text in texts.items():
         address = rf'"{provider.origin}\1"' if "\napi_format" in text else f'"{provider.base_url}"'
-        (package / "core/catalog/providers" / name).write_text(re.sub(r'"https://[^/"]+(/[^"]*)"', address, text))
+        (package / "core/catalog/providers" / name).write_text(
+            re.sub(r'"https://[^/"]+(/[^"]*)"', address, text)
+        )
     return folder
 
 
 def keys(sources: Path, provider: RunningProvider) -> dict[str, str]:
-    """Return another key for each provider of the catalogue in `sources`, and what the addresses of some contain."""
+    """Return another key for each provider of the catalogue in `sources`, and what the addresses of
+    some contain."""
     files = sources.glob("splitsecond/core/catalog/providers/*.toml")
     variables = {name for path in files for name in VARIABLE.findall(path.read_text("utf-8"))}
-    azure = {f"AZURE_OPENAI_ENDPOINT{region}": provider.origin for region in ("_EASTUS", "_WESTEUROPE")}
+    azure = {
+        f"AZURE_OPENAI_ENDPOINT{region}": provider.origin for region in ("_EASTUS", "_WESTEUROPE")
+    }
     others = ("AWS_BEARER_TOKEN_BEDROCK", "GOOGLE_CLOUD_PROJECT")
     return {**{name: f"example-{name}" for name in (*sorted(variables), *others)}, **azure}
 
 
 def write_files(folder: Path) -> None:
-    """Write what readers have: a profile of their server, a client, and the logs of LiteLLM and OpenRouter."""
+    """Write what readers have: a profile of their server, a client, and the logs of LiteLLM and
+    OpenRouter."""
     for name in ("mine.toml", "my.toml"):
         (folder / name).write_text(MINE)
     (folder / "docs").symlink_to(ROOT / "docs")
     (folder / "client.py").symlink_to(ROOT / "examples/client.py")
     as_csv(folder / "spend-logs.csv", spend_logs("azure/gpt-4o"))
     activity = [
-        {**OPENROUTER, "created_at": f"{began:%Y-%m-%d %H:%M:%S.%f}", "generation_id": f"gen-{number}"}
+        {
+            **OPENROUTER,
+            "created_at": f"{began:%Y-%m-%d %H:%M:%S.%f}",
+            "generation_id": f"gen-{number}",
+        }
         for number, began in enumerate(beginnings())
     ]
     for name in ("activity.csv", "openrouter_activity.csv"):
         as_csv(folder / name, activity)
     as_json(folder / "spend_logs.json", spend_logs("azure/gpt-4o"))
-    titled = [block for name in ("choosing", "coming-from/litellm") for block in blocks(ROOT / f"docs/{name}.md")]
+    titled = [
+        block
+        for name in ("choosing", "coming-from/litellm")
+        for block in blocks(ROOT / f"docs/{name}.md")
+    ]
     for block in titled:  # what one page shows, others use
         if block.title.endswith(("litellm.yaml", "quality.toml")):
             (folder / block.title).write_text(block.text)
@@ -121,7 +151,8 @@ def write_log(folder: Path) -> None:
     source = as_csv(folder / "gateway.csv", spend_logs(*TARGETS))
     assert import_log(source, f"sqlite:///{folder}/splitsecond.db", {}).written == LOGGED
     own = [
-        {"ts": f"{began:%Y-%m-%dT%H:%M:%SZ}", "model": TARGETS[0], "latency": 900, "out": 200} for began in beginnings()
+        {"ts": f"{began:%Y-%m-%dT%H:%M:%SZ}", "model": TARGETS[0], "latency": 900, "out": 200}
+        for began in beginnings()
     ]
     as_csv(folder / "calls.csv", own)
     shutil.copy(folder / "splitsecond.db", folder / "calls.db")
@@ -138,7 +169,10 @@ def spend_logs(*targets: str) -> list[dict[str, Any]]:
     for number, began in enumerate(beginnings()):
         provider, model = targets[number % len(targets)].split("/", 1)
         after = {"startTime": 0.0, "completionStartTime": 0.4, "endTime": 2 + number % 7 / 10}
-        times = {name: (began + timedelta(seconds=seconds)).isoformat() for name, seconds in after.items()}
+        times = {
+            name: (began + timedelta(seconds=seconds)).isoformat()
+            for name, seconds in after.items()
+        }
         row = {**LITELLM, **times, "request_id": f"chatcmpl-{number}", "model": model}
         rows.append({**row, "custom_llm_provider": provider})
     return rows

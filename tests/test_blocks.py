@@ -1,4 +1,5 @@
-"""Every fenced block of README and the documents is run, or left out with a reason: no new one escapes."""
+"""Every fenced block of README and the documents is run, or left out with a reason: no new one
+escapes."""
 
 import re
 from pathlib import Path
@@ -27,7 +28,15 @@ def test_every_block_is_tested() -> None:
 def test_a_new_block_is_not_tested_by_chance() -> None:
     added = Block("docs/gateway", "toml", "", "a = 1\n")
     assert untested([added]) == [added]
-    assert untested([Block("docs/gateway", "toml", "a.toml", "a = 1\n"), Block("docs/new", "sh", "", "ls\n")]) == []
+    assert (
+        untested(
+            [
+                Block("docs/gateway", "toml", "a.toml", "a = 1\n"),
+                Block("docs/new", "sh", "", "ls\n"),
+            ]
+        )
+        == []
+    )
 
 
 def test_each_other_test_reads_the_page() -> None:
@@ -47,6 +56,9 @@ def test_left_out_parts_exist_and_their_commands_parse() -> None:
 
 
 def test_reasons_name_tests_that_exist() -> None:
-    named = re.findall(r"tests/[\w/.]+\.py", " ".join(why for entries in NOT_RUN.values() for why in entries.values()))
+    named = re.findall(
+        r"tests/[\w/.]+\.py",
+        " ".join(why for entries in NOT_RUN.values() for why in entries.values()),
+    )
     assert named
     assert [each for each in named if not (ROOT / each).exists()] == []

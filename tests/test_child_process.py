@@ -1,4 +1,5 @@
-"""A child process answers in lines, and ends when its input closes or the parent's patience ends."""
+"""A child process answers in lines, and ends when its input closes or the parent's patience
+ends."""
 
 import asyncio
 import sys
@@ -35,7 +36,9 @@ def test_child_that_does_not_end_is_killed() -> None:
     assert asyncio.run(conversation()) == "was ended by SIGKILL"
 
 
-@pytest.mark.parametrize(("words", "is_passing"), [("can't start new thread", True), ("something else", False)])
+@pytest.mark.parametrize(
+    ("words", "is_passing"), [("can't start new thread", True), ("something else", False)]
+)
 def test_only_a_missing_thread_is_a_transient_start_error(
     words: str, is_passing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,5 @@
-"""Claims about optimisation: each case is judged by what the claim says about it, with an interval of repeated runs."""
+"""Claims about optimisation: each case is judged by what the claim says about it, with an interval
+of repeated runs."""
 
 import pytest
 from benchmarks.claims.__main__ import EXPERIMENTS, updated
@@ -25,12 +26,19 @@ def test_verdict_is_where_the_interval_lies(interval: tuple[float, float], verdi
 
 def test_claim_of_at_least_has_no_upper_end() -> None:
     least = Part(words="volume", unit="tokens", low=500)
-    assert [least.verdict((value, value)) for value in (314.0, 500.0, 3275.0)] == ["less", "as claimed", "as claimed"]
+    assert [least.verdict((value, value)) for value in (314.0, 500.0, 3275.0)] == [
+        "less",
+        "as claimed",
+        "as claimed",
+    ]
 
 
 def test_baseline_has_no_verdict() -> None:
     runs = [
-        [Measured(case="1 at a time", value=1.0, unit="times"), Measured(case="8", value=value, part=RANGE)]
+        [
+            Measured(case="1 at a time", value=1.0, unit="times"),
+            Measured(case="8", value=value, part=RANGE),
+        ]
         for value in (6.9, 7.0, 7.1)
     ]
     alone, eight = repeated(runs)

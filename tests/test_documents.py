@@ -1,4 +1,5 @@
-"""Documents: each link leads to a file, each module that they name exists, and each command that they show can be read.
+"""Documents: each link leads to a file, each module that they name exists, and each command that
+they show can be read.
 
 `tests/pages.py` has the test that runs each block.
 """
@@ -16,7 +17,14 @@ from tests.cases import each_case
 from splitsecond.cli.app import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md")
+PAGES = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "examples/README.md",
+)
 DOCUMENTS = [ROOT / name for name in PAGES]
 DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
 COMMAND = re.compile(r"^(?:\$ )?splitsecond ((?:.*\\\n)*.*)$", re.MULTILINE)
@@ -38,7 +46,11 @@ def test_links_lead_to_files(document: Path) -> None:
 
 @each_case("document", DOCUMENTS, ids=lambda path: path.name)
 def test_modules_that_are_named_exist(document: Path) -> None:
-    named = [name for name in MODULE.findall(document.read_text("utf-8")) if name.split("/")[0] in FOLDERS]
+    named = [
+        name
+        for name in MODULE.findall(document.read_text("utf-8"))
+        if name.split("/")[0] in FOLDERS
+    ]
     assert [name for name in named if not _exists(name)] == []
 
 
@@ -46,13 +58,17 @@ def test_the_architecture_names_each_room() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     assert len(ROOMS) > 20
     assert [room.name for room in ROOMS if not re.search(rf"\b{room.name}/`", text)] == []
-    assert [package.name for package in PACKAGES if not re.search(rf"\b{package.name}[/`]", text)] == []
+    assert [
+        package.name for package in PACKAGES if not re.search(rf"\b{package.name}[/`]", text)
+    ] == []
 
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
     """`make docs` fails otherwise."""
     pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
-    listed = re.findall(r"[: ]([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    listed = re.findall(
+        r"[: ]([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE
+    )
     assert sorted(listed) == sorted(pages)
 
 
@@ -64,7 +80,9 @@ def _exists(name: str) -> bool:
 
 
 @each_case("document", DOCUMENTS, ids=lambda path: path.name)
-def test_commands_that_are_shown_can_be_read(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_that_are_shown_can_be_read(
+    document: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     root: Any = typer.main.get_command(app)
     for block in BLOCK.findall(document.read_text("utf-8")):
@@ -73,7 +91,9 @@ def test_commands_that_are_shown_can_be_read(document: Path, monkeypatch: pytest
             if words and words[0] in root.commands:
                 _read(root.commands[words[0]], words)
             else:
-                assert not words or words[0].startswith("--"), f"{document.name}: splitsecond {command}"
+                assert not words or words[0].startswith("--"), (
+                    f"{document.name}: splitsecond {command}"
+                )
 
 
 def _words(command: str) -> list[str]:

@@ -9,7 +9,10 @@ GLOSSARY = Path(__file__).parents[1] / "docs/glossary.md"
 def tables() -> list[list[tuple[str, str]]]:
     """Return the rows of each table: a term and its meaning."""
     parts = GLOSSARY.read_text("utf-8").split("|---|---|\n")[1:]
-    return [re.findall(r"^\| (.+?) \| (.+) \|$", part.partition("\n\n")[0], re.MULTILINE) for part in parts]
+    return [
+        re.findall(r"^\| (.+?) \| (.+) \|$", part.partition("\n\n")[0], re.MULTILINE)
+        for part in parts
+    ]
 
 
 def test_each_term_is_defined_once() -> None:

@@ -47,9 +47,13 @@ def test_bytes_that_are_taken_are_released() -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_unstreamed_response_without_memory_is_status_503(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unstreamed_response_without_memory_is_status_503(
+    shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers = 2 if shared else 1  # each has twice `LARGE_BYTES`
-    monkeypatch.setattr(large_bodies, "MAX_BYTES", HeldAnswer._total + (2 * answers + 1) * LARGE_BYTES)
+    monkeypatch.setattr(
+        large_bodies, "MAX_BYTES", HeldAnswer._total + (2 * answers + 1) * LARGE_BYTES
+    )
 
     async def main() -> None:
         before, other = HeldAnswer._total, HeldAnswer()
@@ -71,7 +75,11 @@ def test_a_large_whole_answer_comes_through_a_fallback(monkeypatch: pytest.Monke
     monkeypatch.setattr(large_bodies, "MAX_BYTES", HeldAnswer._total + 9 * LARGE_BYTES)
 
     async def main() -> None:
-        service = build(parse('fallback("a", "b")'), lambda name: scripted(LONG), make_encoder=continuation_encoder)
+        service = build(
+            parse('fallback("a", "b")'),
+            lambda name: scripted(LONG),
+            make_encoder=continuation_encoder,
+        )
         client = visitor(service)
         await client.asks(CHAT)
         assert client.status == 200

@@ -1,4 +1,5 @@
-"""The package as users get it: a wheel made from the sdist, in an environment with its dependencies only."""
+"""The package as users get it: a wheel made from the sdist, in an environment with its dependencies
+only."""
 
 import os
 import re
@@ -83,20 +84,28 @@ def clean(system: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("*.whl")
     python = folder / "venv/bin/python"
     subprocess.run(
-        [*pip, "--python", python, "install", "--no-deps", "--no-index", wheel], check=True, timeout=WITHIN_S
+        [*pip, "--python", python, "install", "--no-deps", "--no-index", wheel],
+        check=True,
+        timeout=WITHIN_S,
     )
     return python.parent
 
 
 def test_the_examples_run_from_a_wheel(clean: Path, tmp_path: Path) -> None:
     (tmp_path / "examples.py").write_text(EXAMPLES)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+    }
     demo: list[str | Path] = [clean / "splitsecond", "demo", "--out", "demo"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     # Both wait for simulated providers most of the time.
     with Process[str](demo, cwd=tmp_path, env=environment, **pipes) as shown:
         ended = subprocess.run(
-            [clean / "python", "examples.py"], cwd=tmp_path, env=environment, timeout=WITHIN_S, **pipes
+            [clean / "python", "examples.py"],
+            cwd=tmp_path,
+            env=environment,
+            timeout=WITHIN_S,
+            **pipes,
         )
         out, err = shown.communicate(timeout=WITHIN_S)
         assert shown.returncode == 0, out + err
@@ -111,7 +120,9 @@ def test_the_examples_run_from_a_wheel(clean: Path, tmp_path: Path) -> None:
         "policy sim/groq",
     ]
     assert (tmp_path / "demo/report.html").stat().st_size > 100_000
-    version = subprocess.run([clean / "splitsecond", "--version"], capture_output=True, text=True, timeout=WITHIN_S)
+    version = subprocess.run(
+        [clean / "splitsecond", "--version"], capture_output=True, text=True, timeout=WITHIN_S
+    )
     assert version.stdout.startswith("splitsecond ")
 
 
@@ -126,9 +137,23 @@ def test_pytest_finds_the_plugin_of_a_wheel(clean: Path, tmp_path: Path) -> None
         "    splitsecond_simulator.reply('Hi.')\n"
         "    assert splitsecond_simulator.requests() == []\n"
     )
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
-    command: list[str | Path] = [clean / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mock.py"]
-    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=WITHIN_S)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "PYTEST"))
+    }
+    command: list[str | Path] = [
+        clean / "python",
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "test_mock.py",
+    ]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=WITHIN_S
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

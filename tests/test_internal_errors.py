@@ -29,13 +29,17 @@ def test_report_has_type_and_lines_but_not_the_text(
     assert error_counts == {"observer": 1}
 
 
-def test_error_of_the_system_is_named(capsys: pytest.CaptureFixture[str], error_counts: dict[str, int]) -> None:
+def test_error_of_the_system_is_named(
+    capsys: pytest.CaptureFixture[str], error_counts: dict[str, int]
+) -> None:
     with contained("task"):
         broken(OSError(28, "No space left on device"))
     assert "OSError: No space left on device" in capsys.readouterr().err
 
 
-def test_each_error_of_a_group_is_reported(capsys: pytest.CaptureFixture[str], error_counts: dict[str, int]) -> None:
+def test_each_error_of_a_group_is_reported(
+    capsys: pytest.CaptureFixture[str], error_counts: dict[str, int]
+) -> None:
     group = ExceptionGroup("outer", [KeyError(), ExceptionGroup("inner", [cause := ValueError()])])
     assert causes(group)[1] is cause
     report_internal_error("task", group)

@@ -67,7 +67,8 @@ def test_several_tokens_per_event_are_shared_out_by_length() -> None:
 def test_one_token_per_event() -> None:
     assert but(output_tokens=3).tps == pytest.approx(2 / 0.9)
     assert but(token_at=[200 * MS], token_lengths=[12]).first_event_tokens == 10  # all in one event
-    assert but(output_tokens=2).first_event_tokens == 1  # fewer tokens than events: a held-back character
+    # fewer tokens than events: a held-back character
+    assert but(output_tokens=2).first_event_tokens == 1
 
 
 def test_the_providers_running_count_is_exact() -> None:
@@ -77,7 +78,8 @@ def test_the_providers_running_count_is_exact() -> None:
 
 
 def arrived(*bursts: tuple[int, int], lengths: int = 4) -> Observation:
-    """Return an answer whose tokens arrived in bursts: ms after the first one, and the number of events."""
+    """Return an answer whose tokens arrived in bursts: ms after the first one, and the number of
+    events."""
     at = [(200 + ms) * MS for ms, events in bursts for _ in range(events)]
     return but(
         token_at=at, token_lengths=[lengths] * len(at), last_token_ns=at[-1], output_tokens=len(at),
@@ -102,7 +104,9 @@ def test_tokens_that_arrived_with_the_first_took_no_time() -> None:
         ([(0, 30), *((10 * number, 1) for number in range(1, 100))], True),
     ],
 )
-def test_tps_is_not_known_if_most_tokens_arrived_at_once(bursts: list[tuple[int, int]], known: bool) -> None:
+def test_tps_is_not_known_if_most_tokens_arrived_at_once(
+    bursts: list[tuple[int, int]], known: bool
+) -> None:
     seen = arrived(*bursts)
     assert (seen.tps is not None) == known
     assert known or seen.first_event_tokens == seen.streamed_tokens
@@ -111,7 +115,12 @@ def test_tps_is_not_known_if_most_tokens_arrived_at_once(bursts: list[tuple[int,
 def test_tps_of_few_large_events_is_not_known() -> None:
     """100 tokens in one event and one in another, or the other way round."""
     for lengths in ([400, 4], [4, 400]):
-        large = but(token_at=[200 * MS, 201 * MS], token_lengths=lengths, last_token_ns=201 * MS, output_tokens=101)
+        large = but(
+            token_at=[200 * MS, 201 * MS],
+            token_lengths=lengths,
+            last_token_ns=201 * MS,
+            output_tokens=101,
+        )
         assert large.tps is None
 
 
@@ -142,7 +151,9 @@ def test_visible_reasoning_counts_for_speed() -> None:
 
 
 def test_tokens_not_streamed_do_not_count_for_speed() -> None:
-    summary = but(output_tokens=110, reasoning_tokens=100, first_answer_ns=900 * MS, unstreamed_tokens=95)
+    summary = but(
+        output_tokens=110, reasoning_tokens=100, first_answer_ns=900 * MS, unstreamed_tokens=95
+    )
     assert summary.streamed_tokens == 15
 
 
@@ -166,14 +177,23 @@ def test_the_role_is_always_in_the_json(role: str) -> None:
 
 
 def test_an_older_line_without_a_role_is_a_measured_request() -> None:
-    assert msgspec.json.decode(b'{"id":"1.1","call":"1","target":"x/y"}', type=Observation).role == "measured"
+    assert (
+        msgspec.json.decode(b'{"id":"1.1","call":"1","target":"x/y"}', type=Observation).role
+        == "measured"
+    )
 
 
 def test_a_compact_one_has_the_same_figures_in_less_memory() -> None:
-    long = but(token_at=list(range(10**12, 10**12 + 10**9, 10**6)), token_lengths=[4] * 1000, tokens_so_far=[7])
+    long = but(
+        token_at=list(range(10**12, 10**12 + 10**9, 10**6)),
+        token_lengths=[4] * 1000,
+        tokens_so_far=[7],
+    )
     compact = long.compact()
     figures = [name for name, of in vars(Observation).items() if isinstance(of, property)]
-    assert {name: getattr(compact, name) for name in figures} == {name: getattr(long, name) for name in figures}
+    assert {name: getattr(compact, name) for name in figures} == {
+        name: getattr(long, name) for name in figures
+    }
     assert [*compact.token_at] == long.token_at
     assert [*compact.token_lengths] == long.token_lengths
     assert [*compact.tokens_so_far] == long.tokens_so_far
@@ -181,6 +201,7 @@ def test_a_compact_one_has_the_same_figures_in_less_memory() -> None:
 
 
 def _bytes(o: Observation) -> int:
-    """Return the memory of the lists or arrays of `o`, with the numbers in them that are objects of their own."""
+    """Return the memory of the lists or arrays of `o`, with the numbers in them that are objects of
+    their own."""
     numbers = sum(map(sys.getsizeof, o.token_at)) if isinstance(o.token_at, list) else 0
     return numbers + sum(map(sys.getsizeof, (o.token_at, o.token_lengths, o.tokens_so_far)))

@@ -1,4 +1,5 @@
-"""The pacer: order, cancelling and absolute times in virtual time; the kernel timer once, on both loops."""
+"""The pacer: order, cancelling and absolute times in virtual time; the kernel timer once, on both
+loops."""
 
 import asyncio
 import selectors
@@ -53,7 +54,9 @@ def run(loop: asyncio.AbstractEventLoop, play: Callable[[Pacer], Any]) -> Any:
 
 
 @given(st.lists(st.integers(-5, 400), min_size=1, max_size=40), st.data())
-def test_timers_fire_once_in_order_and_never_early(delays_ms: list[int], data: st.DataObject) -> None:
+def test_timers_fire_once_in_order_and_never_early(
+    delays_ms: list[int], data: st.DataObject
+) -> None:
     dropped = data.draw(st.sets(st.integers(0, len(delays_ms) - 1)))
     loop = HandTimer()
     fired: list[tuple[int, int]] = []
@@ -77,7 +80,9 @@ def test_timers_fire_once_in_order_and_never_early(delays_ms: list[int], data: s
         run(loop, play)
     loop.close()
     assert fired == sorted(fired)
-    assert sorted(which for _, which in fired) == [i for i in range(len(delays_ms)) if i not in dropped]
+    assert sorted(which for _, which in fired) == [
+        i for i in range(len(delays_ms)) if i not in dropped
+    ]
 
 
 def test_an_earlier_timer_set_later_fires_first(loop: HandTimer) -> None:
@@ -179,7 +184,9 @@ def test_the_kernel_timer_wakes_either_loop_and_is_never_early(
         def note(due_ns: int) -> None:
             late.append(clock.now_ns() - due_ns)
 
-        timers: list[Timer] = [pacer.call_at(start + i * 700_000, note, start + i * 700_000) for i in range(20)]
+        timers: list[Timer] = [
+            pacer.call_at(start + i * 700_000, note, start + i * 700_000) for i in range(20)
+        ]
         timers[3].cancel()
         await asyncio.wait_for(pacer.sleep_until(start + 20 * 700_000), WITHIN_S)
         return late
@@ -193,7 +200,9 @@ def test_the_kernel_timer_wakes_either_loop_and_is_never_early(
     assert min(late) >= 0
 
 
-def test_a_loop_that_cannot_watch_descriptors_uses_its_own_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_cannot_watch_descriptors_uses_its_own_timer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(*args: Any) -> None:
         raise NotImplementedError
 

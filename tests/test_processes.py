@@ -10,7 +10,9 @@ pytestmark = pytest.mark.system
 
 
 def test_lines_are_read_one_by_one_until_the_end() -> None:
-    with Process[str]([sys.executable, "-c", "print('one'); print('two')"], stdout=PIPE, text=True) as process:
+    with Process[str](
+        [sys.executable, "-c", "print('one'); print('two')"], stdout=PIPE, text=True
+    ) as process:
         assert [process.read_line() for _ in range(3)] == ["one\n", "two\n", ""]
 
 

@@ -1,6 +1,8 @@
-"""The questions of docs/questions.md: a session that answers all of them runs in one folder, and its results hold.
+"""The questions of docs/questions.md: a session that answers all of them runs in one folder, and
+its results hold.
 
-`tests/questions/session.md` has the session. The commands of docs/questions.md itself run in `tests/test_tutorials.py`.
+`tests/questions/session.md` has the session. The commands of docs/questions.md itself run in
+`tests/test_tutorials.py`.
 """
 
 import csv
@@ -60,15 +62,20 @@ SLOWER = ("groq/llama3-70b-8192", 0.75)
 """A target whose tokens come at this share of the speed in the later half of the days."""
 DAYS = 13
 CALLS_A_DAY = 45
-NIGHT = {"deepinfra/openai/gpt-oss-120b": (8.0, 12.0, 60.0), "groq/openai/gpt-oss-120b": (0.2, 0.4, 400.0)}
-"""The targets in night.csv: the shortest and the longest wait for the first token in seconds, and tokens per second."""
+NIGHT = {
+    "deepinfra/openai/gpt-oss-120b": (8.0, 12.0, 60.0),
+    "groq/openai/gpt-oss-120b": (0.2, 0.4, 400.0),
+}
+"""The targets in night.csv: the shortest and the longest wait for the first token in seconds, and
+tokens per second."""
 TEAMS = {("search", 500): 16, ("search", 20_000): 8, ("support", 500): 8, ("support", 20_000): 16}
 """The requests in teams.csv, of a day to a region: by the team and the prompt's tokens."""
 WAITS = {"eastus": 0.3, "westeurope": 0.6}
 """The regions in teams.csv: seconds until the first token of an empty prompt."""
 FOREIGN = Path(__file__).parent / "store" / "foreign"
 
-pytestmark = pytest.mark.xdist_group("questions")  # one session for all of them: it takes a minute and a half
+# one session for all of them: it takes a minute and a half
+pytestmark = pytest.mark.xdist_group("questions")
 
 
 class Session(Struct):
@@ -79,7 +86,11 @@ class Session(Struct):
 
     def printed(self, command: str) -> str:
         """Return what the one command that begins like this printed, on one line."""
-        found = [ended.words for each, ended in self.ended if each.removeprefix("splitsecond ").startswith(command)]
+        found = [
+            ended.words
+            for each, ended in self.ended
+            if each.removeprefix("splitsecond ").startswith(command)
+        ]
         (words,) = found
         return words
 
@@ -90,7 +101,8 @@ class Session(Struct):
 
 @pytest.fixture(scope="module")
 def session(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """The session, run from its beginning to its end. `transcript.txt` in its folder has all that was printed."""
+    """The session, run from its beginning to its end. `transcript.txt` in its folder has all that
+    was printed."""
     folder = tmp_path_factory.mktemp("questions")
     text = SESSION.read_text("utf-8")
     blocks = BLOCK.findall(text)
@@ -101,28 +113,44 @@ def session(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     write_inputs(folder)
     served = shlex.split(next(c for c in _commands(blocks) if c.startswith("splitsecond simulate")))
     profiles = [each for each in served if each.endswith(".toml")]
-    with run_simulator(*(str(folder / each) for each in profiles)) as running, pytest.MonkeyPatch.context() as patch:
+    with (
+        run_simulator(*(str(folder / each) for each in profiles)) as running,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.chdir(folder)
         patch.setenv("COLUMNS", "120")
         patch.setenv("AZURE_OPENAI_API_KEY", "k")
         (port,) = free_ports(1)
         for config in folder.glob("*.yaml"):
             config.write_text(_at(running, port, config.read_text()))
-        yield Session(folder, list(_run(folder, [_at(running, port, each) for each in _commands(blocks)], port, patch)))
+        yield Session(
+            folder,
+            list(
+                _run(folder, [_at(running, port, each) for each in _commands(blocks)], port, patch)
+            ),
+        )
 
 
 def _commands(blocks: list[tuple[str, str]]) -> list[str]:
-    return [c.replace("\\\n", " ") for kind, body in blocks if kind == "console" for c in COMMAND.findall(body)]
+    return [
+        c.replace("\\\n", " ")
+        for kind, body in blocks
+        if kind == "console"
+        for c in COMMAND.findall(body)
+    ]
 
 
 def _at(running: list[RunningProvider], gateway: str, text: str) -> str:
-    """Replace the addresses of the session by those of the running providers (9001, …) and of the gateway (8800)."""
+    """Replace the addresses of the session by those of the running providers (9001, …) and of the
+    gateway (8800)."""
     for port, provider in enumerate(running, 9001):
         text = text.replace(f"http://127.0.0.1:{port}", provider.origin)
     return text.replace("8800", gateway)
 
 
-def _run(folder: Path, commands: list[str], gateway: str, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, Ended]]:
+def _run(
+    folder: Path, commands: list[str], gateway: str, patch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, Ended]]:
     background: list[str] = []
     code = 0
     with (folder / "transcript.txt").open("w") as transcript:
@@ -142,7 +170,11 @@ def _run(folder: Path, commands: list[str], gateway: str, patch: pytest.MonkeyPa
                 case "sleep":
                     ended = _frozen(background)
                 case "curl":
-                    ended = _served(background, arguments) if gateway in command else _requested(arguments)
+                    ended = (
+                        _served(background, arguments)
+                        if gateway in command
+                        else _requested(arguments)
+                    )
                 case _ if arguments[0] == "bench":
                     ended = _measured([*arguments, "--verbose"])
                 case _:
@@ -156,7 +188,9 @@ def _run(folder: Path, commands: list[str], gateway: str, patch: pytest.MonkeyPa
 def _requested(curl: list[str]) -> Ended:
     """Send the request that curl sends with these arguments."""
     (url,) = [each for each in curl if each.startswith("http")]
-    request = Request(url, curl[curl.index("-d") + 1].encode(), {"Content-Type": "application/json"})
+    request = Request(
+        url, curl[curl.index("-d") + 1].encode(), {"Content-Type": "application/json"}
+    )
     with urlopen(request) as response:
         return Ended(0, response.read().decode(), "")
 
@@ -169,18 +203,23 @@ def _served(serve: list[str], curl: list[str]) -> Ended:
 
 
 def _frozen(bench: list[str]) -> Ended:
-    """Run a bench, and stop its measuring processes for two seconds when its first response has been measured.
+    """Run a bench, and stop its measuring processes for two seconds when its first response has
+    been measured.
 
     Again if no row is INVALID, because they were between two blocks just then.
     """
     folder = Path(bench[bench.index("--out") + 1])
     for _ in range(TRIES):
         shutil.rmtree(folder, ignore_errors=True)
-        with Process([*COMMAND_LINE, *bench, "--verbose"], stdout=PIPE, stderr=PIPE, text=True) as process:
+        with Process(
+            [*COMMAND_LINE, *bench, "--verbose"], stdout=PIPE, stderr=PIPE, text=True
+        ) as process:
             while process.poll() is None and not _has_measured(folder):
                 time.sleep(0.02)
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-            stopped = [int(child) for child in children.read_text().split()] if children.exists() else []
+            stopped = (
+                [int(child) for child in children.read_text().split()] if children.exists() else []
+            )
             for number in (signal.SIGSTOP, signal.SIGCONT):
                 for child in stopped:
                     os.kill(child, number)
@@ -227,12 +266,23 @@ def write_inputs(folder: Path) -> None:
     with (folder / "teams.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["when", "team", "model", "took_ms", "in", "out"])
-        for day, region, ((team, prompt), count) in product(range(DAYS, 0, -1), WAITS, TEAMS.items()):
+        for day, region, ((team, prompt), count) in product(
+            range(DAYS, 0, -1), WAITS, TEAMS.items()
+        ):
             for _ in range(count):
                 tokens = random.randint(150, 450)
                 took = WAITS[region] + prompt / 20_000 + tokens / 70 * random.lognormvariate(0, 0.1)
                 at = now - timedelta(days=day, seconds=random.randint(0, 80_000))
-                table.writerow([at.isoformat(), team, f"azure:{region}/gpt-4o", round(took * 1000, 1), prompt, tokens])
+                table.writerow(
+                    [
+                        at.isoformat(),
+                        team,
+                        f"azure:{region}/gpt-4o",
+                        round(took * 1000, 1),
+                        prompt,
+                        tokens,
+                    ]
+                )
     with (folder / "night.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["time", "model", "duration_ms", "ttft_ms", "input_tokens", "output_tokens"])
@@ -240,20 +290,36 @@ def write_inputs(folder: Path) -> None:
             for target, (least_s, most_s, tps) in NIGHT.items():
                 ttft = random.uniform(least_s, most_s)
                 at = now - timedelta(hours=9, seconds=number * 60)
-                table.writerow([at.isoformat(), target, round((ttft + 300 / tps) * 1000), round(ttft * 1000), 800, 300])
+                table.writerow(
+                    [
+                        at.isoformat(),
+                        target,
+                        round((ttft + 300 / tps) * 1000),
+                        round(ttft * 1000),
+                        800,
+                        300,
+                    ]
+                )
     for name, tokens, added, wait_s in (("agents", 8_000, 400, 0.1), ("reading", 160, 30, 0.0)):
         sessions = [_session(random, tokens, added, wait_s) for _ in range(6)]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, sessions)))
     body = {"max_tokens": 100, "messages": [{"role": "user", "content": "Review this function."}]}
     request = {"method": "POST", "url": "/v1/chat/completions", "body": body}
-    lines = [json.dumps({"custom_id": f"request-{number}", **request}) for number in range(REQUESTS)]
+    lines = [
+        json.dumps({"custom_id": f"request-{number}", **request}) for number in range(REQUESTS)
+    ]
     (folder / "requests.jsonl").write_text("\n".join(lines))
 
 
 def _session(random: Random, tokens: int, added: int, wait_s: float) -> dict[str, Any]:
     first = {"new_tokens": random.randint(tokens // 2, tokens), "output_tokens": 8}
     later = [random.randint(added // 2, 3 * added) for _ in range(8)]
-    return {"turns": [first, *({"new_tokens": new, "output_tokens": 8, "wait_s": wait_s} for new in later)]}
+    return {
+        "turns": [
+            first,
+            *({"new_tokens": new, "output_tokens": 8, "wait_s": wait_s} for new in later),
+        ]
+    }
 
 
 def rows(run: Any) -> dict[tuple[str, int], Any]:
@@ -269,7 +335,9 @@ def of(found: list[Any], **names: Any) -> Any:
 
 def test_every_article_is_quoted() -> None:
     quotations = " ".join(
-        line.removeprefix("> ") for line in SESSION.read_text("utf-8").splitlines() if line[:1] == ">"
+        line.removeprefix("> ")
+        for line in SESSION.read_text("utf-8").splitlines()
+        if line[:1] == ">"
     )
     assert [article for article in ARTICLES if f"({article}" not in quotations] == []
 
@@ -278,11 +346,15 @@ def test_each_question_has_a_source_and_an_answer() -> None:
     questions = SESSION.read_text("utf-8").split("\n### ")[1:]
     assert len(questions) > 15
     assert [each.partition("\n")[0] for each in questions if "\n> " not in each] == []
-    assert [each.partition("\n")[0] for each in questions if not re.search("```|`splitsecond ", each)] == []
+    assert [
+        each.partition("\n")[0] for each in questions if not re.search("```|`splitsecond ", each)
+    ] == []
 
 
 def test_the_page_has_the_same_questions() -> None:
-    page, session = (re.findall(r"(?m)^### (.+)$", path.read_text("utf-8")) for path in (PAGE, SESSION))
+    page, session = (
+        re.findall(r"(?m)^### (.+)$", path.read_text("utf-8")) for path in (PAGE, SESSION)
+    )
     assert page == session
 
 
@@ -291,13 +363,18 @@ def test_the_commands_end_with_the_expected_codes(session: Session) -> None:
     failed = {command.split()[1]: ended.code for command, ended in session.ended if ended.code}
     assert failed == {"bench": 1}  # only the one with the gate
     assert session.printed("echo") == "1"
-    assert len(session.ended) == len({command for command, _ in session.ended}) + 1  # the import, twice
+    # the import, twice
+    assert len(session.ended) == len({command for command, _ in session.ended}) + 1
 
 
 @pytest.mark.system
 def test_speeds_under_load(session: Session) -> None:
     run = session.run("llama")
-    published = {"sim/generalcompute": (180, 310), "sim/groq": (230, 215), "sim/together": (480, 85)}
+    published = {
+        "sim/generalcompute": (180, 310),
+        "sim/groq": (230, 215),
+        "sim/together": (480, 85),
+    }
     for target, (ttft_ms, tps) in published.items():
         row = rows(run)[target, 1]
         assert row["ttft_ms"]["p50"] == pytest.approx(ttft_ms, rel=0.4)
@@ -320,7 +397,9 @@ def test_an_agent_waits_for_a_cache_that_is_too_small(session: Session) -> None:
     assert roomy["cached_of_ideal"]["value"] == pytest.approx(1, abs=0.02)
     assert cramped["misses"] > cramped["reusing"] / 3
     words = " ".join(run["statements"])
-    assert re.search(r"sim/roomy\.toml at concurrency 3: .*?None of \d+ turns missed the prompt cache", words)
+    assert re.search(
+        r"sim/roomy\.toml at concurrency 3: .*?None of \d+ turns missed the prompt cache", words
+    )
     assert re.search(r"sim/cramped\.toml at concurrency 3: .*?\d+ of \d+ turns missed", words)
 
 
@@ -339,9 +418,12 @@ def test_interval_and_test_of_a_difference_agree(session: Session) -> None:
     said = [
         (" was ahead on " in sentence, float(low), float(high))
         for sentence in statements
-        for low, high in re.findall(r" times as fast, 95% interval ([\d.]+) to ([\d.]+)\)", sentence)
+        for low, high in re.findall(
+            r" times as fast, 95% interval ([\d.]+) to ([\d.]+)\)", sentence
+        )
     ]
-    judged = [(ahead, not low <= 1 <= high) for ahead, low, high in said if 1 not in (low, high)]  # they are rounded
+    # they are rounded
+    judged = [(ahead, not low <= 1 <= high) for ahead, low, high in said if 1 not in (low, high)]
     assert judged
     assert [by_words for by_words, _ in judged] == [by_interval for _, by_interval in judged]
     assert statements[0].startswith("These ")
@@ -364,18 +446,27 @@ def test_frozen_client_makes_rows_invalid(session: Session) -> None:
 def test_formats(session: Session) -> None:
     run = session.run("formats")
     sources = {row["target"].partition("/")[0]: row["token_source"] for row in run["conditions"]}
-    assert sources == {"claude-on-vertex": "usage", "mistral-here": "usage", "replicate-here": "events"}
+    assert sources == {
+        "claude-on-vertex": "usage",
+        "mistral-here": "usage",
+        "replicate-here": "events",
+    }
     assert all(row["tps"]["p50"] == pytest.approx(200, rel=0.1) for row in run["conditions"])
-    assert "replicate-here/meta/meta-llama-3-70b-instruct: no final token counts were reported" in session.printed(
-        "bench claude-on-vertex"
+    assert (
+        "replicate-here/meta/meta-llama-3-70b-instruct: no final token counts were reported"
+        in session.printed("bench claude-on-vertex")
     )
-    assert '"metrics":{"input_token_count":13,"output_token_count":16}' in session.printed("curl -s http")
+    assert '"metrics":{"input_token_count":13,"output_token_count":16}' in session.printed(
+        "curl -s http"
+    )
 
 
 @pytest.mark.system
 def test_batching(session: Session) -> None:
     run, printed = session.run("engine"), session.printed("bench sim/engine.toml -c 1,4,16")
-    alone, together = (rows(run)["sim/engine.toml", load]["output_tokens_per_s"] for load in (1, 16))
+    alone, together = (
+        rows(run)["sim/engine.toml", load]["output_tokens_per_s"] for load in (1, 16)
+    )
     assert 3 < together / alone < 8
     assert "From concurrency 1 to 16, system tokens/s grow" in printed
     assert "The sweet spot of sim/engine.toml is concurrency 4" in printed
@@ -395,7 +486,10 @@ def test_where_two_targets_cross(session: Session) -> None:
     (found,) = session.run("workloads")["crossings"]
     assert (found["first"], found["then"]) == ("sim/quick.toml", "sim/late.toml")
     assert found["tokens"] == pytest.approx(53, rel=0.25)
-    e2e_ms = {(row["target"], row["workload"]): row["e2e_ms"]["p50"] for row in session.run("workloads")["conditions"]}
+    e2e_ms = {
+        (row["target"], row["workload"]): row["e2e_ms"]["p50"]
+        for row in session.run("workloads")["conditions"]
+    }
     assert e2e_ms["sim/quick.toml", "autocomplete"] < e2e_ms["sim/late.toml", "autocomplete"]
     assert e2e_ms["sim/quick.toml", "summary"] > e2e_ms["sim/late.toml", "summary"]
 
@@ -434,14 +528,19 @@ def test_break_even(session: Session) -> None:
     cheap = of(run["break_even"], machine="sim/runpod-h100-mistral-7b", api="sim/together-mixtral")
     assert cheap["tokens_per_month"] is None
     owned = of(run["break_even"], machine="sim/ollama-4090-7b", api="sim/groq-mixtral")
-    assert owned["usd_per_month"] == pytest.approx((1500 / 3 / 8766 + 0.45 * 0.15) * 730.5, rel=0.01)
+    assert owned["usd_per_month"] == pytest.approx(
+        (1500 / 3 / 8766 + 0.45 * 0.15) * 730.5, rel=0.01
+    )
 
 
 @pytest.mark.system
 def test_gain_of_a_race(session: Session) -> None:
     run = session.run("race")
     policy = 'race("sim/quick.toml", "sim/late.toml")'
-    quick, late = (of(run["route_gains"], policy=policy, target=f"sim/{name}.toml") for name in ("quick", "late"))
+    quick, late = (
+        of(run["route_gains"], policy=policy, target=f"sim/{name}.toml")
+        for name in ("quick", "late")
+    )
     assert quick["speed"] == pytest.approx(1, abs=0.2)
     assert late["speed"] < 0.95  # the race is won by the target that takes longer
     assert 1.5 < quick["cost"] < 2.1
@@ -457,23 +556,34 @@ def test_recommendations(session: Session) -> None:
     for use in ("completion", "agent", "batch"):
         assert re.search(rf"\b{use} [^★]*?Recommended: sim/generalcompute\.", printed)
     assert re.search(r"sim/\w+ misses the limit of 300 ms by", printed)
-    assert re.search(r"sim/\w+ meets the limit up to concurrency 1, not at concurrency 8\.", printed)
+    assert re.search(
+        r"sim/\w+ meets the limit up to concurrency 1, not at concurrency 8\.", printed
+    )
     agent = of(session.run("llama")["uses"], use="agent")
     best = agent["candidates"][0]
     row = rows(session.run("llama"))["sim/generalcompute", 8]
-    assert best["agent_ms"] == pytest.approx(10 * (row["ttft_ms"]["p50"] + 200_000 / row["tps"]["p50"]), rel=0.1)
+    assert best["agent_ms"] == pytest.approx(
+        10 * (row["ttft_ms"]["p50"] + 200_000 / row["tps"]["p50"]), rel=0.1
+    )
 
 
 @pytest.mark.system
 def test_conditions_that_change_a_recommendation(session: Session) -> None:
     printed = session.printed("recommend runs/llama")
     assert re.search(
-        r"\bbatch [^★]*?sim/groq would be first if the throughput of sim/generalcompute falls from", printed
+        r"\bbatch [^★]*?sim/groq would be first if the throughput of sim/generalcompute falls from",
+        printed,
     )
     night = session.printed("recommend chat batch")
     assert "deepinfra/openai/gpt-oss-120b misses the limit of 3,000 ms by 29" in night
-    assert "batch no user waits: tokens per dollar decide Recommended: deepinfra/openai/gpt-oss-120b." in night
-    assert "would be first if the tokens per dollar of deepinfra/openai/gpt-oss-120b fall from" in night
+    assert (
+        "batch no user waits: tokens per dollar decide Recommended: deepinfra/openai/gpt-oss-120b."
+        in night
+    )
+    assert (
+        "would be first if the tokens per dollar of deepinfra/openai/gpt-oss-120b fall from"
+        in night
+    )
 
 
 @pytest.mark.system
@@ -494,7 +604,10 @@ def test_smallest_model_of_sufficient_quality(session: Session) -> None:
 
 @pytest.mark.system
 def test_a_route_starts_with_what_the_bench_measured(session: Session) -> None:
-    assert re.search(r"(9\d|100)% late/large-70b fastest: late/large-70b, \d+ ms", session.printed("explain best"))
+    assert re.search(
+        r"(9\d|100)% late/large-70b fastest: late/large-70b, \d+ ms",
+        session.printed("explain best"),
+    )
     assert "100% quick/small-8b by_complexity: simple" in session.printed("explain sized")
     assert models(session, "best.jsonl").count("large-70b") >= 0.75 * REQUESTS
 
@@ -505,8 +618,13 @@ def test_models_that_answer_each_route(session: Session) -> None:
     assert models(session, "whole.jsonl") == ["large-70b"] * REQUESTS
     assert models(session, "in-time.jsonl") == ["large-70b"] * REQUESTS
     printed = session.printed("batch requests.jsonl --model whole")
-    assert (found := re.search(r"answered in ([\d.]+) s\. .*, ([\d,]+) output tokens/s", printed)) is not None
-    assert float(found[1]) * int(found[2].replace(",", "")) == pytest.approx(100 * REQUESTS, rel=0.02)  # without losers
+    assert (
+        found := re.search(r"answered in ([\d.]+) s\. .*, ([\d,]+) output tokens/s", printed)
+    ) is not None
+    # without losers
+    assert float(found[1]) * int(found[2].replace(",", "")) == pytest.approx(
+        100 * REQUESTS, rel=0.02
+    )
 
 
 @pytest.mark.system
@@ -528,7 +646,9 @@ def models(session: Session, name: str) -> list[str]:
 def test_cost_of_losers(session: Session) -> None:
     printed = session.printed("cost --by route")
     assert re.search(rf"\bbest \$[\d.]+ [\d.]+% 0% {REQUESTS} ", printed)
-    assert (found := re.search(rf"\bwhole \$[\d.]+ [\d.]+% ([\d.]+)% {REQUESTS} ", printed)) is not None
+    assert (
+        found := re.search(rf"\bwhole \$[\d.]+ [\d.]+% ([\d.]+)% {REQUESTS} ", printed)
+    ) is not None
     assert 20 < float(found[1]) < 60  # of two answers one is thrown away
     assert (bounds := re.search(r"The whole cost is \$([\d.]+) to \$([\d.]+)", printed)) is not None
     assert float(bounds[1]) < float(bounds[2])
@@ -537,11 +657,19 @@ def test_cost_of_losers(session: Session) -> None:
 @pytest.mark.system
 def test_speed_in_production(session: Session) -> None:
     count = len(LOGGED) * DAYS * CALLS_A_DAY
-    first, again = (ended.words for command, ended in session.ended if command.startswith("splitsecond import calls"))
+    first, again = (
+        ended.words
+        for command, ended in session.ended
+        if command.startswith("splitsecond import calls")
+    )
     assert f"{count:,} calls imported" in first
     assert f"0 calls imported, {count:,} already in the log" in again
     printed = session.printed("speed --log sqlite:///calls.db --html")
-    grades = {"groq/llama3-70b-8192": 1, "anthropic/claude-3-haiku-20240307": 2, "azure/gpt-35-turbo": 5}
+    grades = {
+        "groq/llama3-70b-8192": 1,
+        "anthropic/claude-3-haiku-20240307": 2,
+        "azure/gpt-35-turbo": 5,
+    }
     for target, grade in grades.items():
         assert f" {target} {grade} " in printed
     ratios = re.findall(r"(\S+) is ([\d.]+)(?:×| times) as fast as (?:at )?(\S+) \(", printed)
@@ -554,7 +682,10 @@ def test_speed_in_production(session: Session) -> None:
     drifts = re.findall(r"(\S+) (?:has become|is) (slower|faster)(?:,| than before)", printed)
     assert drifts == [(SLOWER[0], "slower")]
     cost = session.printed("cost --log sqlite:///calls.db")
-    assert re.search(r"(cheaper than|Frontier, total TPS at \$/M tokens:) anthropic/claude-3-haiku-20240307 ", cost)
+    assert re.search(
+        r"(cheaper than|Frontier, total TPS at \$/M tokens:) anthropic/claude-3-haiku-20240307 ",
+        cost,
+    )
     assert "groq/llama3-70b-8192 has the highest cost-adjusted total TPS: " in cost
     assert "Speed and price show no clear correlation here (Spearman −0." in cost
     assert "Speed against price" in (session.folder / "cost.html").read_text()
@@ -572,8 +703,14 @@ def test_speed_in_production(session: Session) -> None:
     ("by", "ranked"),
     [
         ("maker", {"Meta": 585, "Anthropic": 1_755, "OpenAI": 2_340}),
-        ("host", {"groq": 585, "Anthropic": 1_170, "OpenAI": 1_170, "Microsoft": 1_170, "Google": 585}),
-        ("provider", {"groq": 585, "anthropic": 1_170, "openai": 1_170, "azure": 1_170, "vertex": 585}),
+        (
+            "host",
+            {"groq": 585, "Anthropic": 1_170, "OpenAI": 1_170, "Microsoft": 1_170, "Google": 585},
+        ),
+        (
+            "provider",
+            {"groq": 585, "anthropic": 1_170, "openai": 1_170, "azure": 1_170, "vertex": 585},
+        ),
         ("region", {"eastus": 624, "westeurope": 624}),
         ("size", {"128 to 1,023 input tokens": 624, "8,192 to 65,535 input tokens": 624}),
         ("key", {"search": 624, "support": 624}),
@@ -591,5 +728,7 @@ def test_logs_of_other_programs(session: Session) -> None:
     assert session.printed("import litellm").startswith(
         "Read as LiteLLM's spend log: 17 calls imported, 3 not calls of"
     )
-    assert session.printed("import openrouter").startswith("Read as OpenRouter's activity: 7 calls imported.")
+    assert session.printed("import openrouter").startswith(
+        "Read as OpenRouter's activity: 7 calls imported."
+    )
     assert session.printed("speed --log sqlite:///calls.db --by hour").count(":00 UTC") >= 20

@@ -8,18 +8,22 @@ from splitsecond.core.redaction import redacted
 SECRETS = [
     ("https://x.test/v1?key=SECRET", "https://x.test/v1?key=[key]"),
     ("https://x.test/v1?api-version=2024-10&API_KEY=a%20b&n=1", "https://x.test/v1?api-version=2024-10&API_KEY=[key]&n=1"),
-    ("/v1?X-Amz-Signature=abc&X-Amz-Credential=d/e", "/v1?X-Amz-Signature=[key]&X-Amz-Credential=[key]"),
-    ("?subscription-key=a&sig=b&access_token=c", "?subscription-key=[key]&sig=[key]&access_token=[key]"),
+    ("/v1?X-Amz-Signature=abc&X-Amz-Credential=d/e", "/"
+    "v1?X-Amz-Signature=[key]&X-Amz-Credential=[key]"),
+    ("?subscription-key=a&sig=b&access_token=c",
+    "?subscription-key=[key]&sig=[key]&access_token=[key]"),
     ("cannot use 'http://me:pass@host:80/v1'", "cannot use 'http://[key]@host:80/v1'"),
     ("postgresql://me@host/db", "postgresql://[key]@host/db"),
     ("Authorization: Bearer abc123-def.456", "Authorization: Bearer [key]"),
     ("proxy-authorization: Basic bWU6cGFzczEyMw==", "proxy-authorization: Basic [key]"),
     ('{"x-api-key": "0a1b2c3d4e"}', '{"x-api-key": "[key]"}'),
-    ("Incorrect API key provided: 0a1b2c3d4e5f. Find yours.", "Incorrect API key provided: [key]. Find yours."),
+    ("Incorrect API key provided: "
+    "0a1b2c3d4e5f. Find yours.", "Incorrect API key provided: [key]. Find yours."),
     ("no such key sk-proj-0123456789", "no such key [key]"),
     ("got gsk_abc123DEF456, xai-abcdef123", "got [key], [key]"),
     ("key=AIzaSyA0123456789_x is leaked", "key=[key] is leaked"),
-    ("Incorrect API key provided: sk-proj-********WXYZ. Find", "Incorrect API key provided: [key]. Find"),
+    ("Incorrect API key provided: "
+    "sk-proj-********WXYZ. Find", "Incorrect API key provided: [key]. Find"),
     ("Your api key: ****WXYZ is invalid", "Your api key: [key] is invalid"),
     ("key sk-abcde***********wXyz, xai-Ab...yZ, gsk_Ab…yZ", "key [key], [key], [key]"),
     ("a token eyJhbGciOiJIUzI1NiJ9.eyJzdWIi.x-y", "a token [key]"),
@@ -53,7 +57,9 @@ def test_other_texts_are_not_redacted(text: str) -> None:
 
 
 def test_faults_contain_no_secret() -> None:
-    fault = CallerFault("cannot reach https://x.test?key=SECRET", hint="Asked at http://me:pass@x.test.")
+    fault = CallerFault(
+        "cannot reach https://x.test?key=SECRET", hint="Asked at http://me:pass@x.test."
+    )
     assert str(fault) == "cannot reach https://x.test?key=[key]. Asked at http://[key]@x.test."
     assert fault.args == ("cannot reach https://x.test?key=[key]",)
 

@@ -84,7 +84,9 @@ def test_folders_without_a_dead_owner_are_left_alone(place: Path) -> None:
     assert (elsewhere / "owner.lock").exists()
 
 
-def test_folder_is_in_memory_without_space_on_any_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_in_memory_without_space_on_any_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse() -> str:
         raise FileNotFoundError("No usable temporary directory found")
 

@@ -1,4 +1,5 @@
-"""The two selections of tests: together they are the whole suite, and the fast one starts no process."""
+"""The two selections of tests: together they are the whole suite, and the fast one starts no
+process."""
 
 import asyncio
 import re
@@ -12,7 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_make_runs_every_test_and_all_examples() -> None:
-    commands = re.findall(r"^\t.*\$\(PYTEST\)(.*)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    commands = re.findall(
+        r"^\t.*\$\(PYTEST\)(.*)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE
+    )
     assert [command.strip() for command in commands] == [
         "-m 'not system'",
         "-m 'hypothesis and not system'",
@@ -37,7 +40,10 @@ def test_a_fast_test_starts_no_process(refusals: list[str]) -> None:
 
 
 def test_a_fast_test_connects_to_no_other_machine(refusals: list[str]) -> None:
-    with socket.socket() as other, pytest.raises(pytest.fail.Exception, match=r"connects to 192\.0\.2\.1"):
+    with (
+        socket.socket() as other,
+        pytest.raises(pytest.fail.Exception, match=r"connects to 192\.0\.2\.1"),
+    ):
         other.connect(("192.0.2.1", 80))
     assert len(refusals) == 1
     refusals.clear()
@@ -52,5 +58,7 @@ def test_a_test_without_the_fixture_has_no_marker(request: pytest.FixtureRequest
     assert not request.node.get_closest_marker("system")
 
 
-def test_a_test_with_the_fixture_has_the_marker(system: None, request: pytest.FixtureRequest) -> None:
+def test_a_test_with_the_fixture_has_the_marker(
+    system: None, request: pytest.FixtureRequest
+) -> None:
     assert request.node.get_closest_marker("system")

@@ -1,4 +1,5 @@
-"""The timer wheel fires each entry at its time, near or far, and no cancelled one: in virtual time."""
+"""The timer wheel fires each entry at its time, near or far, and no cancelled one: in virtual
+time."""
 
 import asyncio
 import gc
@@ -67,7 +68,9 @@ def test_entries_that_share_a_timer_fire_at_their_own_times() -> None:
             entry.cancel_timer()
         await asyncio.sleep(6)
         assert not any(entry.fired for entry in entries[::2])
-        assert [(entry.fired[0] - now_ns) // MS for entry in entries[1::2]] == list(range(5001, 5100, 2))
+        assert [(entry.fired[0] - now_ns) // MS for entry in entries[1::2]] == list(
+            range(5001, 5100, 2)
+        )
 
     run_virtual(main())
 
@@ -79,9 +82,10 @@ def test_entries_fire_in_order_of_time() -> None:
         for after_ms in Random(1).sample(list(entries), len(entries)):
             wheel.set(entries[after_ms], now_ns + after_ms * MS, now_ns)
         await asyncio.sleep(61)
-        assert {after_ms: [(ns - now_ns) // MS for ns in entry.fired] for after_ms, entry in entries.items()} == {
-            after_ms: [after_ms] for after_ms in entries
-        }
+        assert {
+            after_ms: [(ns - now_ns) // MS for ns in entry.fired]
+            for after_ms, entry in entries.items()
+        } == {after_ms: [after_ms] for after_ms in entries}
 
     run_virtual(main())
 
@@ -97,9 +101,17 @@ def test_distant_entries_share_one_timer() -> None:
     run_virtual(main())
 
 
-@given(st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 3000), st.none() | st.integers(0, 3000)), max_size=12))
-def test_each_entry_fires_at_its_time_unless_it_was_cancelled(plans: list[tuple[int, int, int | None]]) -> None:
-    """Each entry is set after some ms, is due some ms later, and is cancelled some ms after it was set, or never."""
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3000), st.integers(1, 3000), st.none() | st.integers(0, 3000)),
+        max_size=12,
+    )
+)
+def test_each_entry_fires_at_its_time_unless_it_was_cancelled(
+    plans: list[tuple[int, int, int | None]],
+) -> None:
+    """Each entry is set after some ms, is due some ms later, and is cancelled some ms after it was
+    set, or never."""
 
     async def play(wheel: TimerWheel, entry: Entry, plan: tuple[int, int, int | None]) -> int:
         after_ms, due_ms, cancelled_ms = plan
@@ -158,4 +170,8 @@ def test_cancelled_entries_take_no_memory() -> None:
 
 def _timers() -> list[asyncio.TimerHandle]:
     """Return the pending timers of all loops."""
-    return [each for each in gc.get_objects() if isinstance(each, asyncio.TimerHandle) and not each.cancelled()]
+    return [
+        each
+        for each in gc.get_objects()
+        if isinstance(each, asyncio.TimerHandle) and not each.cancelled()
+    ]

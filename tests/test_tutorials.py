@@ -1,11 +1,14 @@
-"""README, docs, CONTRIBUTING and the page of the examples: the blocks of each page run, in one folder and in order.
+"""README, docs, CONTRIBUTING and the page of the examples: the blocks of each page run, in one
+folder and in order.
 
-```sh, ```console and ```python blocks must end with 0, and ```sql is for DuckDB. Commands that serve start in the
-background and must become READY. They end at once, unless the title is "Leave this running". "Exits with 1" expects
-that code, and any other title is the name of a file to write. Exported variables stay set. Lines of console blocks
-after `$ ` run and must print the other lines, and ```text must have been printed: word for word on the pages `EXACT`,
-otherwise with any numbers, and of a table its headings. The ports of the pages are replaced by free ones, servers and
-providers by simulators (`tests/reader.py`). `tests/pages.py` says which blocks other tests run, and which cannot run.
+```sh, ```console and ```python blocks must end with 0, and ```sql is for DuckDB. Commands that
+serve start in the background and must become READY. They end at once, unless the title is "Leave
+this running". "Exits with 1" expects that code, and any other title is the name of a file to write.
+Exported variables stay set. Lines of console blocks after `$ ` run and must print the other lines,
+and ```text must have been printed: word for word on the pages `EXACT`, otherwise with any numbers,
+and of a table its headings. The ports of the pages are replaced by free ones, servers and providers
+by simulators (`tests/reader.py`). `tests/pages.py` says which blocks other tests run, and which
+cannot run.
 """
 
 import re
@@ -36,7 +39,8 @@ EXACT = ("docs/command-line", "docs/traces")
 QUICK = ("README", "docs/simulator")
 """Pages whose simulated providers are replaced by quicker ones."""
 COMMANDS_ONLY = ("docs/choosing", "docs/production", "docs/questions", "docs/reference/commands")
-"""Pages whose commands run in this process, without a shell, unless they send requests: starting one takes long."""
+"""Pages whose commands run in this process, without a shell, unless they send requests: starting
+one takes long."""
 GATEWAY = "listen: {port: 8800}\nroutes: {fast: {policy: sim/groq}}\n"
 LOG = "log: sqlite:///splitsecond.db\nroutes:\n  fast: {policy: groq/openai/gpt-oss-120b}\n"
 CONFIGURATIONS = {
@@ -47,12 +51,19 @@ CONFIGURATIONS = {
     "docs/troubleshooting": GATEWAY,
 }
 """The configuration of the gateway that the reader of a page has."""
-MEASURED = "splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b -c 1 -n 4 --rounds 1 --out runs/monday"
+MEASURED = (
+    "splitsecond bench groq/openai/gpt-oss-120b cerebras/gpt-oss-120b -c 1 -n 4 --rounds 1 "
+    "--out runs/monday"
+)
 RUNS = ("tuesday", "main", "branch", "vllm", "sglang", "20261120-190746-3fa")
 BEFORE = {
     "docs/choosing": MEASURED,
     "docs/reference/commands": "\n".join(
-        (MEASURED, *(f"cp -r runs/monday runs/{copy}" for copy in RUNS), "cp splitsecond.yaml gateway.yaml")
+        (
+            MEASURED,
+            *(f"cp -r runs/monday runs/{copy}" for copy in RUNS),
+            "cp splitsecond.yaml gateway.yaml",
+        )
     ),
     "docs/gateway": "splitsecond init --yes\nsplitsecond serve",
     "docs/troubleshooting": "splitsecond serve",
@@ -84,7 +95,11 @@ SHORTER = {
     },
     "docs/capacity": {"ttft=300ms,tpot=20ms": "ttft=3s,tpot=300ms --to 2 --output-tokens 64"},
     "docs/choosing": {**FEW, "http://10.0.0.5:8000/v1": "http://127.0.0.1:8000/v1"},
-    "docs/command-line": {"gpu:8001": "gpu:8000", "gpu:": "127.0.0.1:", "-c 1,8,32": "-c 1 -n 5 --output-tokens 8"},
+    "docs/command-line": {
+        "gpu:8001": "gpu:8000",
+        "gpu:": "127.0.0.1:",
+        "-c 1,8,32": "-c 1 -n 5 --output-tokens 8",
+    },
     "docs/reference/commands": {
         "--yes && splitsecond serve": "--yes new.yaml",
         "bench runs/monday/plan.toml": "bench sim/groq -c 1 -n 4 --rounds 1",
@@ -112,7 +127,11 @@ SHORTER = {
         "-c 1 -n 24": "-c 1",
     },
     "docs/sessions": {"-n 200 --rounds 5": "-n 12 --rounds 1 --no-html"},
-    "docs/simulator": {**FEW, "https://api.openai.com": AT_PROVIDERS.removesuffix("/v1"), "--port 9001": "--port 0"},
+    "docs/simulator": {
+        **FEW,
+        "https://api.openai.com": AT_PROVIDERS.removesuffix("/v1"),
+        "--port 9001": "--port 0",
+    },
     "docs/traces": {
         "bench sim/groq": "bench mine=http://127.0.0.1:8000/v1",
         "cached=http://gpu:8000": "cached=http://127.0.0.1:8000",
@@ -132,7 +151,10 @@ SHORTER = {
 """Changes of the commands of a page that save minutes, or that replace a machine of the reader."""
 FACTS = {
     "README": ("mine handles (concurrency |c=)", "sim/groq", "chat.completion"),
-    "docs/add-a-provider": ("Responses of its small models arrive in bursts", "example/their-model"),
+    "docs/add-a-provider": (
+        "Responses of its small models arrive in bursts",
+        "example/their-model",
+    ),
     "docs/capacity": ("/mine handles (concurrency |c=)",),
     "docs/choosing": ("Measured from: Frankfurt",),
     "docs/coming-from/litellm": (
@@ -153,7 +175,11 @@ FACTS = {
     "docs/sessions": ("Sessions at concurrency 4", r"sessions? (takes|spend)"),
     "docs/troubleshooting": ("100%  sim/groq", "splitsecond_attempts_total"),
     "docs/tutorials/ci-gate": (r"FAILED: .*tps\.p50 went from",),
-    "docs/tutorials/gateway": ("x-splitsecond-attempts: 2", "x-splitsecond-target: sim/groq", "route quick"),
+    "docs/tutorials/gateway": (
+        "x-splitsecond-attempts: 2",
+        "x-splitsecond-target: sim/groq",
+        "route quick",
+    ),
     "docs/tutorials/own-server": ("main handles (concurrency |c=)", "mistral-7b-instruct"),
     "examples/README": (r"target: +sim/\w+\nattempts: +1\n",),
 }
@@ -178,7 +204,9 @@ def test_every_block_runs(
             text = reader.changed(block.kept)
             if block.kind in SHELL:
                 commands, output = divided(text) if block.kind == "console" else (text, [])
-                printed = reader.execute(commands, code=1 if block.title == FAILS else 0, stay=block.title == LEAVE)
+                printed = reader.execute(
+                    commands, code=1 if block.title == FAILS else 0, stay=block.title == LEAVE
+                )
                 assert [line for line in output if line not in printed] == []
                 reader.environment |= exported(text)
             elif block.kind in ("python", "sql") and text:
@@ -186,24 +214,33 @@ def test_every_block_runs(
             elif block.title:
                 (reader.folder / block.title).write_text(text)
             elif block.kind == "text":
-                assert not_printed(text, "\n".join(reader.printed), exact=reader.name in EXACT) == []
+                assert (
+                    not_printed(text, "\n".join(reader.printed), exact=reader.name in EXACT) == []
+                )
     assert reader.printed
     for facts in FACTS.get(reader.name, ()):
         assert any(re.search(facts, printed) for printed in reader.printed), (facts, reader.printed)
 
 
 class Reader:
-    """Somebody who follows a page: a folder, an environment, what still runs, and what was printed."""
+    """Somebody who follows a page: a folder, an environment, what still runs, and what was
+    printed."""
 
-    def __init__(self, page: Path, folder: Path, environment: dict[str, str], servers: list[RunningProvider]) -> None:
+    def __init__(
+        self, page: Path, folder: Path, environment: dict[str, str], servers: list[RunningProvider]
+    ) -> None:
         server, provider = servers
         self.name, self.printed, self.running = name(page), list[str](), ExitStack()
         self.folder = folder / "reader"
         self.folder.mkdir()
-        self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True)) | {"9009": port_of(provider)}
+        self.ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True)) | {
+            "9009": port_of(provider)
+        }
         if "--port 8000" not in page.read_text("utf-8"):  # otherwise the page starts it itself
             self.ports["8000"] = port_of(server)
-        sources = with_providers(folder / "sources", provider, blocks(page) if self.name.endswith("a-provider") else [])
+        sources = with_providers(
+            folder / "sources", provider, blocks(page) if self.name.endswith("a-provider") else []
+        )
         here = {
             "COLUMNS": COLUMNS.get(self.name, "120"),
             "SPLITSECOND_URL": f"http://127.0.0.1:{self.ports['8800']}/v1",
@@ -213,16 +250,21 @@ class Reader:
         write_files(self.folder)
         if self.name in CONFIGURATIONS:
             write_log(self.folder)
-            (self.folder / "splitsecond.yaml").write_text(with_ports(CONFIGURATIONS[self.name], self.ports))
+            (self.folder / "splitsecond.yaml").write_text(
+                with_ports(CONFIGURATIONS[self.name], self.ports)
+            )
 
     def changed(self, text: str) -> str:
         """Return a text of the page, shorter and with free ports."""
         for long, short in SHORTER.get(self.name, {}).items():
             text = text.replace(long, short)
-        return with_ports(with_quick_profiles(text, self.folder) if self.name in QUICK else text, self.ports)
+        return with_ports(
+            with_quick_profiles(text, self.folder) if self.name in QUICK else text, self.ports
+        )
 
     def execute(self, commands: str, *, code: int = 0, stay: bool = False) -> str:
-        """Run commands of a shell, which end with `code`, and start those that serve. Return what they print."""
+        """Run commands of a shell, which end with `code`, and start those that serve. Return what
+        they print."""
         printed, here = "", self.name in COMMANDS_ONLY and not stay
         lines = re.findall(r"(?:.*\\\n)*.+\n?", commands)
         for place, group in groupby(lines, lambda line: place_of(line, here=here)):
@@ -238,7 +280,8 @@ class Reader:
     def run(self, *command: str, code: int = 0) -> str:
         """Run a program, which ends with `code`. Return what it prints."""
         ended = subprocess.run(
-            command, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            command, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True,
             timeout=WITHIN_S,
         )  # fmt: skip
         assert ended.returncode == code, f"{command[-1]}\n{ended.stdout}{ended.stderr}"
@@ -250,7 +293,8 @@ class Reader:
         return self.printed[-1]
 
     def run_here(self, command: str) -> str:
-        """Run a command of splitsecond in this process, which ends with 0. Return what it prints."""
+        """Run a command of splitsecond in this process, which ends with 0. Return what it
+        prints."""
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(self.folder)
             for variable, value in self.environment.items():
@@ -261,15 +305,27 @@ class Reader:
         return self.printed[-1]
 
     def start(self, command: str, running: ExitStack | None) -> None:
-        """Start a process, and wait until it is ready. It runs as long as `running`, or else ends."""
+        """Start a process, and wait until it is ready. It runs as long as `running`, or else
+        ends."""
         shell = ["bash", "-c", f"exec {command}"]
         with ExitStack() as ended:
-            process = Process(shell, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, text=True)
+            process = Process(
+                shell, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, text=True
+            )
             (running or ended).enter_context(process)
             line = process.read_line()
             assert line.startswith("READY"), command
             if "--record" in command:
-                self.run("curl", "-sS", "--fail", f"{line.split()[2]}/chat/completions", "-H", JSON, "-d", CHAT)
+                self.run(
+                    "curl",
+                    "-sS",
+                    "--fail",
+                    f"{line.split()[2]}/chat/completions",
+                    "-H",
+                    JSON,
+                    "-d",
+                    CHAT,
+                )
 
 
 def place_of(command: str, *, here: bool) -> str:
@@ -301,16 +357,21 @@ def with_ports(text: str, ports: dict[str, str]) -> str:
 
 
 def not_printed(text: str, printed: str, *, exact: bool) -> list[str]:
-    """Return the lines of a block that are not in what was printed, of a table those of its headings."""
+    """Return the lines of a block that are not in what was printed, of a table those of its
+    headings."""
     lines = text.splitlines()
     rules = [number for number, line in enumerate(lines) if set(line.strip()) == {"─"}]
     if rules:
         lines = lines[: rules[0]]
-        lines = lines[max((number + 1 for number, line in enumerate(lines) if not line.strip()), default=0) :]
+        lines = lines[
+            max((number + 1 for number, line in enumerate(lines) if not line.strip()), default=0) :
+        ]
     found = normal(printed, exact=exact)
     return [line for line in lines if normal(line, exact=exact) not in found]
 
 
 def normal(text: str, *, exact: bool) -> str:
     """Return a text on one line, with a sign for each number unless it is to be exact."""
-    return " ".join((text if exact else re.sub(r"[−-]?\d[\d.,]*", "#", text)).removesuffix(" …").split())
+    return " ".join(
+        (text if exact else re.sub(r"[−-]?\d[\d.,]*", "#", text)).removesuffix(" …").split()
+    )

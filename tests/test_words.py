@@ -1,6 +1,8 @@
-"""Retired words: the source, tests, documents, benchmarks and the help of the commands contain none of them.
+"""Retired words: the source, tests, documents, benchmarks and the help of the commands contain none
+of them.
 
-`docs/glossary.md` has the terms to use instead. `python -m tests.test_words` lists the hits by room.
+`docs/glossary.md` has the terms to use instead. `python -m tests.test_words` lists the hits by
+room.
 """
 
 import io
@@ -28,35 +30,55 @@ PAGES = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SEC
 
 PHRASES = (
     # Riddles and inverted sentences
-    "whoever", "whosoever", "whomever", "who asks", "asks for a model that", "that is none", "what is none",
-    "is none of", "none of its", "none of the client's", "nobody's", "whom it", "hardly", "borne", "bears",
-    "as it were", "of one's own", "in force", "goes on with", "go on with", "thereby", "beneath", "soon enough",
-    "whose turn", "cannot but", "for who runs", "it is told", "what is said", "is said", "are said", "was said",
-    "were said", "is told", "are told", "was told", "were told", "be told", "been told", "told so", "told again",
+    "whoever", "whosoever", "whomever", "who asks", "asks for a "
+    "model that", "that is none", "what is none",
+    "is none of", "none of its", "none of the "
+    "client's", "nobody's", "whom it", "hardly", "borne", "bears",
+    "as it were", "of "
+    "one's own", "in force", "goes on with", "go on with", "thereby", "beneath", "soon enough",
+    "whose turn", "cannot but", "for who "
+    "runs", "it is told", "what is said", "is said", "are said", "was said",
+    "were "
+    "said", "is told", "are told", "was told", "were "
+    "told", "be told", "been told", "told so", "told "
+    "again",
     "nobody tells",
     # Everyday words for technical terms
-    "under way", "brought over", "brought up when", "broke off", "broken off", "becomes of", "became of",
-    "kept connection", "not ill", "is ill", "how far to think", "how hard to press", "what is enough", "more figures",
-    "what gives first", "surely what", "fall out", "falls out", "too few requests for p95", "retelling", "teller",
-    "discreet", "discretion", "the books", "the crew", "thoughts", "knows its own error", "where the timing says",
-    "yardstick", "in the place of those", "turned out closed", "became no call", "goes out before", "hardly meant",
+    "under way", "brought over", "brought "
+    "up when", "broke off", "broken off", "becomes of", "became of",
+    "kept connection", "not ill", "is ill", "how far to think", "how hard "
+    "to press", "what is enough", "more figures",
+    "what gives first", "surely what", "fall out", "falls out", "too few "
+    "requests for p95", "retelling", "teller",
+    "discreet", "discretion", "the books", "the crew", "thoughts", "knows its "
+    "own error", "where the "
+    "timing says",
+    "yardstick", "in the place "
+    "of those", "turned out closed", "became no call", "goes out before", "hardly meant",
 )  # fmt: skip
 """In comments, docstrings, strings and documents. Between the words may be a line break."""
 
 CLASSES = (
-    "Visit", "Door", "Way", "Books", "Page", "Served", "Tally", "Seat", "Asked", "Stand", "Standing", "Described",
-    "Facts", "Glance", "Story", "Told", "Retold", "Appended", "Recording", "Playback", "Retelling", "Teller",
-    "Happening", "Terms", "Prelude", "Unread", "Gatherer", "Home", "Alarms", "Crew", "Member", "Climb", "Ledger",
+    "Visit", "Door", "Way", "Books", "Page", "Served", "Tally", "Seat", "Asked", "Stand",
+    "Standing", "Described",
+    "Facts", "Glance", "Story", "Told", "Retold", "Appended", "Recording", "Playback", "Retelling",
+    "Teller",
+    "Happening", "Terms", "Prelude", "Unread", "Gatherer", "Home", "Alarms", "Crew", "Member",
+    "Climb", "Ledger",
     "Yardstick", "Spread", "Contrast", "Line", "Health",
 )  # fmt: skip
 """Names in code, and in `backticks`."""
 
 NAMES = (
-    "wishes", "hire", "teach", "interpreter", "standing", "visit", "teller", "crew", "discreet", "discretion", "tally",
-    "happening", "prelude", "gatherer", "playback", "retelling", "yardstick", "told", "retold", "under_way", "borne",
-    "thoughts", "books", "relay_others", "assemble_others", "relay_other", "asked_by", "stands", "climb",
+    "wishes", "hire", "teach", "interpreter", "standing", "visit", "teller", "crew", "discreet",
+    "discretion", "tally",
+    "happening", "prelude", "gatherer", "playback", "retelling", "yardstick", "told", "retold",
+    "under_way", "borne",
+    "thoughts", "books", "relay_others", "assemble_others", "relay_other", "asked_by", "stands",
+    "climb",
 )  # fmt: skip
-"""Names of functions, parameters, attributes and modules, exactly or as the part of a name between underscores."""
+"""Names of functions, parameters, attributes and modules, exactly or as the part of a name between
+underscores."""
 
 INTERFACE = {"takes_thoughts", "thoughts_token_count", "include_thoughts"}
 """Names in files of users and in the APIs of providers."""
@@ -68,7 +90,8 @@ EXEMPT = {("tests/analysis/test_gate.py", "5 %"): "an input that the parser of g
 """Hits that must stay, by file and text, with the reason."""
 
 GAP = r"(?:[\s#]|[\"'] *\n\s*f?[\"'])+"
-"""Between two words of a phrase: spaces, a line break with the next comment mark, or two adjacent strings."""
+"""Between two words of a phrase: spaces, a line break with the next comment mark, or two adjacent
+strings."""
 
 
 def _phrase(text: str) -> str:
@@ -97,7 +120,8 @@ def files() -> dict[str, list[Path]]:
         found.setdefault(parts[0] if len(parts) > 1 else "vocabulary", []).append(path)
     found["docs"] = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / page for page in PAGES)]
     found["benchmarks"] = sorted((ROOT / "benchmarks").glob("*.py"))
-    found["tests"] = [path for path in files_of_tests() if path != Path(__file__)]  # this file lists the words
+    # this file lists the words
+    found["tests"] = [path for path in files_of_tests() if path != Path(__file__)]
     return found
 
 
@@ -107,7 +131,8 @@ def files_of_tests() -> list[Path]:
 
 
 def prose_and_names(text: str) -> tuple[str, list[tuple[str, int]]]:
-    """Return a Python file with everything but strings and comments blanked, and its names with their lines."""
+    """Return a Python file with everything but strings and comments blanked, and its names with
+    their lines."""
     lines = [" " * len(line) for line in text.splitlines()]
     names = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -151,7 +176,10 @@ def hits_in(path: Path) -> Iterator[tuple[int, str]]:
     in_lower_case = prose.lower()
     for pattern in (PHRASE, PERCENT):
         for found in pattern.finditer(in_lower_case):
-            yield prose.count("\n", 0, found.start()) + 1, " ".join(prose[found.start() : found.end()].split())
+            yield (
+                prose.count("\n", 0, found.start()) + 1,
+                " ".join(prose[found.start() : found.end()].split()),
+            )
     for name, line in names:
         if is_retired(name) and name not in allowed:
             yield line, name
@@ -167,7 +195,9 @@ def hits_in(path: Path) -> Iterator[tuple[int, str]]:
 def hits(room: str) -> list[str]:
     """Return each hit of a room as `file:line: text`."""
     found = (
-        (str(path.relative_to(ROOT)), line, text) for path in files()[room] for line, text in sorted(set(hits_in(path)))
+        (str(path.relative_to(ROOT)), line, text)
+        for path in files()[room]
+        for line, text in sorted(set(hits_in(path)))
     )
     return [f"{path}:{line}: {text}" for path, line, text in found if (path, text) not in EXEMPT]
 
@@ -193,14 +223,23 @@ def help_texts(command: Any, name: str) -> Iterator[tuple[str, str]]:
     """Return the help of a command and of its options, with the command's name."""
     yield name, f"{command.help or ''} [{getattr(command, 'rich_help_panel', '')}]"
     for parameter in command.params:
-        yield name, f"{getattr(parameter, 'help', '')} [{getattr(parameter, 'rich_help_panel', '')}]"
+        yield (
+            name,
+            f"{getattr(parameter, 'help', '')} [{getattr(parameter, 'rich_help_panel', '')}]",
+        )
     for inner, child in getattr(command, "commands", {}).items():
         yield from help_texts(child, f"{name} {inner}")
 
 
 def schema_texts(node: Any, place: str) -> Iterator[tuple[str, str]]:
     """Return the descriptions of the configuration's JSON schema, with their places."""
-    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+    for key, value in (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    ):
         if key == "description" and isinstance(value, str):
             yield place, value
         yield from schema_texts(value, f"{place}.{key}")
@@ -208,7 +247,10 @@ def schema_texts(node: Any, place: str) -> Iterator[tuple[str, str]]:
 
 def help_hits() -> list[str]:
     """Return each hit in the help of the commands and in the schema of the configuration."""
-    texts = [*help_texts(typer.main.get_command(app), "splitsecond"), *schema_texts(schema(), "schema")]
+    texts = [
+        *help_texts(typer.main.get_command(app), "splitsecond"),
+        *schema_texts(schema(), "schema"),
+    ]
     return [
         f"{name}: {hit[0]} in: {' '.join(text.split())[:100]}"
         for name, text in texts
@@ -237,7 +279,11 @@ def test_names_of_tests_have_at_most_60_characters() -> None:
 
 
 def test_each_exemption_is_needed() -> None:
-    unused = [f"{file}: {text}" for file, text in EXEMPT if text not in {hit for _, hit in hits_in(ROOT / file)}]
+    unused = [
+        f"{file}: {text}"
+        for file, text in EXEMPT
+        if text not in {hit for _, hit in hits_in(ROOT / file)}
+    ]
     fail_with(unused)
 
 

@@ -37,12 +37,15 @@ def test_a_quadratic_reader_fails() -> None:
 
 
 def test_a_reader_that_sorts_passes() -> None:
-    check_linear(lambda text: sorted(text[:-1].decode().split(",")), numbered(lambda index: b"%d," % index, "random"))
+    check_linear(
+        lambda text: sorted(text[:-1].decode().split(",")),
+        numbered(lambda index: b"%d," % index, "random"),
+    )
 
 
 def check(cost: Callable[[float], float], monkeypatch: pytest.MonkeyPatch, *, noise: float) -> None:
-    """Check a reader that takes `cost` of its part of the size in seconds, on a machine that slows each of its
-    readings down by a random factor up to `noise`."""
+    """Check a reader that takes `cost` of its part of the size in seconds, on a machine that slows
+    each of its readings down by a random factor up to `noise`."""
     chance, size = Random(0), 8_000
     seconds = 0.0
 
@@ -56,10 +59,17 @@ def check(cost: Callable[[float], float], monkeypatch: pytest.MonkeyPatch, *, no
 
 @pytest.mark.parametrize(
     "cost",
-    [lambda part: part, lambda part: part * math.log(1e5 * part), lambda part: part + 0.5, lambda part: part**1.25],
+    [
+        lambda part: part,
+        lambda part: part * math.log(1e5 * part),
+        lambda part: part + 0.5,
+        lambda part: part**1.25,
+    ],
     ids=["linear", "n log n", "fixed cost", "caches that are too small"],
 )
-def test_linear_cost_passes_on_a_busy_machine(cost: Callable[[float], float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linear_cost_passes_on_a_busy_machine(
+    cost: Callable[[float], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     check(cost, monkeypatch, noise=3)
 
 

@@ -9,9 +9,11 @@ from splitsecond.core import clock
 
 Found = TypeVar("Found")
 WITHIN_S = 180
-"""A limit that no test reaches: how long a process may take that needs a second on an idle machine."""
+"""A limit that no test reaches: how long a process may take that needs a second on an idle
+machine."""
 START_S = 300
-"""The same for the start of a process, when others start beside it and each compiles its modules."""
+"""The same for the start of a process, when others start beside it and each compiles its
+modules."""
 _PAUSE_S = 0.01
 
 

@@ -1,8 +1,9 @@
 """Worst-case inputs, and checks that reading them takes linear time and bounded memory.
 
-Anything that reads bytes from outside must cost at most linear time and a fixed multiple of the input in memory,
-whatever the bytes are. `check_linear` and `check_bounded` verify this for one reader and one kind of text. `KINDS`
-holds the kinds of text, by name, so that tests can be parametrised with it.
+Anything that reads bytes from outside must cost at most linear time and a fixed multiple of the
+input in memory, whatever the bytes are. `check_linear` and `check_bounded` verify this for one
+reader and one kind of text. `KINDS` holds the kinds of text, by name, so that tests can be
+parametrised with it.
 """
 
 import bisect
@@ -31,7 +32,8 @@ A linear reader reaches 1.5 where only the whole needs more memory than the proc
 """
 _TRIES = 5
 _BYTES_PER_BYTE = 100
-"""Python objects per byte of text: an empty list inside a list takes 2 bytes of JSON and 64 bytes of memory."""
+"""Python objects per byte of text: an empty list inside a list takes 2 bytes of JSON and 64 bytes
+of memory."""
 _FIXED_BYTES = 8 << 20
 
 
@@ -44,9 +46,10 @@ def check_linear(
 ) -> None:
     """Fail where `feed` takes more than linear CPU time, or raises anything but `allowed`.
 
-    One text of `size` bytes may take 2.5 times as long as eight texts of an eighth of `size`. `feed` starts from
-    scratch for each text. With linear cost both sides take equally long, one right after the other, so a busy machine
-    slows both down. The check passes if one of five comparisons does.
+    One text of `size` bytes may take 2.5 times as long as eight texts of an eighth of `size`.
+    `feed` starts from scratch for each text. With linear cost both sides take equally long, one
+    right after the other, so a busy machine slows both down. The check passes if one of five
+    comparisons does.
     """
     whole, part = make(size), make(size // _PARTS)
     growth = float("inf")
@@ -54,18 +57,27 @@ def check_linear(
         whole_ns = _cpu_ns(feed, whole, allowed)
         if whole_ns <= FLOOR_NS:
             return
-        parts_ns = sum(_cpu_ns(feed, part, allowed) for _ in range(_PARTS)) * len(whole) / (_PARTS * len(part))
+        parts_ns = (
+            sum(_cpu_ns(feed, part, allowed) for _ in range(_PARTS))
+            * len(whole)
+            / (_PARTS * len(part))
+        )
         growth = min(growth, whole_ns / parts_ns)
         if growth <= _GROWTH:
             return
     raise AssertionError(
-        f"{len(whole):,} bytes take {growth:.1f} times as long as the same amount in {_PARTS} parts, at most "
-        f"{_GROWTH} times is linear: {whole_ns / clock.NS_PER_MS:,.0f} ms and {parts_ns / clock.NS_PER_MS:,.0f} ms"
+        f"{len(whole):,} bytes take {growth:.1f} times as long as the same amount in {_PARTS} "
+        f"parts, at most "
+        f"{_GROWTH} times is linear: {whole_ns / clock.NS_PER_MS:,.0f} ms and "
+        f"{parts_ns / clock.NS_PER_MS:,.0f} ms"
     )
 
 
-def check_cheap(work: Callable[[], object], reference: Callable[[], object], *, times: float) -> None:
-    """Fail where `work` takes more than `times` the CPU time of `reference`, in each of five comparisons."""
+def check_cheap(
+    work: Callable[[], object], reference: Callable[[], object], *, times: float
+) -> None:
+    """Fail where `work` takes more than `times` the CPU time of `reference`, in each of five
+    comparisons."""
     for _ in range(_TRIES):
         reference_ns = _cpu_ns(lambda _: reference(), b"", ())
         work_ns = _cpu_ns(lambda _: work(), b"", ())
@@ -85,7 +97,8 @@ def check_bounded(
     allowed: tuple[type[BaseException], ...] = (Fault,),
     bytes_per_byte: float = _BYTES_PER_BYTE,
 ) -> None:
-    """Fail where `feed` allocates more than `bytes_per_byte` for each byte of the text, beside a fixed amount."""
+    """Fail where `feed` allocates more than `bytes_per_byte` for each byte of the text, beside a
+    fixed amount."""
     text = make(size)
     tracemalloc.start()
     try:
@@ -95,7 +108,9 @@ def check_bounded(
         tracemalloc.stop()
     most = _FIXED_BYTES + bytes_per_byte * len(text)
     if peak > most:
-        raise AssertionError(f"{len(text):,} bytes of text take {peak:,} bytes of memory, more than {most:,.0f}")
+        raise AssertionError(
+            f"{len(text):,} bytes of text take {peak:,} bytes of memory, more than {most:,.0f}"
+        )
 
 
 def in_pieces(text: bytes, size: int = 1_400) -> Iterator[bytes]:
@@ -104,9 +119,12 @@ def in_pieces(text: bytes, size: int = 1_400) -> Iterator[bytes]:
         yield text[start : start + size]
 
 
-def _cpu_ns(feed: Callable[[bytes], object], text: bytes, allowed: tuple[type[BaseException], ...]) -> int:
+def _cpu_ns(
+    feed: Callable[[bytes], object], text: bytes, allowed: tuple[type[BaseException], ...]
+) -> int:
     gc.collect(1)
-    gc.disable()  # a collection walks all objects of the process, most of which are not the reader's
+    # a collection walks all objects of the process, most of which are not the reader's
+    gc.disable()
     try:
         started_ns = time.process_time_ns()
         _call(feed, text, allowed)
@@ -115,21 +133,29 @@ def _cpu_ns(feed: Callable[[bytes], object], text: bytes, allowed: tuple[type[Ba
         gc.enable()
 
 
-def _call(feed: Callable[[bytes], object], text: bytes, allowed: tuple[type[BaseException], ...]) -> None:
+def _call(
+    feed: Callable[[bytes], object], text: bytes, allowed: tuple[type[BaseException], ...]
+) -> None:
     try:
         feed(text)
     except allowed:
         pass
     except Exception as error:
-        raise AssertionError(f"raises {type(error).__name__}, not one of {[t.__name__ for t in allowed]}") from error
+        raise AssertionError(
+            f"raises {type(error).__name__}, not one of {[t.__name__ for t in allowed]}"
+        ) from error
 
 
 def repeated(unit: bytes, before: bytes = b"", after: bytes = b"") -> Make:
     """Make texts that repeat `unit` between `before` and `after`."""
-    return lambda size: before + unit * max(1, (size - len(before) - len(after)) // len(unit)) + after
+    return lambda size: (
+        before + unit * max(1, (size - len(before) - len(after)) // len(unit)) + after
+    )
 
 
-def nested(opening: bytes, inner: bytes, closing: bytes, before: bytes = b"", after: bytes = b"") -> Make:
+def nested(
+    opening: bytes, inner: bytes, closing: bytes, before: bytes = b"", after: bytes = b""
+) -> Make:
     """Make texts in which `opening` and `closing` are nested as deeply as the size allows."""
 
     def make(size: int) -> bytes:
@@ -140,7 +166,8 @@ def nested(opening: bytes, inner: bytes, closing: bytes, before: bytes = b"", af
 
 
 def deepest_json() -> int:
-    """Return how many arrays in each other can be read here: Python limits this together with the calls around it."""
+    """Return how many arrays in each other can be read here: Python limits this together with the
+    calls around it."""
 
     def is_readable(depth: int) -> bool:
         try:
@@ -152,8 +179,11 @@ def deepest_json() -> int:
     return bisect.bisect_left(range(1 << 20), True, key=lambda depth: not is_readable(depth + 1))
 
 
-def numbered(item: Callable[[int], bytes], order: str = "ascending", before: bytes = b"", after: bytes = b"") -> Make:
-    """Make texts of many items with distinct indexes: "ascending", "descending", "random", "huge" or "negative"."""
+def numbered(
+    item: Callable[[int], bytes], order: str = "ascending", before: bytes = b"", after: bytes = b""
+) -> Make:
+    """Make texts of many items with distinct indexes: "ascending", "descending", "random", "huge"
+    or "negative"."""
 
     def make(size: int) -> bytes:
         count = max(1, size // len(item(100_000)))
@@ -163,7 +193,8 @@ def numbered(item: Callable[[int], bytes], order: str = "ascending", before: byt
 
 
 def indexes(count: int, order: str) -> list[int]:
-    """Return `count` distinct indexes in the given order. "huge" indexes are above 10⁹, in random order."""
+    """Return `count` distinct indexes in the given order. "huge" indexes are above 10⁹, in random
+    order."""
     numbers = list(range(count))
     match order:
         case "descending":
@@ -233,12 +264,18 @@ HTTP_KINDS: dict[str, Make] = {
     "status line that never ends": repeated(b"a", b"HTTP/1.1 200 "),
     "interim responses": repeated(b"HTTP/1.1 100 Continue\r\n\r\n"),
     "many headers": repeated(b"a: b\r\n", b"HTTP/1.1 200 OK\r\n", b"\r\n"),
-    "different headers": numbered(lambda index: b"h%d: b\r\n" % index, "random", b"HTTP/1.1 200 OK\r\n", b"\r\n"),
+    "different headers": numbered(
+        lambda index: b"h%d: b\r\n" % index, "random", b"HTTP/1.1 200 OK\r\n", b"\r\n"
+    ),
     "one long header": repeated(b"a", b"HTTP/1.1 200 OK\r\na: ", b"\r\n\r\n"),
     "one long header name": repeated(b"a", b"HTTP/1.1 200 OK\r\n", b": b\r\n\r\n"),
-    "tiny chunks": repeated(b"1\r\na\r\n", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"0\r\n\r\n"),
+    "tiny chunks": repeated(
+        b"1\r\na\r\n", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"0\r\n\r\n"
+    ),
     "chunk extensions": repeated(
-        b"1;a=b;c=d\r\na\r\n", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"0\r\n\r\n"
+        b"1;a=b;c=d\r\na\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"0\r\n\r\n",
     ),
     "one long chunk extension": repeated(
         b";a=b", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1", b"\r\na\r\n0\r\n\r\n"
@@ -247,10 +284,14 @@ HTTP_KINDS: dict[str, Make] = {
         b"0", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\na\r\n0\r\n\r\n"
     ),
     "many trailers": repeated(
-        b"a: b\r\n", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n", b"\r\n"
+        b"a: b\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n",
+        b"\r\n",
     ),
     "one long trailer": repeated(
-        b"a", b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\na: ", b"\r\n\r\n"
+        b"a",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\na: ",
+        b"\r\n\r\n",
     ),
 }
 """HTTP/1.1 responses."""

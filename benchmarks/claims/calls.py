@@ -15,14 +15,22 @@ PROFILES = Path(__file__).parents[2] / "src/splitsecond/simulator/profiles"
 
 
 def profile(
-    folder: Path, name: str, *, ttft_ms: float, tps: float, natural_tokens: int = TOKENS, more: str = ""
+    folder: Path,
+    name: str,
+    *,
+    ttft_ms: float,
+    tps: float,
+    natural_tokens: int = TOKENS,
+    more: str = "",
 ) -> str:
     """Write a profile of a provider with a steady speed and return its target."""
     path = _path(folder, name)
     path.write_text(
         f'title = "{name}"\nmodel = "{name}"\nsource = "benchmarks/claims"\nmeasured = "2026-11"\n'
-        f"natural_tokens = {natural_tokens}\noutput_tokens = {2 * natural_tokens}\n{more}\n[[table]]\nconcurrency = 1\n"
-        f"ttft_ms = {{ p50 = {ttft_ms}, p95 = {ttft_ms * 1.4} }}\ntps = {{ p50 = {tps}, p95 = {tps / 1.1} }}\n"
+        f"natural_tokens = {natural_tokens}\noutput_tokens = "
+        f"{2 * natural_tokens}\n{more}\n[[table]]\nconcurrency = 1\n"
+        f"ttft_ms = {{ p50 = {ttft_ms}, p95 = {ttft_ms * 1.4} }}\ntps = {{ p50 = {tps}, p95 = "
+        f"{tps / 1.1} }}\n"
     )
     return f"sim/{path}"
 
@@ -35,7 +43,8 @@ def published(folder: Path, name: str) -> str:
 
 
 def _path(folder: Path, name: str) -> Path:
-    """Return the file of a profile. Its name, from which the simulator draws, is another one in each run."""
+    """Return the file of a profile. Its name, from which the simulator draws, is another one in
+    each run."""
     return folder / f"{name}-{folder.name}.toml"
 
 
@@ -62,12 +71,20 @@ class Timed(Struct, frozen=True, kw_only=True):
 
 
 async def calls(
-    policy: str, prompts: Sequence[str], *, parallel: int = 1, max_tokens: int | None = TOKENS, unmeasured: int = 1
+    policy: str,
+    prompts: Sequence[str],
+    *,
+    parallel: int = 1,
+    max_tokens: int | None = TOKENS,
+    unmeasured: int = 1,
 ) -> Timed:
-    """Send each prompt through `policy`, `parallel` at a time, after some unmeasured ones that open the connections."""
+    """Send each prompt through `policy`, `parallel` at a time, after some unmeasured ones that open
+    the connections."""
     limit = {} if max_tokens is None else {"max_tokens": max_tokens}
     async with ss.connect(policy) as connection:
-        await asyncio.gather(*(connection.chat("Hello", **limit) for _ in range(max(parallel, unmeasured))))
+        await asyncio.gather(
+            *(connection.chat("Hello", **limit) for _ in range(max(parallel, unmeasured)))
+        )
         slots = asyncio.Semaphore(parallel)
 
         async def one(prompt: str) -> ss.ChatReply:

@@ -22,9 +22,11 @@ UNCHANGED = {"low": 0.95, "high": 1.05}
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """One statement of a claim that can be measured: a value of `low` to `high` in `unit`, called `words` in a table.
+    """One statement of a claim that can be measured: a value of `low` to `high` in `unit`, called
+    `words` in a table.
 
-    A range has the ends that the article writes. A single number stands for what rounds to it: 0.7 is 0.65 to 0.75.
+    A range has the ends that the article writes. A single number stands for what rounds to it: 0.7
+    is 0.65 to 0.75.
     """
 
     words: str
@@ -33,7 +35,8 @@ class Part(Struct, frozen=True, kw_only=True):
     high: float = math.inf
 
     def verdict(self, interval: tuple[float, float]) -> str:
-        """Return where an interval lies: "as claimed", "less", "more", or "cannot tell" if it contains an end."""
+        """Return where an interval lies: "as claimed", "less", "more", or "cannot tell" if it
+        contains an end."""
         low, high = interval
         if high < self.low:
             return "less"
@@ -43,7 +46,8 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """A claim in the `words` of its `source`, and its parts. The plot shows the cases in the unit of the first part."""
+    """A claim in the `words` of its `source`, and its parts. The plot shows the cases in the unit
+    of the first part."""
 
     name: str
     title: str
@@ -53,9 +57,11 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """One case of an experiment in one run: a value, and other values (`seen`) that fill the braces of `details`.
+    """One case of an experiment in one run: a value, and other values (`seen`) that fill the braces
+    of `details`.
 
-    `part` is what the claim says about this case; None: nothing, as about a baseline. `unit` is then that of the value.
+    `part` is what the claim says about this case; None: nothing, as about a baseline. `unit` is
+    then that of the value.
     """
 
     case: str
@@ -67,7 +73,8 @@ class Measured(Struct, frozen=True, kw_only=True):
 
 
 class Experiment(Struct, frozen=True, kw_only=True):
-    """A claim, one run of its cases in a folder for files, and the condition under which the claim holds."""
+    """A claim, one run of its cases in a folder for files, and the condition under which the claim
+    holds."""
 
     claim: Claim
     measure: Callable[[Path], Awaitable[list[Measured]]]
@@ -104,18 +111,26 @@ def _case(runs: Sequence[Measured]) -> Case:
         unit=first.part.unit if first.part else first.unit,
         value=mean,
         interval=(mean - margin, mean + margin),
-        details=first.details.format(*np.mean([run.seen for run in runs], axis=0)) if first.seen else first.details,
+        details=first.details.format(*np.mean([run.seen for run in runs], axis=0))
+        if first.seen
+        else first.details,
     )
 
 
 def chart(claim: Claim, cases: Sequence[Case]) -> str:
-    """Return an SVG file: bars of the measured values with their intervals, each beside the range that is claimed."""
+    """Return an SVG file: bars of the measured values with their intervals, each beside the range
+    that is claimed."""
     unit, height = claim.parts[0].unit, 26
     shown = [case for case in cases if case.unit == unit]
     ends = [part.high for part in claim.parts if part.unit == unit and part.high < math.inf]
-    axis = linear(unit, 0, 1.15 * max(*ends, *(case.interval[1] for case in shown), claim.parts[0].low))
+    axis = linear(
+        unit, 0, 1.15 * max(*ends, *(case.interval[1] for case in shown), claim.parts[0].low)
+    )
     drawn = Chart(axis, None, height=height * len(shown), left=230)
-    legend = {label: LegendEntry(label=label, index=index) for index, label in enumerate(("measured", "the claim"))}
+    legend = {
+        label: LegendEntry(label=label, index=index)
+        for index, label in enumerate(("measured", "the claim"))
+    }
     for at, case in enumerate(shown):
         top = height * at
         if case.part:
@@ -124,10 +139,14 @@ def chart(claim: Claim, cases: Sequence[Case]) -> str:
         drawn.add(legend["measured"], drawn.bars([(0, case.value, top + 6)], height - 12))
         drawn.add(None, drawn.span(*case.interval, top + height / 2))
         end = max(case.value, case.interval[1])
-        drawn.add(None, drawn.text(drawn.across(end) + 5, drawn.top + top + 17, f"{case.value:,.3g}"))
+        drawn.add(
+            None, drawn.text(drawn.across(end) + 5, drawn.top + top + 17, f"{case.value:,.3g}")
+        )
         names = textwrap.wrap(case.case, NAME_WIDTH)
         for line, name in enumerate(names):
-            drawn.add(None, drawn.name(name, top + height / 2 + LINE * (line - (len(names) - 1) / 2)))
+            drawn.add(
+                None, drawn.name(name, top + height / 2 + LINE * (line - (len(names) - 1) / 2))
+            )
     words = {"section": "", "title": claim.title, "description": claim.words}
     return standalone(picture(drawn, name=claim.name, **words), legend)
 
@@ -151,7 +170,14 @@ def section(experiment: Experiment, cases: Sequence[Case]) -> str:
 
 
 def _line(case: Case) -> str:
-    cells = (case.case, _claimed(case), _value(case), _interval(case), _bold(case.verdict), case.details)
+    cells = (
+        case.case,
+        _claimed(case),
+        _value(case),
+        _interval(case),
+        _bold(case.verdict),
+        case.details,
+    )
     return f"| {' | '.join(cells)} |"
 
 
@@ -161,7 +187,11 @@ def _claimed(case: Case) -> str:
         return "–"
     if part.high == math.inf:
         return f"{part.words}: at least {part.low:g}"
-    return f"{part.words}: below {part.high:g}" if part.low == 0 else f"{part.words}: {part.low:g} to {part.high:g}"
+    return (
+        f"{part.words}: below {part.high:g}"
+        if part.low == 0
+        else f"{part.words}: {part.low:g} to {part.high:g}"
+    )
 
 
 def _value(case: Case) -> str:

@@ -1,12 +1,15 @@
-"""Compare what benchmark tools report about one server with its packets: `python -m benchmarks.oracle`.
+"""Compare what benchmark tools report about one server with its packets: `python -m
+benchmarks.oracle`.
 
-A real engine serves a Llama with random weights. `splitsecond bench`, AIPerf and GuideLLM measure it in turns, with the
-same prompts, lengths and concurrency. Meanwhile a packet capture that shares no code with any of them records every
-request. For each tool it prints the tool's own figures, those of the packets of the same requests, and vLLM's own
-histograms; then the differences request by request. docs/accuracy.md explains them.
+A real engine serves a Llama with random weights. `splitsecond bench`, AIPerf and GuideLLM measure
+it in turns, with the same prompts, lengths and concurrency. Meanwhile a packet capture that shares
+no code with any of them records every request. For each tool it prints the tool's own figures,
+those of the packets of the same requests, and vLLM's own histograms; then the differences request
+by request. docs/accuracy.md explains them.
 
-All percentiles are computed here, in the same way, from the figures of single requests; those of vLLM are interpolated
-in its buckets, and its mean is exact. It needs CAP_NET_RAW. It is not part of CI: the engine takes 3.5 GB.
+All percentiles are computed here, in the same way, from the figures of single requests; those of
+vLLM are interpolated in its buckets, and its mean is exact. It needs CAP_NET_RAW. It is not part of
+CI: the engine takes 3.5 GB.
 """
 
 import argparse
@@ -69,11 +72,16 @@ def of_packets(requests: Sequence[PacketRequest]) -> Figures:
     return Figures([r.ttft_ms for r in requests], tpot, [r.e2e_ms for r in requests if r.end])
 
 
-def matched(reports: Sequence[Reported], seen: Sequence[PacketRequest]) -> list[tuple[Reported, PacketRequest]]:
-    """Pair each report with the packets of its request: start, first and last token fit best over all pairs."""
+def matched(
+    reports: Sequence[Reported], seen: Sequence[PacketRequest]
+) -> list[tuple[Reported, PacketRequest]]:
+    """Pair each report with the packets of its request: start, first and last token fit best over
+    all pairs."""
     if not reports or not seen:
         return []
-    told = np.array([[r.start_ns, r.start_ns + r.ttft_ms * 1e6, r.start_ns + r.e2e_ms * 1e6] for r in reports])
+    told = np.array(
+        [[r.start_ns, r.start_ns + r.ttft_ms * 1e6, r.start_ns + r.e2e_ms * 1e6] for r in reports]
+    )
     shown = np.array([[r.sent, r.first, r.last] for r in seen], dtype=float)
     apart = np.abs(told[:, None, :] - shown[None, :, :]).sum(axis=2)
     pairs = zip(*linear_sum_assignment(apart), strict=True)
@@ -131,28 +139,44 @@ def _number(value: float | None, digits: int = 2) -> str:
 def print_tables(rows: Sequence[Row], seen: Sequence[PacketRequest]) -> int:
     """Print both tables; return how many requests failed or have no packets."""
     print("\nTimes in ms.\n")
-    print("| c | tool | source | requests | TTFT p50 | p95 | mean | TPOT p50 | mean | E2E p50 | mean | errors |")
+    print(
+        "| c | tool | source | requests | TTFT p50 | p95 | mean | TPOT p50 | mean | E2E p50 | "
+        "mean | errors |"
+    )
     print(f"|{'---|' * 12}")
     wrong = 0
     differences = []
     for row in rows:
         reports = [report for turn in row.turns for report in turn.report.requests]
         errors = sum(turn.report.errors for turn in row.turns)
-        every = [r for r in seen if any(turn.began_ns <= r.sent <= turn.ended_ns for turn in row.turns)]
+        every = [
+            r for r in seen if any(turn.began_ns <= r.sent <= turn.ended_ns for turn in row.turns)
+        ]
         pairs = matched(reports, every)
         wrong += errors + len(reports) - len(pairs)
         count, histogram = counted(row.turns)
         for source, number, values, failed in (
             ("its report", len(reports), cells(of_reports(reports)), str(errors)),
-            ("packets of these", len(pairs), cells(of_packets([request for _, request in pairs])), ""),
+            (
+                "packets of these",
+                len(pairs),
+                cells(of_packets([request for _, request in pairs])),
+                "",
+            ),
             ("packets of all", len(every), cells(of_packets(every)), ""),
             ("the engine, of all", count, histogram, ""),
         ):
             if number or failed:
-                print(f"| {row.concurrency} | {row.tool} | {source} | {number} | {' | '.join(values)} | {failed} |")
+                print(
+                    f"| {row.concurrency} | {row.tool} | {source} | {number} | "
+                    f"{' | '.join(values)} | {failed} |"
+                )
         differences.append(_difference(row, pairs))
     print("\nReported − packets, for each request, in ms.\n")
-    print("| c | tool | requests | TTFT p50 / p99 / max | TPOT p50 / p99 | E2E p50 / p99 | start p50 / p99 |")
+    print(
+        "| c | tool | requests | TTFT p50 / p99 / max | TPOT p50 / p99 | E2E p50 / p99 | start "
+        "p50 / p99 |"
+    )
     print("|---|---|---|---|---|---|---|")
     print("\n".join(differences))
     return wrong
@@ -178,22 +202,45 @@ def _difference(row: Row, pairs: Sequence[tuple[Reported, PacketRequest]]) -> st
 
 def options() -> argparse.Namespace:
     """Return the options of the command line."""
-    parser = argparse.ArgumentParser(prog="benchmarks.oracle", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.oracle", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("--engine", choices=sorted(server.INSTALL), default="vllm")
-    parser.add_argument("--engine-command", default="", metavar="PATH", help="default: the engine's name on the PATH")
-    parser.add_argument("--engine-options", default="", metavar="TEXT", help="further options of the server")
-    parser.add_argument("--server", default="", metavar="URL", help="measure this server instead of starting one")
-    parser.add_argument("--server-model", default=server.MODEL, metavar="NAME", help="the model of --server")
-    parser.add_argument("--shape", choices=sorted(model.SHAPES), default="tiny", help="of the Llama")
+    parser.add_argument(
+        "--engine-command",
+        default="",
+        metavar="PATH",
+        help="default: the engine's name on the PATH",
+    )
+    parser.add_argument(
+        "--engine-options", default="", metavar="TEXT", help="further options of the server"
+    )
+    parser.add_argument(
+        "--server", default="", metavar="URL", help="measure this server instead of starting one"
+    )
+    parser.add_argument(
+        "--server-model", default=server.MODEL, metavar="NAME", help="the model of --server"
+    )
+    parser.add_argument(
+        "--shape", choices=sorted(model.SHAPES), default="tiny", help="of the Llama"
+    )
     parser.add_argument("--concurrency", default="1,8", metavar="N,N")
-    parser.add_argument("--requests", type=int, default=40, metavar="N", help="measured requests of a turn")
-    parser.add_argument("--turns", type=int, default=2, metavar="N", help="turns of each tool at each concurrency")
+    parser.add_argument(
+        "--requests", type=int, default=40, metavar="N", help="measured requests of a turn"
+    )
+    parser.add_argument(
+        "--turns", type=int, default=2, metavar="N", help="turns of each tool at each concurrency"
+    )
     parser.add_argument("--input-tokens", type=int, default=128, metavar="N")
     parser.add_argument("--output-tokens", type=int, default=64, metavar="N")
     parser.add_argument("--without", action="append", default=[], choices=sorted(tools.VERSIONS))
-    parser.add_argument("--keep", type=Path, default=None, metavar="FOLDER", help="where the records stay")
+    parser.add_argument(
+        "--keep", type=Path, default=None, metavar="FOLDER", help="where the records stay"
+    )
     for tool in tools.VERSIONS:
-        parser.add_argument(f"--{tool}", default="", metavar="PATH", help="default: its name on the PATH")
+        parser.add_argument(
+            f"--{tool}", default="", metavar="PATH", help="default: its name on the PATH"
+        )
     return parser.parse_args()
 
 
@@ -203,7 +250,9 @@ def main() -> int:
     shape = model.SHAPES[asked.shape]
     commands = {tools.OURS: tools.our_command()}
     commands |= {
-        tool: tools.executable(tool, getattr(asked, tool)) for tool in tools.VERSIONS if tool not in asked.without
+        tool: tools.executable(tool, getattr(asked, tool))
+        for tool in tools.VERSIONS
+        if tool not in asked.without
     }
     with ExitStack() as stack:
         folder = (asked.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))).resolve()
@@ -213,9 +262,14 @@ def main() -> int:
         else:
             command = server.command_of(asked.engine, asked.engine_command)
             more = shlex.split(asked.engine_options)
-            url, name = stack.enter_context(server.serving(asked.engine, command, folder / "model", _free_port(), more))
+            url, name = stack.enter_context(
+                server.serving(asked.engine, command, folder / "model", _free_port(), more)
+            )
         for tool, command in commands.items():
-            print(f"{tool}: {'this checkout' if tool == tools.OURS else tools.version(command)}", flush=True)
+            print(
+                f"{tool}: {'this checkout' if tool == tools.OURS else tools.version(command)}",
+                flush=True,
+            )
         port = server.port_of(url)
         levels = [int(level) for level in asked.concurrency.split(",")]
         prompts = model.prompts(asked.requests, asked.input_tokens, shape)
@@ -237,12 +291,16 @@ def main() -> int:
                     place.mkdir()
                     row.turns.append(turn(tool, wanted, place, commands[tool]))
         wrong = print_tables(list(rows.values()), packets.read(folder / "packets", port))
-    print(f"\nPackets lost by the capture: {capture.lost}. Requests that failed or have no packets: {wrong}.")
+    print(
+        f"\nPackets lost by the capture: {capture.lost}. Requests that failed or have no packets: "
+        f"{wrong}."
+    )
     return 1 if wrong or capture.lost else 0
 
 
 def turn(tool: str, asked: Asked, folder: Path, command: str) -> Turn:
-    """Let one tool measure once. If it fails, that is printed, and all its requests count as failed."""
+    """Let one tool measure once. If it fails, that is printed, and all its requests count as
+    failed."""
     before, began_ns = server.histograms(asked.url), time.time_ns()
     print(f"{time.strftime('%X')} {tool} at concurrency {asked.concurrency}", flush=True)
     try:
@@ -251,7 +309,9 @@ def turn(tool: str, asked: Asked, folder: Path, command: str) -> Turn:
         print(failure, flush=True)
         report = Report([], errors=asked.requests)
     after = server.histograms(asked.url)
-    counted = {name: histogram.since(before[name]) for name, histogram in after.items() if name in before}
+    counted = {
+        name: histogram.since(before[name]) for name, histogram in after.items() if name in before
+    }
     return Turn(began_ns, time.time_ns(), report, counted)
 
 

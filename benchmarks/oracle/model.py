@@ -1,7 +1,8 @@
-"""A model folder made on the spot: a Llama of a given shape, and a tokenizer whose tokens are all words.
+"""A model folder made on the spot: a Llama of a given shape, and a tokenizer whose tokens are all
+words.
 
-Engines fill such a model with random weights. Every token is printable text and none is special, so each output token
-becomes one piece of text in the stream, and prompts have as many tokens as words.
+Engines fill such a model with random weights. Every token is printable text and none is special, so
+each output token becomes one piece of text in the stream, and prompts have as many tokens as words.
 """
 
 import itertools
@@ -76,12 +77,22 @@ def write(folder: Path, shape: Shape) -> None:
         "decoder": None,
         "model": {
             "type": "WordLevel",
-            "vocab": {word: number for number, word in enumerate([UNKNOWN, *words(shape.words - 1)])},
+            "vocab": {
+                word: number for number, word in enumerate([UNKNOWN, *words(shape.words - 1)])
+            },
             "unk_token": UNKNOWN,
         },
     }
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": CHAT_TEMPLATE, "model_max_length": 8192}
-    files: dict[str, Any] = {"config.json": config, "tokenizer.json": tokenizer, "tokenizer_config.json": settings}
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "chat_template": CHAT_TEMPLATE,
+        "model_max_length": 8192,
+    }
+    files: dict[str, Any] = {
+        "config.json": config,
+        "tokenizer.json": tokenizer,
+        "tokenizer_config.json": settings,
+    }
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content), encoding="utf-8")

@@ -1,8 +1,10 @@
-"""What the packets say: every request to a port, with the times of the packets that brought its tokens.
+"""What the packets say: every request to a port, with the times of the packets that brought its
+tokens.
 
-It shares no code with the instrument. A process of its own copies whole packets of the port from a packet socket
-(packet(7)) into a file, with the kernel's receive time of each. Later the file is parsed: TCP streams, HTTP/1.1 with
-chunked bodies, server-sent events. So it judges every tool, ours included, by the same packets.
+It shares no code with the instrument. A process of its own copies whole packets of the port from a
+packet socket (packet(7)) into a file, with the kernel's receive time of each. Later the file is
+parsed: TCP streams, HTTP/1.1 with chunked bodies, server-sent events. So it judges every tool, ours
+included, by the same packets.
 
 It needs Linux, CAP_NET_RAW, and a server on 127.0.0.1 without TLS.
 """
@@ -38,9 +40,9 @@ _SYN = 2
 class PacketRequest(Struct):
     """One streamed chat completion, in nanoseconds of wall-clock time.
 
-    `sent`: the packet with the request's first byte. `complete`: the one with its last byte. `first` and `last`: those
-    that completed the first and the last event with text. `end`: that with the end
-    mark or, without one, the end of the body. `texts`: events with text.
+    `sent`: the packet with the request's first byte. `complete`: the one with its last byte.
+    `first` and `last`: those that completed the first and the last event with text. `end`: that
+    with the end mark or, without one, the end of the body. `texts`: events with text.
     """
 
     sent: int
@@ -71,7 +73,8 @@ class PacketRequest(Struct):
 
 
 class Capture:
-    """Copies the packets of `port` on 127.0.0.1 into `path` while the context is open, in a process of its own."""
+    """Copies the packets of `port` on 127.0.0.1 into `path` while the context is open, in a process
+    of its own."""
 
     def __init__(self, port: int, path: Path) -> None:
         self._port, self._path = port, path
@@ -80,15 +83,26 @@ class Capture:
         """Packets that the kernel had no room for; known after the end."""
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "benchmarks.oracle.packets", str(self._port), str(self._path)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.oracle.packets",
+            str(self._port),
+            str(self._path),
+        ]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert self._process.stdout is not None
         if self._process.stdout.readline() != "READY\n":
             raise SystemExit("the packet capture could not start; it needs Linux and CAP_NET_RAW")
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         assert self._process is not None
         said, _ = self._process.communicate()
@@ -96,7 +110,8 @@ class Capture:
 
 
 def _filter(port: int) -> bytes:
-    """Return the kernel's filter (bpf(4)) that passes TCP over IPv4 from or to `port`, without fragments."""
+    """Return the kernel's filter (bpf(4)) that passes TCP over IPv4 from or to `port`, without
+    fragments."""
     steps = [
         (0x28, 0, 0, 0xFFFFF000),  # the protocol of the packet
         (0x15, 0, 9, _ETH_P_IP),
@@ -194,7 +209,8 @@ def _packets(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def read(path: Path, port: int) -> list[PacketRequest]:
-    """Return the requests in a capture of `port` that were sent completely and had a token, by their start."""
+    """Return the requests in a capture of `port` that were sent completely and had a token, by
+    their start."""
     connections: dict[bytes, list[tuple[_Stream, _Stream]]] = defaultdict(list)
     for at, packet in _packets(path):
         header = (packet[0] & 15) * 4
@@ -215,7 +231,10 @@ def read(path: Path, port: int) -> list[PacketRequest]:
         if payload:
             stream.add(sequence, payload, at)
     found = [
-        request for pairs in connections.values() for asked, answered in pairs for request in _requests(asked, answered)
+        request
+        for pairs in connections.values()
+        for asked, answered in pairs
+        for request in _requests(asked, answered)
     ]
     return sorted((request for request in found if request.texts), key=lambda request: request.sent)
 
@@ -255,7 +274,10 @@ def _requests(asked: _Stream, answered: _Stream) -> Iterator[PacketRequest]:
 
 def _headers(data: bytes | bytearray) -> dict[str, str]:
     lines = data.decode("latin-1").split("\r\n")[1:]
-    return {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return {
+        name.strip().lower(): value.strip()
+        for name, _, value in (line.partition(":") for line in lines)
+    }
 
 
 def _dechunked(data: bytearray, at: int) -> tuple[bytes, int]:
@@ -282,7 +304,8 @@ def _chunks(data: bytearray, at: int) -> Iterator[tuple[int, int]]:
 
 
 def _read_events(request: PacketRequest, answered: _Stream, at: int) -> int:
-    """Add the events of a response that begins at `at`; return where it ends, -1 if it was cut off."""
+    """Add the events of a response that begins at `at`; return where it ends, -1 if it was cut
+    off."""
     pending = b""
     for begin, end in _chunks(answered.data, at):
         if begin == end:

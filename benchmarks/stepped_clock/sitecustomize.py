@@ -1,4 +1,5 @@
-"""Let the wall clock of this process show the time that the soak test sets: see `benchmarks.soak_world.WallClock`."""
+"""Let the wall clock of this process show the time that the soak test sets: see
+`benchmarks.soak_world.WallClock`."""
 
 import mmap
 import os

@@ -1,6 +1,7 @@
 """Benchmark LLM endpoints with a measured error, and route live traffic to the fastest.
 
-The Python API is loaded when it is used, so that ``import splitsecond`` takes no time. docs/python.md explains it.
+The Python API is loaded when it is used, so that ``import splitsecond`` takes no time.
+docs/python.md explains it.
 """
 
 from importlib import import_module

@@ -1,8 +1,9 @@
 """The Python API in a synchronous form: ``import splitsecond.sync as ss``.
 
-Every function and method of the asynchronous API that awaits something has a counterpart here that returns when it is
-done. All of them run in one event loop in a background thread, so they also work where a loop runs already (Jupyter).
-Ctrl-C cancels what runs and waits until it has ended, so that what was measured is kept.
+Every function and method of the asynchronous API that awaits something has a counterpart here that
+returns when it is done. All of them run in one event loop in a background thread, so they also work
+where a loop runs already (Jupyter). Ctrl-C cancels what runs and waits until it has ended, so that
+what was measured is kept.
 """
 
 import asyncio
@@ -127,13 +128,18 @@ class SyncConnection:
         """Send a chat request and return the complete response; see `Connection.chat`."""
         return _run(self._connection.chat(messages, timeout=timeout, **body))
 
-    def stream(self, messages: Messages, *, timeout: float | None = None, **body: Any) -> Iterator[str]:
+    def stream(
+        self, messages: Messages, *, timeout: float | None = None, **body: Any
+    ) -> Iterator[str]:
         """Yield the pieces of text of a response as they arrive; see `Connection.stream`."""
         return _each(aiter(self._connection.stream(messages, timeout=timeout, **body)))
 
 
 def connect(
-    policy: str | Server, servers: Sequence[Server] = (), *, headers: Mapping[str, str] | None = None
+    policy: str | Server,
+    servers: Sequence[Server] = (),
+    *,
+    headers: Mapping[str, str] | None = None,
 ) -> SyncConnection:
     """Return a connection to be used with ``with``; see `splitsecond.connect`."""
     return SyncConnection(Connection(policy, servers, headers=headers))

@@ -10,11 +10,15 @@ from splitsecond.log.statistics.value_counts import Counted, summarise
 
 
 def censored_summary(
-    values: Sequence[float] | npt.NDArray[np.floating], closed: Sequence[int] | npt.NDArray[np.bool_]
+    values: Sequence[float] | npt.NDArray[np.floating],
+    closed: Sequence[int] | npt.NDArray[np.bool_],
 ) -> Summary:
     """Summarise times as independent; those marked in `closed` are lower bounds."""
     times = np.asarray(values, np.float64)
     order = np.argsort(times, kind="stable")
     cells = np.zeros(len(times), np.int64)
     marks = np.asarray(closed, bool)
-    return summarise(Counted(cells=cells, values=times[order], closed=marks[order], counts=np.ones_like(cells)), cells)
+    return summarise(
+        Counted(cells=cells, values=times[order], closed=marks[order], counts=np.ones_like(cells)),
+        cells,
+    )

@@ -23,7 +23,8 @@ def request(
     name: str = "r",
     **changes: Any,
 ) -> Observation:
-    """An answer of one token per event, `gap_ms` apart, read without any lag. `changes` are fields to replace."""
+    """An answer of one token per event, `gap_ms` apart, read without any lag. `changes` are fields
+    to replace."""
     sent = round(sent_ms * MS)
     at = [sent + round((ttft_ms + i * gap_ms) * MS) for i in range(tokens)]
     made = Observation(
@@ -52,7 +53,9 @@ def request(
     return msgspec.structs.replace(made, **changes)
 
 
-def failure(sent_ms: float = 1000.0, *, kind: str = "http_500", took_ms: float = 5.0, **changes: Any) -> Observation:
+def failure(
+    sent_ms: float = 1000.0, *, kind: str = "http_500", took_ms: float = 5.0, **changes: Any
+) -> Observation:
     """A request that got an error instead of an answer."""
     sent = round(sent_ms * MS)
     made = Observation(
@@ -61,7 +64,9 @@ def failure(sent_ms: float = 1000.0, *, kind: str = "http_500", took_ms: float =
         target="a/x",
         condition="c",
         outcome="failed",
-        fault=FaultRecord(type="ProviderFault", kind=kind, phase="head", message=f"got {kind}, expected 200"),
+        fault=FaultRecord(
+            type="ProviderFault", kind=kind, phase="head", message=f"got {kind}, expected 200"
+        ),
         start_ns=sent,
         sent_ns=sent,
         end_ns=sent + round(took_ms * MS),
@@ -70,7 +75,8 @@ def failure(sent_ms: float = 1000.0, *, kind: str = "http_500", took_ms: float =
 
 
 def closed_loop(concurrency: int, rounds: int, **made: Any) -> list[Observation]:
-    """A closed loop that is always full: each place starts a little later, and sends without a pause."""
+    """A closed loop that is always full: each place starts a little later, and sends without a
+    pause."""
     first = request(**made)
     took_ms = (first.end_ns - (first.sent_ns or 0)) / MS
     return [
@@ -82,7 +88,9 @@ def closed_loop(concurrency: int, rounds: int, **made: Any) -> list[Observation]
 
 def asked(concurrency: int | None = 1, **changes: Any) -> AskedCondition:
     """Condition "c" of target "a/x"."""
-    return msgspec.structs.replace(AskedCondition(condition="c", target="a/x", concurrency=concurrency), **changes)
+    return msgspec.structs.replace(
+        AskedCondition(condition="c", target="a/x", concurrency=concurrency), **changes
+    )
 
 
 def row(**changes: Any) -> ConditionFindings:
@@ -107,4 +115,6 @@ def in_both_forms(found: Iterable[Statement]) -> str:
     """Return statements for a golden file: each in full, then as lines that must fit a terminal."""
     for each in found:
         assert [line for line in each.lines(LINE) if len(line) > LINE] == []
-    return "".join(f"  {each.long}\n" + "".join(f"    {line}\n" for line in each.lines(0)) for each in found)
+    return "".join(
+        f"  {each.long}\n" + "".join(f"    {line}\n" for line in each.lines(0)) for each in found
+    )

@@ -1,10 +1,13 @@
-"""Sessions of a simulated server whose truth is known, as the observations that a bench makes of them.
+"""Sessions of a simulated server whose truth is known, as the observations that a bench makes of
+them.
 
-TTFT = fixed + new × new tokens + reused × reused tokens, times what a session has of its own, what a slow minute has
-for all, and chance, which is alike in successive turns. Sometimes a prompt is not in the cache, and a session breaks.
+TTFT = fixed + new × new tokens + reused × reused tokens, times what a session has of its own, what
+a slow minute has for all, and chance, which is alike in successive turns. Sometimes a prompt is not
+in the cache, and a session breaks.
 
-As in a bench, each slot of a round begins in the middle of a session, after a request that fills the prompt cache, and
-the round ends with the last of its measured turns, in the middle of other sessions.
+As in a bench, each slot of a round begins in the middle of a session, after a request that fills
+the prompt cache, and the round ends with the last of its measured turns, in the middle of other
+sessions.
 """
 
 import math
@@ -19,7 +22,9 @@ from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import FaultRecord, Observation, Role, SessionTurn
 
 BEGIN_S = 1_000.0
-FAILED = FaultRecord(type="ProviderFault", kind="http_500", phase="head", message="HTTP 500", status=500)
+FAILED = FaultRecord(
+    type="ProviderFault", kind="http_500", phase="head", message="HTTP 500", status=500
+)
 TOKEN_S = 0.01
 BLOCK = 64
 """Tokens of a block of the prompt cache."""
@@ -31,11 +36,12 @@ LONGER = 6
 class Server(Struct, frozen=True, kw_only=True):
     """What is true of a server and of the sessions that it gets. Scatters are of logarithms.
 
-    `fixed_s`, `new_s` and `reused_s`: TTFT of no token, and of each. `of_session`, `of_minute`, `of_turn`: how much
-    sessions, minutes and turns differ; `alike`: correlation of successive turns. `tau_s`: how long slow minutes last.
-    `miss`: share of turns that are not in the cache; `breaks`: share of turns that fail. `turns`: least and most of a
-    session; `long`: share of sessions that are `LONGER` times as long; `agents`: sub-agents that work at the same time
-    in the middle of each session.
+    `fixed_s`, `new_s` and `reused_s`: TTFT of no token, and of each. `of_session`, `of_minute`,
+    `of_turn`: how much sessions, minutes and turns differ; `alike`: correlation of successive
+    turns. `tau_s`: how long slow minutes last. `miss`: share of turns that are not in the cache;
+    `breaks`: share of turns that fail. `turns`: least and most of a session; `long`: share of
+    sessions that are `LONGER` times as long; `agents`: sub-agents that work at the same time in the
+    middle of each session.
     """
 
     fixed_s: float = 0.25
@@ -88,7 +94,8 @@ def simulated(
     condition: str = "c",
     tokens_listed: bool = True,
 ) -> list[Observation]:
-    """Return the requests of so many measured turns in rounds, `apart_s` from the end of one to the next."""
+    """Return the requests of so many measured turns in rounds, `apart_s` from the end of one to the
+    next."""
     made: list[Observation] = []
     run = _Run(server, random.Random(seed), target, condition, tokens_listed)
     for number in range(1, rounds + 1):
@@ -102,7 +109,14 @@ def _kept(chance: random.Random, value: float, share: float) -> float:
 
 
 class _Run:
-    def __init__(self, server: Server, chance: random.Random, target: str, condition: str, tokens_listed: bool) -> None:
+    def __init__(
+        self,
+        server: Server,
+        chance: random.Random,
+        target: str,
+        condition: str,
+        tokens_listed: bool,
+    ) -> None:
         self.server, self.chance, self.target, self.condition = server, chance, target, condition
         self.tokens_listed = tokens_listed
         self.minute, self.now_s, self.number, self.sessions = chance.gauss(0, 1), BEGIN_S, 0, 0
@@ -147,7 +161,10 @@ class _Run:
     def _cut(self, o: Observation, end_ns: int) -> Observation:
         if o.role != "cooldown" or o.end_ns <= end_ns:
             return o
-        both = {name: getattr(o, name) for name in ("id", "call", "target", "condition", "round", "role", "turn")}
+        both = {
+            name: getattr(o, name)
+            for name in ("id", "call", "target", "condition", "round", "role", "turn")
+        }
         sent = {name: getattr(o, name) for name in ("due_ns", "start_ns", "sent_ns")}
         return Observation(**both, **sent, outcome="cancelled", end_ns=end_ns, kernel_time=True)
 
@@ -156,18 +173,31 @@ class _Run:
         self.sessions += 1
         longest = server.turns[1] * (LONGER if server.long else 1)
         count = self._count()
-        while joined and chance.random() * longest > count:  # a slot is more often in a long session
+        # a slot is more often in a long session
+        while joined and chance.random() * longest > count:
             count = self._count()
-        talk = Talk(f"{self.condition}-{self.sessions}", chance.gauss(0, 1), count, 0, last=chance.gauss(0, 1))
+        talk = Talk(
+            f"{self.condition}-{self.sessions}",
+            chance.gauss(0, 1),
+            count,
+            0,
+            last=chance.gauss(0, 1),
+        )
         talk.next = chance.randint(1, count) if joined else 1
         if talk.next > 1:
-            talk.context = self._prompt() + (talk.next - 2) * (round(server.new * math.exp(0.5)) + server.tokens)
+            talk.context = self._prompt() + (talk.next - 2) * (
+                round(server.new * math.exp(0.5)) + server.tokens
+            )
         talk.wait_s = chance.expovariate(1 / server.tools_s) if talk.next > 1 else 0.0
         return talk
 
     def _count(self) -> int:
         count = self.chance.randint(*self.server.turns)
-        return count * LONGER if self.server.long and self.chance.random() < self.server.long else count
+        return (
+            count * LONGER
+            if self.server.long and self.chance.random() < self.server.long
+            else count
+        )
 
     def _prompt(self) -> int:
         return round(self.server.prompt * math.exp(self.chance.gauss(0, 0.5)))
@@ -191,7 +221,10 @@ class _Run:
         if server.agents and talk.next == talk.count // 2 + 1:
             talk.working, talk.agents_over_s = server.agents, after_s
             return [
-                (after_s, Talk(talk.session, talk.own, AGENT_TURNS, 0, branch=f"agent {at}", parent=talk))
+                (
+                    after_s,
+                    Talk(talk.session, talk.own, AGENT_TURNS, 0, branch=f"agent {at}", parent=talk),
+                )
                 for at in range(1, server.agents + 1)
             ]
         return [(after_s + talk.wait_s, talk)]
@@ -200,21 +233,34 @@ class _Run:
         server, chance = self.server, self.chance
         new, reusable = (talk.context, 0) if primes else (self._new(talk), talk.context)
         talk.last = _kept(chance, talk.last, server.alike)
-        first_after_priming = not primes and talk.branch == "" and talk.context > 0 and talk.working == -1
+        first_after_priming = (
+            not primes and talk.branch == "" and talk.context > 0 and talk.working == -1
+        )
         hits = chance.random() >= server.miss and (server.primes_well or not first_after_priming)
         if primes:
             talk.working = -1
         elif talk.working == -1:
             talk.working = 0
         fails = not primes and not talk.branch and chance.random() < server.breaks
-        scatter = server.of_session * talk.own + server.of_minute * self.minute + server.of_turn * talk.last
+        scatter = (
+            server.of_session * talk.own
+            + server.of_minute * self.minute
+            + server.of_turn * talk.last
+        )
         cached = reusable // BLOCK * BLOCK if hits else 0
         fixed = server.fixed_s + server.new_s * (new + reusable - cached) + server.reused_s * cached
         sent, first = round(at_s * NS_PER_S), round((at_s + fixed * math.exp(scatter)) * NS_PER_S)
         gap = round(TOKEN_S * NS_PER_S * math.exp(chance.gauss(0, 0.05)))
         tokens = 1 if primes else server.tokens
-        times = [first + gap * i for i in range(tokens)] if self.tokens_listed else [first, first + gap * (tokens - 1)]
-        name = f"{talk.session}.{talk.branch or 'main'}.{talk.next - 1 if primes else talk.next}{'p' if primes else ''}"
+        times = (
+            [first + gap * i for i in range(tokens)]
+            if self.tokens_listed
+            else [first, first + gap * (tokens - 1)]
+        )
+        name = (
+            f"{talk.session}.{talk.branch or 'main'}.{talk.next - 1 if primes else talk.next}"
+            f"{'p' if primes else ''}"
+        )
         both: dict[str, Any] = {
             "id": name,
             "call": name,

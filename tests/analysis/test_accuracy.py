@@ -59,7 +59,9 @@ def test_errors_are_differences_of_one_clock() -> None:
         (seen("a", 100, 110), 3, "only 2 of 3 responses were in flight"),
     ],
 )
-def test_untrusted_accuracy_states_its_reason(observation: Observation, streams: int, doubt: str) -> None:
+def test_untrusted_accuracy_states_its_reason(
+    observation: Observation, streams: int, doubt: str
+) -> None:
     result = accuracy(streams, [observation], {"a": sent(100, 110)}, [READING])
     assert not result.trusted
     assert doubt in result.why_not
@@ -70,7 +72,9 @@ def test_accuracy_is_untrusted_if_the_server_sends_too_slowly() -> None:
     assert not found.trusted
     assert found.server_tps == pytest.approx(50)
     assert found.why_not == "the server sent 50 of 100 tokens/s, as this machine is too busy"
-    assert accuracy(2, [seen("a", 100, 110)], {"a": sent(100, 110)}, [READING], server_tps=100).trusted
+    assert accuracy(
+        2, [seen("a", 100, 110)], {"a": sent(100, 110)}, [READING], server_tps=100
+    ).trusted
 
 
 def test_one_failed_request_makes_the_accuracy_untrusted() -> None:
@@ -99,7 +103,9 @@ def test_send_error_is_unknown_without_server_receive_times() -> None:
 def test_interrupted_server_write_is_not_a_client_error() -> None:
     # It wrote the first token somewhere between 100 and 108 ms.
     truth = {name: ServerTruth(name, 0, [100 * MS, 110 * MS], 108 * MS) for name in "abc"}
-    result = accuracy(2, [seen("a", 107, 110), seen("b", 108.5, 110), seen("c", 99.5, 110)], truth, [READING])
+    result = accuracy(
+        2, [seen("a", 107, 110), seen("b", 108.5, 110), seen("c", 99.5, 110)], truth, [READING]
+    )
     assert (result.interrupted, result.receive_error_ms.min) == (2, 0)
     assert result.receive_error_ms.max == pytest.approx(0.5)
 

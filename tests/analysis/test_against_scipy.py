@@ -20,28 +20,39 @@ def test_students_t_equals_that_of_scipy(freedom: int) -> None:
     for t in (0.0, 0.3, 1.0, 2.5, 7.0):
         assert t_doubt(t, freedom) == pytest.approx(2 * stats.t.sf(t, freedom), abs=1e-12)
     for doubt in (0.4, 0.05, 0.001):
-        assert t_quantile(doubt, freedom) == pytest.approx(stats.t.isf(doubt / 2, freedom), rel=1e-6)
+        assert t_quantile(doubt, freedom) == pytest.approx(
+            stats.t.isf(doubt / 2, freedom), rel=1e-6
+        )
 
 
 def test_students_t_of_arrays_equals_that_of_scipy() -> None:
     t, freedom = np.array([0.0, 1.0, 2.5, 40.0, np.inf, 2.5]), np.array([1, 4, 7, 200, 8, 500])
-    assert t_doubts(t, freedom) == pytest.approx(2 * stats.t.sf(t, np.minimum(freedom, 200)), abs=1e-12)
+    assert t_doubts(t, freedom) == pytest.approx(
+        2 * stats.t.sf(t, np.minimum(freedom, 200)), abs=1e-12
+    )
 
 
 def test_pairs_are_tested_as_by_scipy() -> None:
     a, b = sample(1), sample(2, scale=110.0)
     found, expected = of_medians(a, b), stats.ttest_rel(logs(b), logs(a))
-    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(expected.statistic) / np.sqrt(LEFT_OVER), 7), rel=1e-9)
+    assert found.p_value == pytest.approx(
+        2 * stats.t.sf(abs(expected.statistic) / np.sqrt(LEFT_OVER), 7), rel=1e-9
+    )
     differences = logs(b) - logs(a)
     spread = np.sqrt(LEFT_OVER) * stats.sem(differences)
-    assert np.log(found.ci95 or ()) == pytest.approx(stats.t.interval(0.95, 7, differences.mean(), spread), rel=1e-6)
+    assert np.log(found.ci95 or ()) == pytest.approx(
+        stats.t.interval(0.95, 7, differences.mean(), spread), rel=1e-6
+    )
     assert found.log_ratio == pytest.approx(differences.mean())
     assert found.ratio == pytest.approx(np.median(b.values) / np.median(a.values))
 
 
 def test_separate_runs_are_tested_like_welchs_t_of_scipy() -> None:
     a, b = sample(1, rounds=5), sample(2, rounds=9, scale=115.0)
-    found, expected = of_medians(a, b, paired=False), stats.ttest_ind(logs(b), logs(a), equal_var=False)
+    found, expected = (
+        of_medians(a, b, paired=False),
+        stats.ttest_ind(logs(b), logs(a), equal_var=False),
+    )
     assert found.freedom == int(expected.df)
     statistic = abs(expected.statistic) / np.sqrt(LEFT_OVER)
     assert found.p_value == pytest.approx(2 * stats.t.sf(statistic, int(expected.df)), rel=1e-9)
@@ -67,7 +78,8 @@ def test_kaplan_meier_curve_and_interval_equal_those_of_scipy() -> None:
     times, closed_at = random.exponential(100, 60), random.exponential(150, 60)
     seen, closed = np.minimum(times, closed_at), closed_at < times
     curve = stats.ecdf(stats.CensoredData.right_censored(seen, closed)).sf
-    with pytest.warns(RuntimeWarning, match="undefined at some observations"):  # where all have ended
+    # where all have ended
+    with pytest.warns(RuntimeWarning, match="undefined at some observations"):
         bounds = curve.confidence_interval(method="log-log")
     found = censored_summary(seen, closed)
 
@@ -76,4 +88,7 @@ def test_kaplan_meier_curve_and_interval_equal_those_of_scipy() -> None:
         return float(curve.quantiles[at[0]]) if len(at) else None
 
     assert found.p50 == reached(curve.probabilities)
-    assert found.ci95["p50"] == (reached(bounds.low.probabilities), reached(bounds.high.probabilities))
+    assert found.ci95["p50"] == (
+        reached(bounds.low.probabilities),
+        reached(bounds.high.probabilities),
+    )

@@ -19,7 +19,12 @@ HOURS = 730.5
 
 
 def measured(
-    target: str, price: Price, *, output_per_s: float, concurrency: int = 1, usd: float | None = None
+    target: str,
+    price: Price,
+    *,
+    output_per_s: float,
+    concurrency: int = 1,
+    usd: float | None = None,
 ) -> ConditionFindings:
     """A row with as many input as output tokens."""
     return row(
@@ -47,10 +52,12 @@ def test_the_volume_does_not_depend_on_the_machines_speed() -> None:
 
 
 def test_break_even_of_an_h100_is_the_published_500_million() -> None:
-    """Document: "Breakeven around 500M+ tokens monthly": so it is where the API costs $3.93 a million tokens."""
+    """Document: "Breakeven around 500M+ tokens monthly": so it is where the API costs $3.93 a
+    million tokens."""
     tokens, utilisation = break_even(2.69, 3.93, 190)
     assert tokens == pytest.approx(500e6, rel=0.001)
-    assert utilisation == pytest.approx(1, rel=0.01)  # 190 tokens/s of input and output, day and night
+    # 190 tokens/s of input and output, day and night
+    assert utilisation == pytest.approx(1, rel=0.01)
 
 
 def test_a_run_with_both_kinds_of_price() -> None:
@@ -58,10 +65,12 @@ def test_a_run_with_both_kinds_of_price() -> None:
     busy = measured("own/m", H100, output_per_s=500, concurrency=32)
     (found,) = break_evens([slow, busy, API])
     assert (found.machine, found.api, found.rows) == ("own/m", "api/m", ["own/m@c32", "api/m@c1"])
-    assert found.machine_tokens_per_month == pytest.approx(1000 * 3600 * HOURS)  # input counts as well
+    # input counts as well
+    assert found.machine_tokens_per_month == pytest.approx(1000 * 3600 * HOURS)
     assert found.tokens_per_month == pytest.approx(2.69 * HOURS / 4 * 1e6)
     assert full(break_even_statements([found])) == [
-        "own/m costs $1,965.05 a month (rented) and is cheaper than api/m from 491 million tokens a month (18.7% "
+        "own/m costs $1,965.05 a month (rented) and is cheaper than api/m from 491 million tokens "
+        "a month (18.7% "
         "busy); busy is the share of the highest throughput of this run."
     ]
 
@@ -92,7 +101,9 @@ def test_an_owned_machine() -> None:
     own = Ownership(purchase_usd=1500, life_years=3, watts=450, usd_per_kwh=0.15)
     assert own.electricity_usd_per_hour == pytest.approx(0.0675)
     assert own.usd_per_hour == pytest.approx(1500 / (3 * 8766) + 0.0675)
-    (found,) = break_evens([measured("own/m", Price(per_hour_usd=own.usd_per_hour, owned=own), output_per_s=70), API])
+    (found,) = break_evens(
+        [measured("own/m", Price(per_hour_usd=own.usd_per_hour, owned=own), output_per_s=70), API]
+    )
     assert found.owned
 
 

@@ -1,4 +1,5 @@
-"""Rows that several nodes sent: the part of each node, and clocks that are not known well enough."""
+"""Rows that several nodes sent: the part of each node, and clocks that are not known well
+enough."""
 
 from typing import Any
 
@@ -17,7 +18,12 @@ def sent_by(node: str, count: int = 10, **made: Any) -> list[Observation]:
 
 
 def read_at(node: str, error_ms: float = 0.1, **more: Any) -> InstrumentReading:
-    times = {"begin_ns": 0, "end_ns": S, "clock_error_ns": round(error_ms * MS), "clock_offset_ns": 5 * S}
+    times = {
+        "begin_ns": 0,
+        "end_ns": S,
+        "clock_error_ns": round(error_ms * MS),
+        "clock_offset_ns": 5 * S,
+    }
     return InstrumentReading(condition="c", node=node, **(times | more))
 
 
@@ -36,7 +42,10 @@ def test_each_node_has_its_requests_and_its_own_instrument() -> None:
         ("a", 10, 0, 100), ("b", 10, 0, 200),
     ]  # fmt: skip
     assert [part.instrument.lag_max_ms for part in found.nodes] == [0, 3]
-    assert [(part.clock_offset_ms, part.clock_error_ms) for part in found.nodes] == [(5000, 0.1), (5000, 0.4)]
+    assert [(part.clock_offset_ms, part.clock_error_ms) for part in found.nodes] == [
+        (5000, 0.1),
+        (5000, 0.4),
+    ]
     assert [part.instrument.in_flight for part in found.nodes] == [pytest.approx(1, abs=0.1)] * 2
     assert [part.invalid for part in found.nodes] == [[], []]
 
@@ -48,14 +57,22 @@ def test_row_percentiles_cover_the_requests_of_all_nodes() -> None:
 
 
 def test_a_node_that_reads_late_is_invalid_by_itself() -> None:
-    late = [msgspec.structs.replace(o, kernel_time=False, lag_max_ns=3 * MS) for o in sent_by("b", 2)]
+    late = [
+        msgspec.structs.replace(o, kernel_time=False, lag_max_ns=3 * MS) for o in sent_by("b", 2)
+    ]
     found = row(sent_by("a", 60) + late, read_at("a"), read_at("b"))
     assert [bool(part.invalid) for part in found.nodes] == [False, True]
-    assert any(note.startswith("the part of node b is INVALID: client overloaded") for note in found.notes)
+    assert any(
+        note.startswith("the part of node b is INVALID: client overloaded") for note in found.notes
+    )
 
 
 def test_a_lost_node_is_invalid_and_keeps_its_requests() -> None:
-    found = row(sent_by("a") + sent_by("b", 3), read_at("a"), read_at("b", lost="worker on node b: lost the node"))
+    found = row(
+        sent_by("a") + sent_by("b", 3),
+        read_at("a"),
+        read_at("b", lost="worker on node b: lost the node"),
+    )
     assert [(part.node, part.requests) for part in found.nodes] == [("a", 10), ("b", 3)]
     assert found.nodes[1].invalid == [
         "lost during a block: worker on node b: lost the node. What it had finished is kept."
@@ -64,16 +81,25 @@ def test_a_lost_node_is_invalid_and_keeps_its_requests() -> None:
 
 def test_node_without_requests_is_listed() -> None:
     found = row(sent_by("a"), read_at("a"), read_at("b", lost="gone"))
-    assert [(part.node, part.requests, part.ttft_p50_ms) for part in found.nodes] == [("a", 10, 100), ("b", 0, None)]
+    assert [(part.node, part.requests, part.ttft_p50_ms) for part in found.nodes] == [
+        ("a", 10, 100),
+        ("b", 0, None),
+    ]
 
 
 @pytest.mark.parametrize(("error_ms", "trusted"), [(20, True), (21, False)])
 def test_large_clock_error_makes_the_throughput_invalid(error_ms: float, trusted: bool) -> None:
     """The steady window has 2 s, and each of its ends is known to `error_ms`."""
-    both = [request(1000 + 200 * i, name=f"{node}{i}", node=node) for node in "ab" for i in range(10)]
+    both = [
+        request(1000 + 200 * i, name=f"{node}{i}", node=node) for node in "ab" for i in range(10)
+    ]
     found = row(both, read_at("a", error_ms), read_at("b"))
     assert found.steady_s == pytest.approx(2)
-    reasons = [reason for reason in found.invalid if reason.startswith("the clocks of the nodes are known to")]
+    reasons = [
+        reason
+        for reason in found.invalid
+        if reason.startswith("the clocks of the nodes are known to")
+    ]
     assert (reasons == []) is trusted
 
 

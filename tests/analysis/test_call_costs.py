@@ -17,13 +17,20 @@ def test_tokens_cost_their_calls_and_a_machine_its_hours() -> None:
     ]
     token, rented, unknown = call_costs(rows, 10_000)
     assert (token.target, token.usd_per_day, token.usd_per_30_days) == ("a/token", 20.0, 600.0)
-    assert (rented.machines, rented.usd_per_day) == (3, 144.0)  # 10,000 calls are 2.3 machines of 4,320 a day
+    # 10,000 calls are 2.3 machines of 4,320 a day
+    assert (rented.machines, rented.usd_per_day) == (3, 144.0)
     assert (unknown.target, unknown.usd_per_day) == ("c/unknown", None)
 
 
 def test_target_costs_what_its_cheapest_load_does() -> None:
     rows = [
-        row(condition=f"c{c}", concurrency=c, requests=9, requests_per_s=float(c), price=Price(per_hour_usd=1.0))
+        row(
+            condition=f"c{c}",
+            concurrency=c,
+            requests=9,
+            requests_per_s=float(c),
+            price=Price(per_hour_usd=1.0),
+        )
         for c in (1, 8)
     ]
     (found,) = call_costs(rows, 500_000)
@@ -31,7 +38,11 @@ def test_target_costs_what_its_cheapest_load_does() -> None:
 
 
 def test_number_of_calls_has_a_period() -> None:
-    assert [calls_per_day(each, "--calls") for each in ("10k/day", "500/hour", "3M/month")] == [10_000, 12_000, 100_000]
+    assert [calls_per_day(each, "--calls") for each in ("10k/day", "500/hour", "3M/month")] == [
+        10_000,
+        12_000,
+        100_000,
+    ]
     for wrong in ("10k", "x/day", "10/week"):
         with pytest.raises(CallerFault, match="--calls"):
             calls_per_day(wrong, "--calls")

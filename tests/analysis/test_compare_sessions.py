@@ -23,8 +23,12 @@ TESTED = ("session_s", "session_waiting_s", "cached_of_ideal", "usd_per_session"
 @cache
 def run(server: Server, seed: int, *, rate: float | None = None) -> RunData:
     observations = simulated(server, seed, turns=480, rounds=8)
-    rows = condition_rows([asked(None if rate else 4, rate=rate)], observations, [], prices={"a/x": PRICE})
-    return RunData(Run(id=str(seed), began="2026-11-26T00:00:00Z", began_ns=0, conditions=rows), observations)
+    rows = condition_rows(
+        [asked(None if rate else 4, rate=rate)], observations, [], prices={"a/x": PRICE}
+    )
+    return RunData(
+        Run(id=str(seed), began="2026-11-26T00:00:00Z", began_ns=0, conditions=rows), observations
+    )
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +43,17 @@ def totals(of: Comparison) -> dict[str, FigureChange]:
 
 def test_a_cache_that_loses_prompts_makes_sessions_worse(forgets: Comparison) -> None:
     found = totals(forgets)
-    assert {name: (found[name].real, found[name].better) for name in TESTED} == dict.fromkeys(TESTED, (True, False))
+    assert {name: (found[name].real, found[name].better) for name in TESTED} == dict.fromkeys(
+        TESTED, (True, False)
+    )
     for name in TESTED:
         low, high = found[name].ci95 or (0.0, 0.0)
         assert low <= (found[name].change or 0.0) <= high
-    words = [each for each in forgets.statements if "cached, of the ideal" in each or "cost of a session" in each]
+    words = [
+        each
+        for each in forgets.statements
+        if "cached, of the ideal" in each or "cost of a session" in each
+    ]
     assert len(words) == 2
     assert all("went from" in each and "worse" in each for each in words)
     assert "% to " in words[0]
@@ -59,7 +69,9 @@ def test_equal_servers_have_equal_sessions() -> None:
 
 
 def test_runs_without_sessions_have_no_figures_of_sessions() -> None:
-    alone = [replace(each, turn=None) for each in run(CALM, 3).observations if each.role == "measured"]
+    alone = [
+        replace(each, turn=None) for each in run(CALM, 3).observations if each.role == "measured"
+    ]
     rows = condition_rows([asked(4)], alone, [])
     data = RunData(Run(id="p", began="2026-11-26T00:00:00Z", began_ns=0, conditions=rows), alone)
     assert not totals(compare([data], [data])).keys() & set(TESTED)

@@ -1,4 +1,5 @@
-"""Control charts of rounds: what begins and ends a drift, and in simulations how often they are right."""
+"""Control charts of rounds: what begins and ends a drift, and in simulations how often they are
+right."""
 
 import math
 from collections.abc import Sequence
@@ -55,10 +56,15 @@ def test_usual_level_needs_rounds_and_hours_need_two_days() -> None:
         ([SLOW, SLOW, SLOW], ["unusual", "unusual", "drifted"]),
         ([FAST, FAST, FAST], ["unusual", "unusual", "drifted"]),
         ([*[SLOW] * 3, USUAL, SLOW], ["unusual", "unusual", "drifted", "usual", "drifted"]),
-        ([*[SLOW] * 3, *[USUAL] * 3, SLOW], ["unusual", "unusual", "drifted", *["usual"] * 3, "unusual"]),
+        (
+            [*[SLOW] * 3, *[USUAL] * 3, SLOW],
+            ["unusual", "unusual", "drifted", *["usual"] * 3, "unusual"],
+        ),
     ],
 )
-def test_one_round_outside_is_unusual_and_three_are_a_drift(values: list[float], expected: list[str]) -> None:
+def test_one_round_outside_is_unusual_and_three_are_a_drift(
+    values: list[float], expected: list[str]
+) -> None:
     assert states(values) == expected
 
 
@@ -108,9 +114,17 @@ def test_drift_in_the_first_days_needs_a_change_above_half() -> None:
 
 @pytest.mark.parametrize(
     ("every_h", "before", "until_found"),
-    [(10 / 3600, 12, MIN), (10 / 3600, 600, MIN), (4 / 60, 60, MIN), (0.5, 20, 2 * NIGHT_HOURS + 1), (1, 20, 19)],
+    [
+        (10 / 3600, 12, MIN),
+        (10 / 3600, 600, MIN),
+        (4 / 60, 60, MIN),
+        (0.5, 20, 2 * NIGHT_HOURS + 1),
+        (1, 20, 19),
+    ],
 )
-def test_level_that_no_night_explains_is_a_drift_in_first_days(every_h: float, before: int, until_found: int) -> None:
+def test_level_that_no_night_explains_is_a_drift_in_first_days(
+    every_h: float, before: int, until_found: int
+) -> None:
     values = 40 * np.exp(0.03 * NORMAL[: before + 60])
     values[before:] *= 1.4
     chart, found = judged(list(values), list(every_h * np.arange(len(values))))
@@ -148,7 +162,8 @@ def test_outliers_change_the_band_little() -> None:
     assert dirty.high < clean.high * 1.2
 
 
-# Performance in simulations. `python -m benchmarks.watching` has more watches and prints the table of docs/watch.md.
+# Performance in simulations. `python -m benchmarks.watching` has more watches and prints the table
+# of docs/watch.md.
 
 
 @pytest.mark.sampled(13)
@@ -163,17 +178,24 @@ def test_false_drifts_of_a_thousand_rounds(noise: Noise) -> None:
 @pytest.mark.parametrize(("scatter", "most"), [(0.04, 6), (0.06, 11), (0.08, 17)])
 @pytest.mark.parametrize("before", [60, 200])
 def test_rounds_until_a_shift_by_a_tenth_is_found(scatter: float, most: int, before: int) -> None:
-    assert np.median(rounds_until_found(Noise("", scatter), shift=0.1, before=before, watches=40)) <= most
+    assert (
+        np.median(rounds_until_found(Noise("", scatter), shift=0.1, before=before, watches=40))
+        <= most
+    )
 
 
 @pytest.mark.system
 @pytest.mark.parametrize("scatter", [0.0, 0.02, 0.04])
 def test_rounds_until_a_creep_is_found(scatter: float) -> None:
-    assert np.median(rounds_until_found(Noise("", scatter), creep=0.001, before=72, watches=30)) <= 60
+    assert (
+        np.median(rounds_until_found(Noise("", scatter), creep=0.001, before=72, watches=30)) <= 60
+    )
 
 
 def test_a_change_by_half_is_found_in_the_third_round() -> None:
-    assert np.quantile(rounds_until_found(Noise("", 0.06), shift=0.5, before=72, watches=30), 0.9) <= 4
+    assert (
+        np.quantile(rounds_until_found(Noise("", 0.06), shift=0.5, before=72, watches=30), 0.9) <= 4
+    )
 
 
 @pytest.mark.system
@@ -205,7 +227,9 @@ def test_weekends_become_usual_and_drifts_on_them_are_found() -> None:
 # Errors.
 
 
-def failures(*counts: int, requests: int = 20) -> tuple[ControlChart[ErrorCount], list[JudgedRound]]:
+def failures(
+    *counts: int, requests: int = 20
+) -> tuple[ControlChart[ErrorCount], list[JudgedRound]]:
     chart: ControlChart[ErrorCount] = ControlChart(ErrorShareModel())
     return chart, [chart.add(at, ErrorCount(failed, requests)) for at, failed in enumerate(counts)]
 
@@ -234,7 +258,8 @@ def test_error_in_every_round_after_none_is_a_drift() -> None:
 @pytest.mark.system
 @pytest.mark.parametrize(("varying", "most"), [(0.0, 1.0), (0.5, 3.0)])
 def test_false_drifts_of_errors(varying: float, most: float) -> None:
-    """`varying`: standard deviation of the logarithm of the share, with correlation 0.8 from round to round."""
+    """`varying`: standard deviation of the logarithm of the share, with correlation 0.8 from round
+    to round."""
     random = np.random.default_rng(3)
     drifts = 0
     for _ in range(8):
@@ -269,19 +294,30 @@ def test_error_limit_equals_that_of_an_urn_model(failed: int, past: int, request
 
 @given(
     st.lists(
-        st.tuples(st.floats(1e-6, 1e9) | st.sampled_from([1.0, 1.1]), st.sampled_from([0, 0.1, 1, 3, 24, 500])),
+        st.tuples(
+            st.floats(1e-6, 1e9) | st.sampled_from([1.0, 1.1]),
+            st.sampled_from([0, 0.1, 1, 3, 24, 500]),
+        ),
         max_size=80,
     )
 )
 def test_any_times_at_any_interval_can_be_judged(rounds: list[tuple[float, float]]) -> None:
-    values, hours = [value for value, _ in rounds], np.cumsum([0.0, *(pause for _, pause in rounds)])[1:]
+    values, hours = (
+        [value for value, _ in rounds],
+        np.cumsum([0.0, *(pause for _, pause in rounds)])[1:],
+    )
     chart, found = judged(values, list(hours))
     assert len(found) == len(values)
     for each, value in zip(found, values, strict=True):
         assert (each.state == "unusual") <= (each.side != 0)
         if each.usual is not None:
             usual = each.usual
-            assert all(map(math.isfinite, (usual.level, usual.low, usual.high, usual.surprise, usual.scatter)))
+            assert all(
+                map(
+                    math.isfinite,
+                    (usual.level, usual.low, usual.high, usual.surprise, usual.scatter),
+                )
+            )
             assert (usual.low <= value <= usual.high) == (each.side == 0)
     for drift in chart.drifts:
         assert 0 <= drift.since < (drift.until or len(values)) <= len(values)
@@ -292,7 +328,9 @@ def test_any_times_at_any_interval_can_be_judged(rounds: list[tuple[float, float
 def test_missing_rounds_neither_make_nor_hide_a_drift(seed: int) -> None:
     random = np.random.default_rng(seed)
     hours = np.sort(random.choice(400, 240, replace=False))
-    values = 100 * np.exp(0.2 * np.sin(2 * np.pi * hours / 24) + 0.04 * random.standard_normal(len(hours)))
+    values = 100 * np.exp(
+        0.2 * np.sin(2 * np.pi * hours / 24) + 0.04 * random.standard_normal(len(hours))
+    )
     assert not judged(list(values), list(hours))[0].drifts
     values[200:] *= 1.3
     (drift,) = judged(list(values), list(hours))[0].drifts

@@ -17,7 +17,14 @@ from splitsecond.core.money.cost import bill, billed, cost_usd, price_words, run
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import full
 
-PRICE = Price(input_usd=2.0, output_usd=10.0, cached_usd=0.2, cache_write_usd=2.5, as_of="2026-01-02", source="test")
+PRICE = Price(
+    input_usd=2.0,
+    output_usd=10.0,
+    cached_usd=0.2,
+    cache_write_usd=2.5,
+    as_of="2026-01-02",
+    source="test",
+)
 PRICES = {"a/x": PRICE}
 WHOLE: dict[str, Any] = {"input_tokens": 100_000, "output_tokens": 10_000}
 
@@ -39,7 +46,9 @@ def test_price_without_amounts_is_free_and_a_machine_is_not() -> None:
         ({"output_tokens": None}, None),
     ],
 )
-def test_an_attempt_costs_its_tokens(changes: dict[str, int | None], expected: float | None) -> None:
+def test_an_attempt_costs_its_tokens(
+    changes: dict[str, int | None], expected: float | None
+) -> None:
     assert cost_usd(request(**(WHOLE | changes)), PRICE) == (expected and pytest.approx(expected))
 
 
@@ -53,7 +62,11 @@ def test_refusal_is_free_and_cost_without_a_price_is_unknown() -> None:
 
 
 def test_a_long_prompt_takes_the_tier_of_its_length() -> None:
-    price = Price(input_usd=1.0, output_usd=1.0, tiers=(Tier(above_tokens=99_999, input_usd=2.0, output_usd=3.0),))
+    price = Price(
+        input_usd=1.0,
+        output_usd=1.0,
+        tiers=(Tier(above_tokens=99_999, input_usd=2.0, output_usd=3.0),),
+    )
     assert cost_usd(request(**WHOLE), price) == pytest.approx(0.2 + 0.03)
 
 
@@ -62,7 +75,14 @@ def test_row_cost_includes_warm_ups_and_failures() -> None:
         request(**WHOLE, role="warmup", name="w"),
         request(**WHOLE, name="1"),
         failure(status=500, call="2"),
-        failure(status=200, kind="truncated", first_token_ns=5, output_tokens=1_000, input_tokens=100_000, call="3"),
+        failure(
+            status=200,
+            kind="truncated",
+            first_token_ns=5,
+            output_tokens=1_000,
+            input_tokens=100_000,
+            call="3",
+        ),
     ]
     found = with_cost(row(), sent, PRICES, hours=1.0)
     assert found.cost_usd == pytest.approx(0.3 + 0.3 + 0.0 + 0.21)
@@ -80,15 +100,26 @@ def test_closed_attempt_costs_its_prompt_and_received_tokens() -> None:
     alone = bill([closed], PRICES)
     assert (alone.usd, alone.estimated, alone.unpriced) == (0.0, 0, 1)
     noted = with_cost(row(), [request(**WHOLE, name="1"), closed], PRICES, hours=1.0)
-    assert noted.notes == ["the cost of 1 attempt without token counts is an estimate, and may be higher."]
+    assert noted.notes == [
+        "the cost of 1 attempt without token counts is an estimate, and may be higher."
+    ]
 
 
 def race(price_of_b: bool) -> tuple[list[Observation], dict[str, Price]]:
     """A call that a policy served, with a winner, a loser, and its own observation."""
     won = request(**WHOLE, name="c", role="winner", target="a/x")
-    lost = request(name="c", role="loser", target="b/x", outcome="cancelled", input_tokens=None, output_tokens=0)
+    lost = request(
+        name="c",
+        role="loser",
+        target="b/x",
+        outcome="cancelled",
+        input_tokens=None,
+        output_tokens=0,
+    )
     served = request(**WHOLE, name="c", target="race(a/x, b/x)")
-    return [lost, won, served], PRICES | ({"b/x": Price(input_usd=1.0, output_usd=1.0)} if price_of_b else {})
+    return [lost, won, served], PRICES | (
+        {"b/x": Price(input_usd=1.0, output_usd=1.0)} if price_of_b else {}
+    )
 
 
 def test_cancelled_request_is_paid_but_raises_no_token_price() -> None:
@@ -105,7 +136,8 @@ def test_short_warm_ups_do_not_change_the_token_price() -> None:
     short = request(name="3", role="warmup", input_tokens=WHOLE["input_tokens"], output_tokens=1)
     for prices in (PRICES, {"a/x": Price(per_hour_usd=3.6)}):
         found, alone = (
-            with_cost(row(output_tokens_per_s=1000.0), sent, prices, hours=1.0) for sent in ([*whole, short], whole)
+            with_cost(row(output_tokens_per_s=1000.0), sent, prices, hours=1.0)
+            for sent in ([*whole, short], whole)
         )
         assert found.usd_per_million == alone.usd_per_million
         assert found.usd_per_million_output == alone.usd_per_million_output
@@ -126,9 +158,14 @@ def test_uncounted_prompts_do_not_use_counts_of_other_rows() -> None:
 def test_machine_is_paid_from_first_request_to_end_of_the_last() -> None:
     hour = 3600 * NS_PER_S
     prices = PRICES | {"h/x": Price(per_hour_usd=3.0)}
-    rented = [request(target="h/x", name=str(at), start_ns=at, end_ns=at + hour) for at in (hour, 4 * hour)]
+    rented = [
+        request(target="h/x", name=str(at), start_ns=at, end_ns=at + hour)
+        for at in (hour, 4 * hour)
+    ]
     assert run_cost_usd(rented, prices) == pytest.approx(4 * 3.0)
-    assert run_cost_usd([*rented, request(**WHOLE, name="t")], prices) == pytest.approx(4 * 3.0 + 0.3)
+    assert run_cost_usd([*rented, request(**WHOLE, name="t")], prices) == pytest.approx(
+        4 * 3.0 + 0.3
+    )
     assert run_cost_usd([request(**WHOLE)], {}) is None
     assert run_cost_usd([], PRICES) is None
 
@@ -166,11 +203,15 @@ def test_price_per_hour_is_divided_by_the_tokens_of_an_hour() -> None:
 def test_note_states_what_the_cache_saved_or_cost() -> None:
     read = with_cost(row(), [request(**WHOLE, cached_tokens=50_000)], PRICES, hours=1.0)
     assert read.notes == [
-        "50% of the input, warm-ups included, came from the provider's prompt cache, which saved $0.0900."
+        "50% of the input, warm-ups included, came from the provider's prompt cache, which saved "
+        "$0.0900."
     ]
-    filled = with_cost(row(), [request(**WHOLE, cached_tokens=2_000, cache_write_tokens=90_000)], PRICES, hours=1.0)
+    filled = with_cost(
+        row(), [request(**WHOLE, cached_tokens=2_000, cache_write_tokens=90_000)], PRICES, hours=1.0
+    )
     assert filled.notes == [
-        "2% of the input, warm-ups included, came from the provider's prompt cache, which cost $0.0414 more than it "
+        "2% of the input, warm-ups included, came from the provider's prompt cache, which cost "
+        "$0.0414 more than it "
         "saved."
     ]
 
@@ -181,7 +222,8 @@ def test_responses_of_other_speed_tiers_cost_their_price() -> None:
     found = with_cost(row(), served, prices, hours=1.0)
     assert found.cost_usd == pytest.approx(0.3 * (1 + 0.5 + 0.25 + 0.5))
     assert found.notes == [
-        "3 of 4 responses came from another speed tier ('default' and 'flex'), at the price of that tier."
+        "3 of 4 responses came from another speed tier ('default' and 'flex'), at the price of "
+        "that tier."
     ]
 
 
@@ -198,16 +240,22 @@ def test_a_run_has_the_money_of_its_rows() -> None:
 
 
 def test_cheapest_target_is_named_for_each_load() -> None:
-    rows = [row(target="a/x", usd_per_million=0.5), row(target="b/x", usd_per_million=0.25), row(target="c/x")]
+    rows = [
+        row(target="a/x", usd_per_million=0.5),
+        row(target="b/x", usd_per_million=0.25),
+        row(target="c/x"),
+    ]
     more = [row(target=r.target, usd_per_million=r.usd_per_million, concurrency=8) for r in rows]
     dearer = [
         row(target="a/x", usd_per_million=0.1, rate=2.0, concurrency=None),
         row(target="b/x", usd_per_million=3.0, rate=2.0, concurrency=None),
     ]
     assert full(cost_statements(rows + more + dearer)) == [
-        "At concurrency 1 and at concurrency 8, a million tokens in this run's mix of input and output cost: "
+        "At concurrency 1 and at concurrency 8, a million tokens in this run's mix of input and "
+        "output cost: "
         "b/x $0.250, a/x $0.500.",
-        "At 2 requests/s, a million tokens in this run's mix of input and output cost: a/x $0.100, b/x $3.00.",
+        "At 2 requests/s, a million tokens in this run's mix of input and output cost: a/x "
+        "$0.100, b/x $3.00.",
     ]
     assert full(cost_statements(rows[:1] + rows[2:])) == []
 
@@ -239,5 +287,8 @@ def test_price_is_written_with_its_unit() -> None:
 def test_the_gateway_computes_costs_without_numpy() -> None:
     program = "import sys, splitsecond.core.money.cost; sys.exit('numpy' in sys.modules)"
     assert (
-        subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": os.pathsep.join(sys.path)}).returncode == 0
+        subprocess.run(
+            [sys.executable, "-c", program], env={"PYTHONPATH": os.pathsep.join(sys.path)}
+        ).returncode
+        == 0
     )

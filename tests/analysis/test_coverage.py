@@ -1,4 +1,5 @@
-"""Intervals, comparisons and reports on requests that share slow minutes: a few cells of the table in docs."""
+"""Intervals, comparisons and reports on requests that share slow minutes: a few cells of the table
+in docs."""
 
 import math
 
@@ -39,9 +40,13 @@ def scatter_of(repeats: int) -> float:
 
 @repeated(60, 600)
 @pytest.mark.parametrize(
-    ("scatter", "least"), [(INDEPENDENT, 0.95), (SECONDS, 0.93), (MINUTES, 0.93), (SLOW_MINUTES, 0.93)], ids=str
+    ("scatter", "least"),
+    [(INDEPENDENT, 0.95), (SECONDS, 0.93), (MINUTES, 0.93), (SLOW_MINUTES, 0.93)],
+    ids=str,
 )
-def test_intervals_of_200_requests_in_6_rounds_hold_the_truth(scatter: Scatter, least: float, repeats: int) -> None:
+def test_intervals_of_200_requests_in_6_rounds_hold_the_truth(
+    scatter: Scatter, least: float, repeats: int
+) -> None:
     found = covered(scatter, repeats, (200, 6))
     assert min(found.values()) >= least - scatter_of(repeats)
 
@@ -49,7 +54,8 @@ def test_intervals_of_200_requests_in_6_rounds_hold_the_truth(scatter: Scatter, 
 @repeated(60, 600)
 @pytest.mark.parametrize(("rounds", "least"), [(5, 0.9), (6, 0.93), (8, 0.95)])
 def test_intervals_of_a_server_in_two_states(rounds: int, least: float, repeats: int) -> None:
-    """Of five rounds, all are in one state in one of eleven rows; no interval can show the other."""
+    """Of five rounds, all are in one state in one of eleven rows; no interval can show the
+    other."""
     found = covered(QUEUE, repeats, (200, rounds))
     assert min(found.values()) >= least - scatter_of(repeats)
 
@@ -58,7 +64,9 @@ def test_intervals_of_a_server_in_two_states(rounds: int, least: float, repeats:
 @repeated(60, 600)
 @pytest.mark.parametrize("scatter", SCATTERS[:4], ids=str)
 @pytest.mark.parametrize("layout", [(50, 6), (50, 8), (200, 6)], ids=str)
-def test_equal_targets_rarely_differ_significantly(scatter: Scatter, layout: tuple[int, int], repeats: int) -> None:
+def test_equal_targets_rarely_differ_significantly(
+    scatter: Scatter, layout: tuple[int, int], repeats: int
+) -> None:
     assert found_real(scatter, repeats, layout) <= 0.06 + scatter_of(repeats)
 
 
@@ -66,7 +74,9 @@ def test_equal_targets_rarely_differ_significantly(scatter: Scatter, layout: tup
 @repeated(60, 600)
 @pytest.mark.parametrize("plan", [PLANS[0], PLANS[1], PLANS[3]], ids=lambda plan: plan.options)
 @pytest.mark.parametrize("scatter", PLANNED, ids=lambda scatter: scatter.name)
-def test_a_run_that_makes_claims_keeps_its_promises(scatter: Scatter, plan: Planned, repeats: int) -> None:
+def test_a_run_that_makes_claims_keeps_its_promises(
+    scatter: Scatter, plan: Planned, repeats: int
+) -> None:
     p50, p95, ahead = of_plan(scatter, repeats, plan)
     assert min(p50, p95) >= 0.93 - scatter_of(repeats)
     assert ahead <= 0.06 + 2 * scatter_of(repeats)
@@ -87,7 +97,8 @@ def test_difference_of_a_fifth_is_found_if_independent() -> None:
 @repeated(6, 60)
 @pytest.mark.parametrize("scatter", [INDEPENDENT, SLOW_MINUTES, QUEUE], ids=str)
 def test_report_of_15_rows_rarely_has_a_false_difference(scatter: Scatter, repeats: int) -> None:
-    assert false_reports(scatter, repeats, (50, 8)) * repeats <= max(1, 0.1 * repeats)  # .03 is expected
+    # .03 is expected
+    assert false_reports(scatter, repeats, (50, 8)) * repeats <= max(1, 0.1 * repeats)
 
 
 @repeated(4, 12)
@@ -99,7 +110,9 @@ def test_a_report_of_fifteen_rows_finds_clear_differences(repeats: int) -> None:
 def test_equal_targets_in_few_rounds_show_no_difference(rounds: int) -> None:
     """Four rounds show no differences between equal targets, because they show none at all."""
     chance = np.random.default_rng(5)
-    for sides in zip(*(SLOW_MINUTES.rounds(chance, 20, rounds, 200 // rounds, 120.0) for _ in "ab"), strict=True):
+    for sides in zip(
+        *(SLOW_MINUTES.rounds(chance, 20, rounds, 200 // rounds, 120.0) for _ in "ab"), strict=True
+    ):
         samples = [
             FIGURES["ttft_ms"].sample(
                 [
@@ -119,7 +132,9 @@ def test_equal_targets_in_few_rounds_show_no_difference(rounds: int) -> None:
 @pytest.mark.parametrize("name", ["slow minutes", "no counts of cached tokens"])
 def test_intervals_of_sessions_hold_the_truth(name: str, repeats: int) -> None:
     found = sessions_covered(SERVERS[name], repeats, (400, 5), TRUTH_OF_SLOW_MINUTES)
-    assert {each: share for each, share in found.items() if share < 0.93 - 1.5 * scatter_of(repeats)} == {}
+    assert {
+        each: share for each, share in found.items() if share < 0.93 - 1.5 * scatter_of(repeats)
+    } == {}
 
 
 @repeated(6, 300)
@@ -130,4 +145,6 @@ def test_equal_targets_of_sessions_rarely_differ(repeats: int) -> None:
 
 @pytest.mark.system
 def test_the_truth_about_simulated_sessions_is_right() -> None:
-    assert session_truths(SERVERS["slow minutes"]) == pytest.approx(TRUTH_OF_SLOW_MINUTES, rel=0.001)
+    assert session_truths(SERVERS["slow minutes"]) == pytest.approx(
+        TRUTH_OF_SLOW_MINUTES, rel=0.001
+    )

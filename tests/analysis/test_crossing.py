@@ -18,7 +18,9 @@ TARGETS = {"first/m": (100.0, 20.0), "middle/m": (500.0, 10.0), "last/m": (1500.
 """TTFT and time per token in ms: lines cross at 40 and at 200 tokens."""
 
 
-def sent(name: str, *, spread: float, requests: int, seed: int, rounds: int = 0) -> list[Observation]:
+def sent(
+    name: str, *, spread: float, requests: int, seed: int, rounds: int = 0
+) -> list[Observation]:
     """Requests to a target of `TARGETS`; with `rounds`, each round has its own delay."""
     random = np.random.default_rng([seed, len(name)])
     ttft, gap = TARGETS[name]
@@ -41,20 +43,34 @@ def sent(name: str, *, spread: float, requests: int, seed: int, rounds: int = 0)
 
 
 def found_in(
-    names: Sequence[str], *, spread: float = 0.02, requests: int = 40, seed: int = 1, rounds: int = 0
+    names: Sequence[str],
+    *,
+    spread: float = 0.02,
+    requests: int = 40,
+    seed: int = 1,
+    rounds: int = 0,
 ) -> list[Crossing]:
-    observations = [o for name in names for o in sent(name, spread=spread, requests=requests, seed=seed, rounds=rounds)]
+    observations = [
+        o
+        for name in names
+        for o in sent(name, spread=spread, requests=requests, seed=seed, rounds=rounds)
+    ]
     asked = [AskedCondition(condition=name, target=name, concurrency=1) for name in names]
     return crossings(condition_rows(asked, observations, []), observations)
 
 
 def test_fastest_target_depends_on_the_output_length() -> None:
     found = found_in(list(TARGETS))
-    assert [(each.first, each.then) for each in found] == [("first/m", "middle/m"), ("middle/m", "last/m")]
+    assert [(each.first, each.then) for each in found] == [
+        ("first/m", "middle/m"),
+        ("middle/m", "last/m"),
+    ]
     assert [each.tokens for each in found] == pytest.approx([40, 200], rel=0.1)
     sentence = full(crossing_statements(found))[0]
     assert sentence.startswith("At concurrency 1, a response of up to ")
-    assert " output tokens ends sooner at first/m, a longer one at middle/m (95% interval " in sentence
+    assert (
+        " output tokens ends sooner at first/m, a longer one at middle/m (95% interval " in sentence
+    )
 
 
 def test_two_targets_have_one_crossing() -> None:
@@ -98,7 +114,10 @@ def test_too_few_requests() -> None:
 
 def test_targets_with_different_token_sources_do_not_cross() -> None:
     made = [o for name in TARGETS for o in sent(name, spread=0.02, requests=200, seed=1)]
-    made = [msgspec.structs.replace(o, token_source="events") if o.target == "middle/m" else o for o in made]
+    made = [
+        msgspec.structs.replace(o, token_source="events") if o.target == "middle/m" else o
+        for o in made
+    ]
     conditions = [AskedCondition(condition=name, target=name, concurrency=1) for name in TARGETS]
     (found,) = crossings(condition_rows(conditions, made, []), made)
     assert (found.first, found.then) == ("first/m", "last/m")

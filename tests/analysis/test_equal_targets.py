@@ -1,7 +1,16 @@
 """Sentences of reports about equal targets: a few runs of the table in docs."""
 
 import pytest
-from benchmarks.equal_targets import OPTIONS, WORLDS, Case, concluded, found_in, interval, sentences, winners
+from benchmarks.equal_targets import (
+    OPTIONS,
+    WORLDS,
+    Case,
+    concluded,
+    found_in,
+    interval,
+    sentences,
+    winners,
+)
 
 SLOW_MINUTES, DEFAULT = WORLDS[1], OPTIONS[0]
 
@@ -9,7 +18,9 @@ SLOW_MINUTES, DEFAULT = WORLDS[1], OPTIONS[0]
 @pytest.mark.system
 @pytest.mark.parametrize("repeats", [60])
 def test_a_report_of_equal_targets_rarely_names_a_winner(repeats: int) -> None:
-    named = sum(bool(winners(sentences(*concluded(DEFAULT, SLOW_MINUTES, seed)))) for seed in range(repeats))
+    named = sum(
+        bool(winners(sentences(*concluded(DEFAULT, SLOW_MINUTES, seed)))) for seed in range(repeats)
+    )
     assert named <= 1 + 0.08 * repeats
 
 
@@ -24,7 +35,9 @@ def test_a_default_run_says_what_its_intervals_contain() -> None:
     run, _ = concluded(DEFAULT, WORLDS[0], 0)
     assert run.spread is not None
     assert (run.spread.rounds, round(run.spread.apart_s or 0)) == (6, 150)
-    assert run.statements[-1].startswith("Rounds began 150 s apart: slow times longer than 50 s are in no interval")
+    assert run.statements[-1].startswith(
+        "Rounds began 150 s apart: slow times longer than 50 s are in no interval"
+    )
 
 
 def test_a_quick_run_speaks_of_its_own_time_only() -> None:
@@ -43,7 +56,10 @@ def test_a_quick_run_speaks_of_its_own_time_only() -> None:
         ("At concurrency 1, near/one is first on TTFT: p50 190 ms, near/two 200.", True),
         ("near/one is the fastest at every load; at concurrency 1 it is 1.2 times as fast.", True),
         ("voice: ★ yes near/one, yes near/two", True),
-        ("For voice, no target is clearly the best of 2: near/one or near/two may be first.", False),
+        (
+            "For voice, no target is clearly the best of 2: near/one or near/two may be first.",
+            False,
+        ),
         ("No target is clearly first in cost-adjusted TPS: near/one 36, near/two 35.", False),
     ],
 )

@@ -15,7 +15,12 @@ from splitsecond.benchmark.findings.compare import Comparison, RunData, compare
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import ConditionFindings as Row
 from splitsecond.benchmark.findings.findings import Run
-from splitsecond.benchmark.findings.gate import Unchecked, check_changes, parse_equivalence, parse_gate
+from splitsecond.benchmark.findings.gate import (
+    Unchecked,
+    check_changes,
+    parse_equivalence,
+    parse_gate,
+)
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.statistics.summary import Interval, Summary
 
@@ -68,7 +73,9 @@ def test_any_text_is_a_gate_or_a_fault(text: str) -> None:
     assert parse_gate(made.text) == made
 
 
-def with_p95(p95: float | None, low: float | None = None, high: float | None = None, **changes: Any) -> list[Row]:
+def with_p95(
+    p95: float | None, low: float | None = None, high: float | None = None, **changes: Any
+) -> list[Row]:
     """A row with that p95, and its interval (by default of no width)."""
     interval = (p95 if low is None else low, p95 if high is None else high)
     return [row(ttft_ms=Summary(n=100, p95=p95, ci95={"p95": interval}), **changes)]
@@ -89,7 +96,8 @@ def test_a_gate_judges_the_nearer_bound_of_the_interval() -> None:
     assert len(below.check(with_p95(290.0, 280.0, 299.0))) == 1
     failing = [row(ttft_ms=Summary(n=100, failed=20, p95=None, ci95={"p95": (700.0, None)}))]
     assert above.check(failing) == [
-        "a/x at concurrency 1: ttft_ms.p95 is beyond what was answered (95% interval 700 to ?), which is > 300."
+        "a/x at concurrency 1: ttft_ms.p95 is beyond what was answered (95% interval 700 to ?), "
+        "which is > 300."
     ]
 
 
@@ -101,12 +109,15 @@ def test_a_gate_judges_the_nearer_bound_of_the_interval() -> None:
         ("ttft_ms.p95 > 300", (None, None), "lower"),
     ],
 )
-def test_gate_with_an_unknown_deciding_bound_is_not_checked(text: str, interval: Interval, which: str) -> None:
+def test_gate_with_an_unknown_deciding_bound_is_not_checked(
+    text: str, interval: Interval, which: str
+) -> None:
     """Few rounds that differ much have so small an effective n that a percentile lacks a bound."""
     rows = [row(ttft_ms=Summary(n=100, p95=280.0, ci95={"p95": interval}))]
     (breach,) = parse_gate(text).check(rows)
     assert breach == (
-        f"a/x at concurrency 1: the interval of ttft_ms.p95 has no {which} bound, so {text!r} cannot be checked."
+        f"a/x at concurrency 1: the interval of ttft_ms.p95 has no {which} bound, so {text!r} "
+        f"cannot be checked."
     )
 
 
@@ -119,7 +130,8 @@ def test_a_bound_that_does_not_decide_may_be_unknown() -> None:
 def test_relative_gate_with_an_unknown_bound_is_not_checked() -> None:
     now = [row(ttft_ms=Summary(n=100, p95=280.0, ci95={"p95": (None, 400.0)}))]
     assert parse_gate("ttft_ms.p95 > +10%").check(now, with_p95(300.0)) == [
-        "a/x at concurrency 1: the interval of ttft_ms.p95 has no lower bound, so 'ttft_ms.p95 > +10%' cannot be "
+        "a/x at concurrency 1: the interval of ttft_ms.p95 has no lower bound, so 'ttft_ms.p95 > "
+        "+10%' cannot be "
         "checked."
     ]
 
@@ -135,14 +147,15 @@ def test_a_figure_without_an_interval_is_judged_as_it_is() -> None:
 def test_a_percentile_with_too_few_requests_is_refused() -> None:
     few = [row(ttft_ms=Summary(n=50, p95=100.0, ci95={"p95": (90.0, None)}, needs={"p95": 72}))]
     assert parse_gate("ttft_ms.p95 > 300").check(few) == [
-        "a/x at concurrency 1: ttft_ms.p95 needs more requests, so 'ttft_ms.p95 > 300' cannot be checked. Use -n 150."
+        "a/x at concurrency 1: ttft_ms.p95 needs more requests, so 'ttft_ms.p95 > 300' cannot be "
+        "checked. Use -n 150."
     ]
 
 
 def test_a_count_needs_no_baseline() -> None:
-    assert parse_gate("errors > 0").check([row(errors=0), row(errors=2, rate=3.0, concurrency=None)]) == [
-        "a/x at 3 requests/s: errors is 2, which is > 0."
-    ]
+    assert parse_gate("errors > 0").check(
+        [row(errors=0), row(errors=2, rate=3.0, concurrency=None)]
+    ) == ["a/x at 3 requests/s: errors is 2, which is > 0."]
 
 
 def test_missing_figure_breaches_the_gate() -> None:
@@ -156,7 +169,8 @@ def test_relative_gate_compares_with_the_usual_value() -> None:
     assert gate.check(with_p95(330.0), with_p95(300.0)) == []
     assert gate.check(with_p95(336.0, 329.0, 340.0), with_p95(300.0)) == []
     assert gate.check(with_p95(336.0, 331.0, 340.0), with_p95(300.0)) == [
-        "a/x at concurrency 1: ttft_ms.p95 went from 300 to 336 (95% interval 331 to 340) (+12%), which is > +10%."
+        "a/x at concurrency 1: ttft_ms.p95 went from 300 to 336 (95% interval 331 to 340) (+12%), "
+        "which is > +10%."
     ]
     assert gate.check(with_p95(100.0), with_p95(300.0)) == []
 
@@ -175,7 +189,9 @@ def test_relative_gate_needs_a_baseline() -> None:
         (with_p95(1.0, target="b"), with_p95(1.0), "this run lacks a row of the baseline"),
     ],
 )
-def test_relative_gate_without_a_comparison_is_a_breach(now: list[Row], before: list[Row], says: str) -> None:
+def test_relative_gate_without_a_comparison_is_a_breach(
+    now: list[Row], before: list[Row], says: str
+) -> None:
     (breach,) = parse_gate("ttft_ms.p95 > +10%").check(now, before)
     assert says in breach
 
@@ -189,7 +205,13 @@ def test_new_row_is_not_compared_with_the_baseline() -> None:
 
 
 def compared(
-    factor: float, *, n: int = 80, scatter: float = 0.05, seed: int = 0, rows: int = 1, pause_s: float = 170
+    factor: float,
+    *,
+    n: int = 80,
+    scatter: float = 0.05,
+    seed: int = 0,
+    rows: int = 1,
+    pause_s: float = 170,
 ) -> Comparison:
     """Runs of eight rounds with pauses, the second with TTFT `factor` times as long."""
 
@@ -203,7 +225,12 @@ def compared(
                 made = request(start_ms, ttft_ms=ttft, round=at_round + 1, name=str(number))
                 observations += renamed([made], f"c{at}", f"t{at}")
         conditions = [asked(condition=f"c{at}", target=f"t{at}") for at in range(rows)]
-        run = Run(id="r", began="2025-06-01", began_ns=0, conditions=condition_rows(conditions, observations, []))
+        run = Run(
+            id="r",
+            began="2025-06-01",
+            began_ns=0,
+            conditions=condition_rows(conditions, observations, []),
+        )
         return RunData(run, observations)
 
     return compare([side(1.0, 2 * seed)], [side(factor, 2 * seed + 1)])
@@ -233,14 +260,20 @@ def test_gate_on_runs_with_close_rounds_judges_their_minutes() -> None:
 
 @repeated(2, 30)
 def test_gates_rarely_fail_without_a_change(repeats: int) -> None:
-    """Twelve of twelve comparisons of equal runs failed such a gate when it judged the percentiles themselves."""
-    failed = [gates(compared(1.0, scatter=0.4, seed=seed, rows=5), "ttft_ms.p95 > +2%") for seed in range(repeats)]
+    """Twelve of twelve comparisons of equal runs failed such a gate when it judged the percentiles
+    themselves."""
+    failed = [
+        gates(compared(1.0, scatter=0.4, seed=seed, rows=5), "ttft_ms.p95 > +2%")
+        for seed in range(repeats)
+    ]
     assert sum(map(bool, failed)) <= 2
 
 
 def test_uncheckable_gate_on_a_comparison_is_neither() -> None:
     (few,) = gates(compared(1.0, n=48), "ttft_ms.p95 > +10%")
-    assert few.endswith("needs more requests, so 'ttft_ms.p95 > +10%' cannot be checked. Use -n 150.")
+    assert few.endswith(
+        "needs more requests, so 'ttft_ms.p95 > +10%' cannot be checked. Use -n 150."
+    )
     assert isinstance(few, Unchecked)
     (short,) = gates(compared(1.0, n=4), "tps.p50 > +10%")
     assert short.endswith("needs more requests, so 'tps.p50 > +10%' cannot be checked. Use -n 50.")
@@ -248,20 +281,28 @@ def test_uncheckable_gate_on_a_comparison_is_neither() -> None:
     assert "missing or 0 on one side" in unknown
     gone = compare([RunData(Run(id="r", began="", began_ns=0, conditions=[row()]), [])], [])
     assert gates(gone, "ttft_ms.p50 > +10%") == [
-        "a/x at concurrency 1: this run lacks a row of the baseline, so 'ttft_ms.p50 > +10%' cannot be checked."
+        "a/x at concurrency 1: this run lacks a row of the baseline, so 'ttft_ms.p50 > +10%' "
+        "cannot be checked."
     ]
     with pytest.raises(CallerFault, match="which has no interval"):
         gates(compared(1.0), "ttft_ms.mean > +10%")
 
 
 def days_compared(*factors: float) -> Comparison:
-    """Two runs a side on two days, the TTFT of each that many times as long; the days are the rounds."""
+    """Two runs a side on two days, the TTFT of each that many times as long; the days are the
+    rounds."""
     runs = []
     for day, factor in enumerate(factors):
         made = [
-            request(1000 + 500 * at, ttft_ms=100 * factor, round=at * 8 // 80 + 1, name=str(at)) for at in range(80)
+            request(1000 + 500 * at, ttft_ms=100 * factor, round=at * 8 // 80 + 1, name=str(at))
+            for at in range(80)
         ]
-        run = Run(id=f"r{day}", began=f"2025-06-0{day + 1}", began_ns=0, conditions=condition_rows([asked()], made, []))
+        run = Run(
+            id=f"r{day}",
+            began=f"2025-06-0{day + 1}",
+            began_ns=0,
+            conditions=condition_rows([asked()], made, []),
+        )
         runs.append(RunData(run, made))
     return compare(runs[:2], runs[2:])
 
@@ -277,7 +318,8 @@ def test_a_gate_on_a_change_without_bounds_is_not_checked(text: str) -> None:
 def test_an_equivalence_is_not_shown_by_a_change_without_bounds() -> None:
     (open_,) = parse_equivalence("ttft_ms.p50 ±5%").check(days_compared(1, 1.2, 1, 5))
     assert open_.endswith(
-        ": ttft_ms.p50 changed by an unknown amount: its interval has no bounds, so 'ttft_ms.p50 ±5%' is not shown."
+        ": ttft_ms.p50 changed by an unknown amount: its interval has no bounds, so 'ttft_ms.p50 "
+        "±5%' is not shown."
     )
 
 

@@ -25,7 +25,9 @@ def test_the_grouping_that_scatters_more_decides() -> None:
         return np.array([values[kept].mean()])
 
     middle = np.array([values.mean()])
-    by_round, both = (jackknife_intervals(mean, middle, by)[0] for by in ([rounds], [rounds, np.arange(60)]))
+    by_round, both = (
+        jackknife_intervals(mean, middle, by)[0] for by in ([rounds], [rounds, np.arange(60)])
+    )
     assert both == by_round
 
 
@@ -46,4 +48,6 @@ def test_many_sessions_are_left_out_several_at_a_time() -> None:
     assert len(made) == MAX_GROUPS
     assert low is not None
     assert high is not None
-    assert (high - low) / 2 == pytest.approx(t_quantile(0.05, MAX_GROUPS - 1) / np.sqrt(1000), rel=0.25)
+    assert (high - low) / 2 == pytest.approx(
+        t_quantile(0.05, MAX_GROUPS - 1) / np.sqrt(1000), rel=0.25
+    )

@@ -1,4 +1,5 @@
-"""How a target changes with load: drop, queueing, knee and sweet spot; with the published figures as the first case."""
+"""How a target changes with load: drop, queueing, knee and sweet spot; with the published figures
+as the first case."""
 
 import pytest
 from tests.analysis.made import row
@@ -10,7 +11,13 @@ from splitsecond.log.statistics.summary import Summary
 
 
 def level(
-    concurrency: int, ttft: float, p95: float, tps: float, *, near: float | None = 0.02, **changes: float
+    concurrency: int,
+    ttft: float,
+    p95: float,
+    tps: float,
+    *,
+    near: float | None = 0.02,
+    **changes: float,
 ) -> ConditionFindings:
     """A row with these medians and this TTFT p95; intervals reach `near` (a share) to each side."""
 
@@ -36,7 +43,8 @@ GROQ = [level(1, 230, 290, 215), level(8, 290, 820, 180), level(32, 610, 2400, 1
 def test_change_with_load_is_the_one_of_the_document() -> None:
     (said,) = full(load_shape_statements(load_shapes(GENERAL_COMPUTE)))
     assert said == (
-        "From concurrency 1 to 8, a/x: TTFT p50 +16.7% (+12.1% to +21.4%), TPS p50 −8.1% (−11.7% to −4.3%)."
+        "From concurrency 1 to 8, a/x: TTFT p50 +16.7% (+12.1% to +21.4%), TPS p50 −8.1% (−11.7% "
+        "to −4.3%)."
     )
 
 
@@ -44,7 +52,10 @@ def test_p95_that_grows_faster_than_p50_is_queueing() -> None:
     (found,) = load_shapes(GROQ)
     assert [step.queueing for step in found.steps] == ["yes", "yes"]
     said = full(load_shape_statements([found]))
-    assert "Requests to a/x queue from concurrency 8 on: TTFT p95 +183% (+172% to +194%), p50 +26.1%." in said
+    assert (
+        "Requests to a/x queue from concurrency 8 on: TTFT p95 +183% (+172% to +194%), p50 +26.1%."
+        in said
+    )
 
 
 def test_without_intervals_queueing_is_only_possible() -> None:
@@ -67,11 +78,17 @@ def test_without_intervals_queueing_is_only_possible() -> None:
 def test_knee_and_sweet_spot(
     throughput: dict[int, float], e2e: dict[int, float], knee: float | None, sweet: int | None
 ) -> None:
-    levels = [level(c, 100, 120, 50, output_tokens_per_s=speed, e2e=1000 * e2e[c]) for c, speed in throughput.items()]
+    levels = [
+        level(c, 100, 120, 50, output_tokens_per_s=speed, e2e=1000 * e2e[c])
+        for c, speed in throughput.items()
+    ]
     (found,) = load_shapes(levels)
     assert (found.knee, found.sweet_spot) == (knee, sweet)
     said = " ".join(full(load_shape_statements([found])))
-    assert ("The sweet spot of a/x is concurrency 8" in said, "The knee of a/x is concurrency 8" in said) == (
+    assert (
+        "The sweet spot of a/x is concurrency 8" in said,
+        "The knee of a/x is concurrency 8" in said,
+    ) == (
         bool(sweet),
         bool(knee),
     )

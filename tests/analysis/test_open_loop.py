@@ -41,5 +41,7 @@ def test_a_row_says_how_much_of_a_round_it_measures() -> None:
     row = measured(0.5, Plan(50), seed=0)
     (said,) = [note for note in row.notes if "empty server" in note]
     assert said.startswith("the percentiles describe ")
-    (lane,) = make_plan({"t": "http://t"}, [PlannedLoad(rate=0.5 * SLOTS / SERVICE_S)], response_s=SERVICE_S).lanes
+    (lane,) = make_plan(
+        {"t": "http://t"}, [PlannedLoad(rate=0.5 * SLOTS / SERVICE_S)], response_s=SERVICE_S
+    ).lanes
     assert {(block.warmups, block.requests) for block in lane} == {(80, 80)}

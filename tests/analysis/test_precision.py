@@ -7,7 +7,13 @@ from msgspec.structs import replace
 from tests.analysis.made import row
 from tests.cases import each_case
 
-from splitsecond.benchmark.findings.precision import Precision, Unmet, in_words, parse_precision, unmet
+from splitsecond.benchmark.findings.precision import (
+    Precision,
+    Unmet,
+    in_words,
+    parse_precision,
+    unmet,
+)
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.statistics.summary import summary_of
 
@@ -21,7 +27,9 @@ from splitsecond.log.statistics.summary import summary_of
         ("e2e_ms.mean=2%", {"e2e_ms.mean": 0.02}),
     ],
 )
-def test_a_precision_names_figures_or_means_the_main_ones(text: str, wanted: dict[str, float]) -> None:
+def test_a_precision_names_figures_or_means_the_main_ones(
+    text: str, wanted: dict[str, float]
+) -> None:
     assert parse_precision(text).wanted == wanted
 
 
@@ -37,7 +45,9 @@ def test_a_figure_is_judged_by_half_of_its_interval() -> None:
     (found,) = unmet(made, parse_precision("5%"))
     assert (found.label, found.reached, found.wanted) == ("TTFT p50", 0.06, 0.05)
     assert unmet(made, parse_precision("7%")) == []
-    (open_ended,) = unmet(replace(made, ttft_ms=replace(known, ci95={"p50": (94.0, None)})), parse_precision("5%"))
+    (open_ended,) = unmet(
+        replace(made, ttft_ms=replace(known, ci95={"p50": (94.0, None)})), parse_precision("5%")
+    )
     assert math.isinf(open_ended.reached)
 
 

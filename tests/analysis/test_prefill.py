@@ -13,7 +13,11 @@ def turns(n: int = 400, scatter: float = 0.15, seed: int = 1) -> tuple[Floats, F
     new = np.round(np.exp(random.normal(7, 1.2, n)))
     reused = np.round(np.exp(random.normal(10, 0.8, n)))
     typical = FIXED + NEW * new + REUSED * reused
-    return new.astype(float), reused.astype(float), (typical * np.exp(random.normal(0, scatter, n))).astype(float)
+    return (
+        new.astype(float),
+        reused.astype(float),
+        (typical * np.exp(random.normal(0, scatter, n))).astype(float),
+    )
 
 
 def test_fit_without_scatter_is_exact() -> None:

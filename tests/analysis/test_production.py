@@ -34,7 +34,11 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 
 def served(
-    *attempts: Observation, least: int = 1, by: By = "target", price: Price | None = None, day: int = 0
+    *attempts: Observation,
+    least: int = 1,
+    by: By = "target",
+    price: Price | None = None,
+    day: int = 0,
 ) -> list[ProductionSpeed]:
     traffic = ProductionTraffic(lambda _: price, by)
     traffic.add(AttemptColumns.of((NOON + day * DAY, attempt) for attempt in attempts))
@@ -45,20 +49,37 @@ def answer(total: float, *, tokens: int = 100, target: str = "a/x") -> Observati
     """An answer of so many total tokens per second, half of its time before the first token."""
     took_ms = tokens / total * 1000
     return request(
-        target=target, ttft_ms=took_ms / 2, gap_ms=took_ms / 2, tokens=2, output_tokens=tokens, token_source="usage"
+        target=target,
+        ttft_ms=took_ms / 2,
+        gap_ms=took_ms / 2,
+        tokens=2,
+        output_tokens=tokens,
+        token_source="usage",
     )
 
 
 @each_case(
     ("tps", "found"),
-    [(1000, 1), (100, 1), (99.9, 2), (70, 2), (69.9, 3), (50, 3), (49.9, 4), (30, 4), (29.9, 5), (0.1, 5)],
+    [
+        (1000, 1),
+        (100, 1),
+        (99.9, 2),
+        (70, 2),
+        (69.9, 3),
+        (50, 3),
+        (49.9, 4),
+        (30, 4),
+        (29.9, 5),
+        (0.1, 5),
+    ],
 )
 def test_grades(tps: float, found: int) -> None:
     assert grade(tps) == found
 
 
 def raced(n: int, *, prompts: float) -> tuple[list[Observation], list[float]]:
-    """Return the attempts at a target that races against a similar one, and all of its waits, also those cut short.
+    """Return the attempts at a target that races against a similar one, and all of its waits, also
+    those cut short.
 
     `prompts`: the scatter of the factor by which a prompt delays both targets.
     """
@@ -79,7 +100,8 @@ def test_closed_losers_give_ttft_bounds() -> None:
     (speed,) = served(*attempts)
     p50, p95 = np.quantile(waits, [0.5, 0.95])
     assert speed.ttft_closed > 2000
-    assert speed.ttft_ms.p95 is None or speed.ttft_ms.p95 > 1.2 * p95  # the prompts delay both targets
+    # the prompts delay both targets
+    assert speed.ttft_ms.p95 is None or speed.ttft_ms.p95 > 1.2 * p95
     (low, high), (low95, high95) = speed.ttft_bounds["p50"], speed.ttft_bounds["p95"]
     assert low is not None
     assert low95 is not None
@@ -100,7 +122,8 @@ def test_few_closed_attempts_cause_no_ttft_uncertainty() -> None:
 
 
 def test_total_tps_counts_from_the_arrival_of_the_call() -> None:
-    second = request(start_ns=0, sent_ms=5000, ttft_ms=500, gap_ms=5, tokens=101)  # after another target had failed
+    # after another target had failed
+    second = request(start_ns=0, sent_ms=5000, ttft_ms=500, gap_ms=5, tokens=101)
     (speed,) = served(second)
     assert second.total_tps == pytest.approx(101 / 6)
     assert speed.total_tps.p50 == pytest.approx(101 / 6)
@@ -140,7 +163,9 @@ def test_close_to_a_border_both_grades_are_stated() -> None:
 
 
 def test_waits_that_were_cut_short_count_as_longer() -> None:
-    late = FaultRecord(type="TimedOut", kind="timed_out", phase="first token", message="no token for 300 ms")
+    late = FaultRecord(
+        type="TimedOut", kind="timed_out", phase="first token", message="no token for 300 ms"
+    )
     asked = request(first_token_ns=None, last_token_ns=None, output_tokens=None)
     lost = replace(asked, outcome="cancelled", end_ns=asked.start_ns + 300 * MS)
     given_up = replace(lost, outcome="failed", fault=late)
@@ -148,7 +173,8 @@ def test_waits_that_were_cut_short_count_as_longer() -> None:
     answered = [request(ttft_ms=ms) for ms in range(100, 300, 2)]
     (speed,) = served(*answered, *[lost] * 60, *[given_up] * 20, whole)
     assert (speed.ttft_ms.n, speed.ttft_closed) == (180, 80)
-    assert speed.ttft_ms.p50 == pytest.approx(278, abs=3)  # of those that came alone it would be 199
+    # of those that came alone it would be 199
+    assert speed.ttft_ms.p50 == pytest.approx(278, abs=3)
     assert speed.ttft_ms.p95 is None
 
 
@@ -158,9 +184,19 @@ def test_rows_by_model_and_provider() -> None:
         answer(60, target="cerebras/gpt-oss"),
         answer(40, target="groq/m"),
     ]
-    assert [speed.name for speed in served(*asked)] == ["groq/openai/gpt-oss", "cerebras/gpt-oss", "groq/m"]
-    assert {speed.name: speed.requests for speed in served(*asked, by="model")} == {"gpt-oss": 2, "m": 1}
-    assert {speed.name: speed.requests for speed in served(*asked, by="provider")} == {"groq": 2, "cerebras": 1}
+    assert [speed.name for speed in served(*asked)] == [
+        "groq/openai/gpt-oss",
+        "cerebras/gpt-oss",
+        "groq/m",
+    ]
+    assert {speed.name: speed.requests for speed in served(*asked, by="model")} == {
+        "gpt-oss": 2,
+        "m": 1,
+    }
+    assert {speed.name: speed.requests for speed in served(*asked, by="provider")} == {
+        "groq": 2,
+        "cerebras": 1,
+    }
 
 
 def test_cost_uses_the_mix_of_input_and_output() -> None:
@@ -183,20 +219,41 @@ def test_summed_costs_equal_those_of_single_attempts() -> None:
         tiers=(long, longer),
         by_tier={"flex": 0.5, "fast": 2.5},
     )
-    prices = {"a/x": tiered, "b/x": Price(input_usd=0.3, output_usd=0.6), "c/x": Price(per_hour_usd=2.0)}
+    prices = {
+        "a/x": tiered,
+        "b/x": Price(input_usd=0.3, output_usd=0.6),
+        "c/x": Price(per_hour_usd=2.0),
+    }
     whole = answer(80)
     attempts = [
-        replace(whole, target=target, input_tokens=read, cached_tokens=cached, cache_write_tokens=written)
+        replace(
+            whole,
+            target=target,
+            input_tokens=read,
+            cached_tokens=cached,
+            cache_write_tokens=written,
+        )
         for target in (*prices, "d/x")
         for read in (0, 999, 1000, 1001, 5001, None)
         for cached, written in ((None, None), (500, 0), (0, 400))
     ]
-    attempts += [replace(failure(kind="http_429"), target="a/x"), replace(failure(kind="http_429"), target="d/x")]
-    attempts += [replace(whole, target=target, tier=tier) for target in prices for tier in ("flex", "fast", "other")]
+    attempts += [
+        replace(failure(kind="http_429"), target="a/x"),
+        replace(failure(kind="http_429"), target="d/x"),
+    ]
+    attempts += [
+        replace(whole, target=target, tier=tier)
+        for target in prices
+        for tier in ("flex", "fast", "other")
+    ]
     traffic = ProductionTraffic(prices.get)
     traffic.add(AttemptColumns.of((NOON, attempt) for attempt in attempts))
     for speed in traffic.speeds(1):
-        costs = [cost_usd(attempt, prices.get(speed.name)) for attempt in attempts if attempt.target == speed.name]
+        costs = [
+            cost_usd(attempt, prices.get(speed.name))
+            for attempt in attempts
+            if attempt.target == speed.name
+        ]
         known = [cost for cost in costs if cost is not None]
         assert speed.unpriced == len(costs) - len(known)
         assert speed.cost_usd == (pytest.approx(sum(known)) if known else None)
@@ -204,12 +261,21 @@ def test_summed_costs_equal_those_of_single_attempts() -> None:
 
 
 def test_attempts_of_one_target_in_several_rows() -> None:
-    price = Price(input_usd=1.0, output_usd=2.0, tiers=(Tier(above_tokens=2000, input_usd=3.0, output_usd=4.0),))
+    price = Price(
+        input_usd=1.0,
+        output_usd=2.0,
+        tiers=(Tier(above_tokens=2000, input_usd=3.0, output_usd=4.0),),
+    )
     sizes = {100: 3, 500: 2, 1500: 1, 5000: 4}
-    attempts = [replace(answer(80), input_tokens=size) for size, n in sizes.items() for _ in range(n)]
+    attempts = [
+        replace(answer(80), input_tokens=size) for size, n in sizes.items() for _ in range(n)
+    ]
     failed = replace(failure(), input_tokens=500)
     found = {speed.name: speed for speed in served(*attempts, failed, by="size", price=price)}
-    assert {name: (speed.answered, speed.failed, sum(speed.faults.values())) for name, speed in found.items()} == {
+    assert {
+        name: (speed.answered, speed.failed, sum(speed.faults.values()))
+        for name, speed in found.items()
+    } == {
         "under 128 input tokens": (3, 0, 0),
         "128 to 1,023 input tokens": (2, 1, 1),
         "1,024 to 8,191 input tokens": (5, 0, 0),
@@ -234,7 +300,8 @@ def test_drift_is_judged_by_days() -> None:
     assert slowed.real
     assert slowed.ratio == pytest.approx(0.75, abs=0.02)
     assert (slowed.periods, slowed.period) == ((7, 7), "day")
-    # Each day has another level, so the requests of the two weeks differ by far more than chance, and the days do not.
+    # Each day has another level, so the requests of the two weeks differ by far more than chance,
+    # and the days do not.
     moody = over_days(70, 95, 60, 90, 65, 85, 100, 72, 93, 66, 88, 61, 97, 80).drift
     assert moody is not None
     assert not moody.real
@@ -243,18 +310,27 @@ def test_drift_is_judged_by_days() -> None:
 
 def test_a_drift_is_stated() -> None:
     said = full(speed_statements([over_days(*[80] * 7, *[60] * 7)]))
-    assert any(s.startswith("a/x has become slower, ") and "the last 7 days with the 7 before" in s for s in said)
+    assert any(
+        s.startswith("a/x has become slower, ") and "the last 7 days with the 7 before" in s
+        for s in said
+    )
     assert not any("has become" in s for s in full(speed_statements([over_days(*[80] * 14)])))
 
 
-def over_hours(speeds: dict[str, float], *, tokens: dict[str, int] | None = None) -> ProductionTraffic:
-    """Ten hours of 60 answers each of every target, of so many total tokens/s; each hour has a level of its own."""
+def over_hours(
+    speeds: dict[str, float], *, tokens: dict[str, int] | None = None
+) -> ProductionTraffic:
+    """Ten hours of 60 answers each of every target, of so many total tokens/s; each hour has a
+    level of its own."""
     random, traffic = np.random.default_rng(3), ProductionTraffic(lambda _: None)
     levels = random.normal(1, 0.1, 10)
     for target, middle in speeds.items():
         for hour, level in enumerate(levels):
             tps = random.normal(middle * level, middle / 20, 60)
-            answers = [answer(float(each), target=target, tokens=(tokens or {}).get(target, 100)) for each in tps]
+            answers = [
+                answer(float(each), target=target, tokens=(tokens or {}).get(target, 100))
+                for each in tps
+            ]
             traffic.add(AttemptColumns.of((NOON + hour * HOUR, each) for each in answers))
     return traffic
 
@@ -269,21 +345,30 @@ def test_providers_of_a_model_are_compared() -> None:
     assert found["b/gpt"].real
     assert found["b/gpt"].ratio == pytest.approx(2, rel=0.03)
     assert (found[same].real, found[same].periods, found[same].share) == (False, 10, 1)
-    (of_gpt,) = (s for s in full(speed_statements(speeds, list(found.values()))) if s.startswith("gpt at"))
+    (of_gpt,) = (
+        s for s in full(speed_statements(speeds, list(found.values()))) if s.startswith("gpt at")
+    )
     assert f"not clearly faster than at {same}" in of_gpt
     assert "times as fast as at b/gpt (" in of_gpt
 
 
 def test_groups_are_compared_by_the_models_that_both_have() -> None:
-    """The makers' group is faster only because it has a fast small model; the model that both have is slower there."""
+    """The makers' group is faster only because it has a fast small model; the model that both have
+    is slower there."""
     sent = {"openai/gpt-4o-mini": 300.0, "openai/gpt-4o": 40.0, "azure/gpt-4o": 80.0}
     makers, others = served(*(answer(tps, target=name) for name, tps in sent.items()), by="hosting")
     assert (makers.name, makers.models) == ("run by the maker", ("gpt-4o", "gpt-4o-mini"))
     assert (others.name, others.models) == ("run by another company", ("gpt-4o",))
-    (mixed,) = [said for said in full(speed_statements([makers, others])) if "different models" in said]
-    assert "run by the maker has gpt-4o and gpt-4o-mini; run by another company has gpt-4o." in mixed
+    (mixed,) = [
+        said for said in full(speed_statements([makers, others])) if "different models" in said
+    ]
+    assert (
+        "run by the maker has gpt-4o and gpt-4o-mini; run by another company has gpt-4o." in mixed
+    )
     assert not any("different models" in said for said in full(speed_statements([others, others])))
-    assert [speed.models for speed in served(*(answer(tps, target=name) for name, tps in sent.items()))] == [()] * 3
+    assert [
+        speed.models for speed in served(*(answer(tps, target=name) for name, tps in sent.items()))
+    ] == [()] * 3
     traffic = over_hours(sent)
     speeds = traffic.speeds(1)
     (found,) = traffic.comparisons(speeds, "hosting")
@@ -310,8 +395,11 @@ def test_targets_with_too_few_common_hours_are_not_compared() -> None:
     assert found.refused == "common periods: 1, needed: 5"
 
 
-def mixed(random: np.random.Generator, targets: dict[str, tuple[float, float]], days: int = 14) -> ProductionTraffic:
-    """Targets with (median answer in tokens, speed), that wait 4 s for the first token; every hour has its level."""
+def mixed(
+    random: np.random.Generator, targets: dict[str, tuple[float, float]], days: int = 14
+) -> ProductionTraffic:
+    """Targets with (median answer in tokens, speed), that wait 4 s for the first token; every hour
+    has its level."""
     traffic = ProductionTraffic(lambda _: None, period_h=24)
     levels = np.exp(autoregressive(random, days * 24, 0.8, 0.2))
     for target, (tokens, speed) in targets.items():
@@ -322,16 +410,21 @@ def mixed(random: np.random.Generator, targets: dict[str, tuple[float, float]], 
         empty = np.zeros(n, np.int64)
         traffic.add(
             AttemptColumns(
-                labels=[AttemptLabel(target)], label=empty, came_us=(480_000 + hours) * US_PER_HOUR, call=empty,
-                attempts=empty + 1, flags=empty, wait_ns=empty, took_ns=(seconds * 1e9).astype(np.int64), decoded=empty,
-                decode_ns=empty, input_tokens=empty + 500, output_tokens=written, cached_tokens=empty,
+                labels=[AttemptLabel(target)], label=empty,
+                came_us=(480_000 + hours) * US_PER_HOUR, call=empty,
+                attempts=empty + 1, flags=empty, wait_ns=empty,
+                took_ns=(seconds * 1e9).astype(np.int64), decoded=empty,
+                decode_ns=empty, input_tokens=empty + 500, output_tokens=written,
+                cached_tokens=empty,
                 cache_write_tokens=empty, cache_write_1h_tokens=empty,
             )
         )  # fmt: skip
     return traffic
 
 
-def autoregressive(random: np.random.Generator, n: int, correlation: float, scatter: float) -> np.ndarray:
+def autoregressive(
+    random: np.random.Generator, n: int, correlation: float, scatter: float
+) -> np.ndarray:
     """A level for each hour that resembles that of the hour before."""
     found = np.zeros(n)
     for at in range(n):
@@ -341,7 +434,8 @@ def autoregressive(random: np.random.Generator, n: int, correlation: float, scat
 
 
 def test_equal_servers_with_other_lengths_do_not_differ() -> None:
-    """Truth: both have the same speed. Answers of 600 and 250 tokens give them 43 and 31 total tokens/s."""
+    """Truth: both have the same speed. Answers of 600 and 250 tokens give them 43 and 31 total
+    tokens/s."""
     real = 0
     for seed in range(20):
         traffic = mixed(np.random.default_rng(seed), {"a/gpt": (600, 60), "b/gpt": (250, 60)})
@@ -354,19 +448,23 @@ def test_equal_servers_with_other_lengths_do_not_differ() -> None:
 
 
 def test_faster_server_is_found_in_spite_of_shorter_answers() -> None:
-    """Truth: 90 against 60 tokens/s after the first; the faster one writes shorter answers, and looks slower."""
+    """Truth: 90 against 60 tokens/s after the first; the faster one writes shorter answers, and
+    looks slower."""
     traffic = mixed(np.random.default_rng(1), {"a/gpt": (600, 60), "b/gpt": (150, 90)})
     speeds = traffic.speeds()
     assert speeds[0].name == "a/gpt"
     (found,) = traffic.comparisons(speeds)
     assert found.real
     assert (found.ratio or 1) < 0.9
-    assert "gpt at a/gpt is slower than at b/gpt" in " ".join(full(speed_statements(speeds, [found])))
+    assert "gpt at a/gpt is slower than at b/gpt" in " ".join(
+        full(speed_statements(speeds, [found]))
+    )
 
 
 @repeated(15, 60)
 def test_intervals_hold_with_autocorrelated_hours(repeats: int) -> None:
-    """Coverage of the median with hours of 20% scatter and a correlation of 0.8 between them; 95% is promised."""
+    """Coverage of the median with hours of 20% scatter and a correlation of 0.8 between them; 95%
+    is promised."""
     (known,) = mixed(np.random.default_rng(99), {"a/gpt": (300, 60)}, days=2000).speeds()
     truth = known.total_tps.p50 or 0
     covered = independent = 0
@@ -376,7 +474,8 @@ def test_intervals_hold_with_autocorrelated_hours(repeats: int) -> None:
         assert low is not None
         assert high is not None
         covered += low <= truth <= high
-        independent += abs((speed.total_tps.p50 or 0) - truth) < 0.01 * truth  # half the width for independent requests
+        # half the width for independent requests
+        independent += abs((speed.total_tps.p50 or 0) - truth) < 0.01 * truth
         assert (speed.periods, speed.period) == (7, "2 days")
     assert covered >= 53 * repeats // 60
     assert independent < repeats / 2
@@ -384,7 +483,8 @@ def test_intervals_hold_with_autocorrelated_hours(repeats: int) -> None:
 
 @repeated(50, 200)
 def test_unchanged_targets_have_no_drift(repeats: int) -> None:
-    """Reports of 14 unchanged targets, whose days scatter by 8%: at most one report in twenty names a drift."""
+    """Reports of 14 unchanged targets, whose days scatter by 8%: at most one report in twenty names
+    a drift."""
     random, false, found = np.random.default_rng(5), 0, 0
     for _ in range(repeats):
         drifts = []
@@ -407,7 +507,10 @@ def test_correlated_days_are_rarely_a_drift() -> None:
 
 
 def test_target_used_at_night_only_does_not_look_faster() -> None:
-    night, fast = SimulatedTarget("b/gpt", night_only=True), SimulatedTarget("b/gpt", faster=1.1, night_only=True)
+    night, fast = (
+        SimulatedTarget("b/gpt", night_only=True),
+        SimulatedTarget("b/gpt", faster=1.1, night_only=True),
+    )
     assert sum(named(np.random.default_rng([seed, 7]), 14, night) for seed in range(12)) <= 3
     assert all(named(np.random.default_rng([seed, 7]), 14, fast) for seed in range(3))
 

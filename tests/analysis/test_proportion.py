@@ -19,7 +19,9 @@ from splitsecond.log.statistics.proportion import DOUBT, Batches, bounds, decide
         (8, 10, 0.3883, 0.9845),  # the 1% and 99% points of Beta(8, 3) and Beta(9, 2)
     ],
 )
-def test_bounds_equal_those_of_clopper_and_pearson(met: int, sent: int, low: float, high: float) -> None:
+def test_bounds_equal_those_of_clopper_and_pearson(
+    met: int, sent: int, low: float, high: float
+) -> None:
     assert bounds(met, sent) == pytest.approx((low, high), abs=5e-5)
 
 
@@ -52,7 +54,8 @@ def test_fewer_than_five_batches_are_undecided() -> None:
 
 
 @pytest.mark.parametrize(
-    ("met", "decision"), [([9, 10], "below"), ([2], "undecided"), ([16, 18], "undecided"), ([0, 20], "undecided")]
+    ("met", "decision"),
+    [([9, 10], "below"), ([2], "undecided"), ([16, 18], "undecided"), ([0, 20], "undecided")],
 )
 def test_two_very_bad_rounds_are_enough(met: list[int], decision: str) -> None:
     assert Batches(met, [20] * len(met)).decided(0.95) == decision
@@ -75,7 +78,8 @@ def test_parts_of_rounds_show_only_that_a_share_is_below() -> None:
 
 
 def test_correlated_batches_are_rarely_decided_wrongly() -> None:
-    """Each batch has its own share, around the required one. Independent requests would decide more often."""
+    """Each batch has its own share, around the required one. Independent requests would decide more
+    often."""
     chance, repeats = Random(5), 1000
     wrong = surely = 0
     for _ in range(repeats):
@@ -123,6 +127,8 @@ def test_fatal_number_of_misses_decides_below(sent: int, share: float) -> None:
 
 def test_share_equal_to_its_limit_is_rarely_decided() -> None:
     chance, rounds = Random(3), 2000
-    found = [decided(sum(chance.random() < 0.95 for _ in range(200)), 200, 0.95) for _ in range(rounds)]
+    found = [
+        decided(sum(chance.random() < 0.95 for _ in range(200)), 200, 0.95) for _ in range(rounds)
+    ]
     for wrong in ("above", "below"):
         assert found.count(wrong) <= rounds * DOUBT + 3 * math.sqrt(rounds * DOUBT)

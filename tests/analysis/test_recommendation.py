@@ -1,4 +1,5 @@
-"""Targets recommended for a use, and the reasons against the others; from a log and from the rows of a run."""
+"""Targets recommended for a use, and the reasons against the others; from a log and from the rows
+of a run."""
 
 import numpy as np
 import pytest
@@ -27,7 +28,10 @@ from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse, targets
 from splitsecond.testing.fake_service import FakeService
 
-PRICES = {"quick/m": Price(input_usd=1, output_usd=1), "cheap/m": Price(input_usd=0.1, output_usd=0.1)}
+PRICES = {
+    "quick/m": Price(input_usd=1, output_usd=1),
+    "cheap/m": Price(input_usd=0.1, output_usd=0.1),
+}
 
 
 def speeds(
@@ -36,7 +40,10 @@ def speeds(
     """Targets whose time to first token is about so long, within 5%."""
     traffic, random, now = ProductionTraffic(PRICES.get), np.random.default_rng(4), wall_time()
     for target, middle in ttft_ms.items():
-        attempts = [request(target=target, ttft_ms=float(ms)) for ms in random.normal(middle, middle / 40, requests)]
+        attempts = [
+            request(target=target, ttft_ms=float(ms))
+            for ms in random.normal(middle, middle / 40, requests)
+        ]
         attempts += [failure(target=target)] * (failures or {}).get(target, 0)
         traffic.add(AttemptColumns.of((now, attempt) for attempt in attempts))
     return traffic.speeds(1)
@@ -86,7 +93,8 @@ def test_a_batch_without_prices_is_decided_by_throughput() -> None:
 
 @pytest.mark.parametrize("counted", ["usage", "events"])
 def test_speeds_are_ranked_only_with_equal_token_sources(counted: str) -> None:
-    """The tokens of the fastest target are counted by events, and how many tokens an event has is unknown."""
+    """The tokens of the fastest target are counted by events, and how many tokens an event has is
+    unknown."""
     found = speeds({"a/m": 300, "b/m": 320, "quick/m": 100})
     for speed in found:
         speed.token_source = {counted if speed.name == "quick/m" else "usage": speed.requests}
@@ -100,7 +108,10 @@ def test_speeds_are_ranked_only_with_equal_token_sources(counted: str) -> None:
     assert not any("quick/m" in sentence for sentence in agent.would_change)
     (rating,) = [each for each in agent.candidates if each.target == "quick/m"]
     assert rating is agent.candidates[-1]
-    assert (rating.keeps, rating.why) == ("unsure", "its tokens are counted by events, those of others by usage")
+    assert (rating.keeps, rating.why) == (
+        "unsure",
+        "its tokens are counted by events, those of others by usage",
+    )
 
 
 @each_case("use", USES)
@@ -134,7 +145,10 @@ def test_fast_target_that_fails_often_is_not_recommended() -> None:
 
 def test_batch_ignores_latency() -> None:
     found = one("batch", speeds({"quick/m": 100, "cheap/m": 12_000}))
-    assert [(c.target, c.keeps) for c in found.candidates] == [("cheap/m", "yes"), ("quick/m", "yes")]
+    assert [(c.target, c.keeps) for c in found.candidates] == [
+        ("cheap/m", "yes"),
+        ("quick/m", "yes"),
+    ]
     assert (found.fastest, found.cheapest) == ("cheap/m", "cheap/m")
     assert found.policy == 'cheapest("cheap/m", "quick/m")'
 
@@ -143,7 +157,8 @@ LOADS = {
     "first/m": {1: (100.0, 40.0), 8: (200.0, 50.0), 32: (900.0, 60.0)},
     "tokens/m": {1: (250.0, 5.0), 8: (290.0, 6.0), 32: (295.0, 8.0)},
 }
-"""By target and concurrency: TTFT and the time of a token, in ms. One is first to begin, the other writes faster."""
+"""By target and concurrency: TTFT and the time of a token, in ms. One is first to begin, the other
+writes faster."""
 
 
 def of_run(
@@ -153,13 +168,16 @@ def of_run(
     at: AtLoad | None = None,
     run_loads: dict[str, dict[int, tuple[float, float]]] = LOADS,
 ) -> Recommendation:
-    """The recommendation from a run of `run_loads`. `invalid`: the row, or all rows of the target, that are INVALID."""
+    """The recommendation from a run of `run_loads`. `invalid`: the row, or all rows of the target,
+    that are INVALID."""
     asked, observations = [], []
     for target, loads in run_loads.items():
         for concurrency, (ttft_ms, gap_ms) in loads.items():
             name = f"{target}@c{concurrency}"
             asked.append(AskedCondition(condition=name, target=target, concurrency=concurrency))
-            made = closed_loop(concurrency, 100 // concurrency + 1, ttft_ms=ttft_ms, gap_ms=gap_ms, tokens=101)
+            made = closed_loop(
+                concurrency, 100 // concurrency + 1, ttft_ms=ttft_ms, gap_ms=gap_ms, tokens=101
+            )
             observations += renamed(made, name, target)
     rows = condition_rows(asked, observations, [], prices=prices)
     for each in rows:
@@ -176,7 +194,9 @@ def of_run(
         ({"one/m": 120, "two/m": 250}, 20, ["one/m", "two/m"]),  # p95 has no bounds
     ],
 )
-def test_first_is_who_chance_did_not_put_first(ttft_ms: dict[str, float], requests: int, first: list[str]) -> None:
+def test_first_is_who_chance_did_not_put_first(
+    ttft_ms: dict[str, float], requests: int, first: list[str]
+) -> None:
     found = one("voice", speeds(ttft_ms, requests=requests))
     assert sorted(found.may_be_first) == first
     (said,) = full(use_statements([found], "voice"))
@@ -194,7 +214,9 @@ def test_voice_is_judged_at_the_heaviest_load() -> None:
         ("first/m", "no", "concurrency 32", "concurrency 8"),
     ]
     assert found.fastest == "tokens/m"
-    assert "first/m meets the limit up to concurrency 8, not at concurrency 32." in found.would_change
+    assert (
+        "first/m meets the limit up to concurrency 8, not at concurrency 32." in found.would_change
+    )
     assert found.candidates[0].rows == ["tokens/m@c1", "tokens/m@c8", "tokens/m@c32"]
 
 
@@ -206,7 +228,10 @@ def test_the_caller_can_name_the_load_that_decides() -> None:
     ]
     with pytest.raises(CallerFault, match="no target was measured at 5 requests/s") as refused:
         of_run("voice", at=AtLoad(5, closed=False))
-    assert refused.value.hint == "Targets were measured at concurrency 1, concurrency 8 and concurrency 32."
+    assert (
+        refused.value.hint
+        == "Targets were measured at concurrency 1, concurrency 8 and concurrency 32."
+    )
 
 
 def test_target_without_a_valid_row_at_the_load_is_unsure() -> None:
@@ -220,11 +245,18 @@ def test_target_without_a_valid_row_at_the_load_is_unsure() -> None:
 def test_target_of_unknown_ability_is_not_recommended() -> None:
     """The fastest target is not known to take images."""
     evidence = [
-        [replace(each, unknown="it is unknown") if each.target == "quick/m" else each for each in loads]
+        [
+            replace(each, unknown="it is unknown") if each.target == "quick/m" else each
+            for each in loads
+        ]
         for loads in evidence_of_log(speeds({"quick/m": 100, "a/m": 200, "slow/m": 800}))
     ]
     (found,) = recommend(evidence, ["voice"])
-    assert [(c.target, c.keeps) for c in found.candidates] == [("a/m", "yes"), ("quick/m", "unsure"), ("slow/m", "no")]
+    assert [(c.target, c.keeps) for c in found.candidates] == [
+        ("a/m", "yes"),
+        ("quick/m", "unsure"),
+        ("slow/m", "no"),
+    ]
     assert (found.fastest, found.policy) == ("a/m", '"a/m"')
 
 
@@ -237,7 +269,12 @@ def test_few_requests_recommend_nobody() -> None:
 
 @pytest.mark.parametrize(
     ("use", "best"),
-    [("voice", "tokens/m"), ("completion", "tokens/m"), ("agent", "tokens/m"), ("long-form", "tokens/m")],
+    [
+        ("voice", "tokens/m"),
+        ("completion", "tokens/m"),
+        ("agent", "tokens/m"),
+        ("long-form", "tokens/m"),
+    ],
 )
 def test_each_use_has_its_own_criterion(use: str, best: str) -> None:
     assert of_run(use).fastest == best
@@ -245,7 +282,9 @@ def test_each_use_has_its_own_criterion(use: str, best: str) -> None:
 
 def test_an_agent_makes_ten_calls_of_200_tokens() -> None:
     found = {c.target: c.agent_ms for c in of_run("agent").candidates}
-    assert found == pytest.approx({"tokens/m": 10 * (295 + 200 * 8), "first/m": 10 * (900 + 200 * 60)})
+    assert found == pytest.approx(
+        {"tokens/m": 10 * (295 + 200 * 8), "first/m": 10 * (900 + 200 * 60)}
+    )
 
 
 def test_batch_is_ranked_at_the_load_with_most_tokens_per_dollar() -> None:
@@ -253,9 +292,12 @@ def test_batch_is_ranked_at_the_load_with_most_tokens_per_dollar() -> None:
     found = of_run("batch", hourly)
     assert [(c.target, c.load) for c in found.candidates] == [
         ("first/m", "concurrency 32"),  # a machine is cheapest per token when it is full
-        ("tokens/m", "concurrency 32"),  # each token has the same price: the highest throughput decides
+        # each token has the same price: the highest throughput decides
+        ("tokens/m", "concurrency 32"),
     ]
-    assert found.candidates[0].tokens_per_usd == pytest.approx((found.candidates[0].tokens_per_s or 0) * 3600 / 2)
+    assert found.candidates[0].tokens_per_usd == pytest.approx(
+        (found.candidates[0].tokens_per_s or 0) * 3600 / 2
+    )
 
 
 def test_invalid_and_cache_reuse_rows_are_no_evidence() -> None:
@@ -278,8 +320,12 @@ def test_the_sentence_of_a_use() -> None:
 
 
 def test_the_cheapest_at_a_common_mix() -> None:
-    """The target with the lower prices has the longer answers, so it is the dearer one at its own mix."""
-    prices = {"cheap/m": Price(input_usd=1, output_usd=4), "dear/m": Price(input_usd=1.2, output_usd=4.8)}
+    """The target with the lower prices has the longer answers, so it is the dearer one at its own
+    mix."""
+    prices = {
+        "cheap/m": Price(input_usd=1, output_usd=4),
+        "dear/m": Price(input_usd=1.2, output_usd=4.8),
+    }
     traffic, now = ProductionTraffic(prices.get), wall_time()
     for target, tokens in {"cheap/m": 1000, "dear/m": 20}.items():
         attempts = [request(target=target, ttft_ms=100, output_tokens=tokens)] * 400

@@ -3,19 +3,30 @@
 import pytest
 from tests.analysis.made import renamed, request
 
-from splitsecond.benchmark.findings.round_spread import CLAIM_APART_S, RoundSpread, round_spread, spread_statement
+from splitsecond.benchmark.findings.round_spread import (
+    CLAIM_APART_S,
+    RoundSpread,
+    round_spread,
+    spread_statement,
+)
 from splitsecond.core.observation import Observation
 
 
 def rounds(name: str, *starts_s: float) -> list[Observation]:
     made = [
-        request(1000 * start_s + 50 * i, round=number + 1) for number, start_s in enumerate(starts_s) for i in range(3)
+        request(1000 * start_s + 50 * i, round=number + 1)
+        for number, start_s in enumerate(starts_s)
+        for i in range(3)
     ]
     return renamed(made, name, name)
 
 
 def test_the_distance_is_the_median_of_the_rounds() -> None:
-    rows = [*rounds("a", 10, 190, 320), *rounds("b", 20, 160, 330), *rounds("c", 20, 180, 360, 520, 1300)]
+    rows = [
+        *rounds("a", 10, 190, 320),
+        *rounds("b", 20, 160, 330),
+        *rounds("c", 20, 180, 360, 520, 1300),
+    ]
     found = round_spread([o for o in rows if o.round < 5])
     assert found is not None
     assert (found.apart_s, found.rounds) == (160.0, 3)
@@ -55,7 +66,9 @@ def test_requests_of_one_round_have_no_distance() -> None:
 
 
 def test_rounds_begin_with_warm_ups_that_are_not_measured() -> None:
-    warmups = [request(1000 * at, round=number, role="warmup") for number, at in ((1, 990), (2, 1140))]
+    warmups = [
+        request(1000 * at, round=number, role="warmup") for number, at in ((1, 990), (2, 1140))
+    ]
     found = round_spread([*warmups, *rounds("a", 1000, 1180)])
     assert found is not None
     assert found.period_s < 181
@@ -75,25 +88,32 @@ def spread(apart_s: float | None, count: int = 6, period_s: float = 42) -> Round
     [
         (
             spread(7),
-            "These 42 seconds only: rounds began 7 s apart, so slow times longer than 2.3 s are in no interval. For a "
+            "These 42 seconds only: rounds began 7 s apart, so slow times longer than 2.3 s are "
+            "in no interval. For a "
             "claim about other minutes: --over 15m.",
         ),
         (
             spread(CLAIM_APART_S - 1, period_s=800),
-            "These 13 minutes only: rounds began 149 s apart, so slow times longer than 50 s are in no interval. For "
+            "These 13 minutes only: rounds began 149 s apart, so slow times longer than 50 s are "
+            "in no interval. For "
             "a claim about other minutes: --over 15m.",
         ),
         (
             spread(None, 1),
-            "These 42 seconds only: one round shows no slow times. For a claim about other minutes: several runs, or "
+            "These 42 seconds only: one round shows no slow times. For a claim about other "
+            "minutes: several runs, or "
             "if it is no trace, --over 15m.",
         ),
         (
             spread(180),
-            "Rounds began 180 s apart: slow times longer than 60 s are in no interval, and a state that holds 20% of "
+            "Rounds began 180 s apart: slow times longer than 60 s are in no interval, and a "
+            "state that holds 20% of "
             "the time is in no round of 26% of runs, so p95 has one bound at most.",
         ),
-        (spread(180, 16), "Rounds began 180 s apart: slow times longer than 60 s are in no interval."),
+        (
+            spread(180, 16),
+            "Rounds began 180 s apart: slow times longer than 60 s are in no interval.",
+        ),
     ],
 )
 def test_the_report_says_what_intervals_contain(made: RoundSpread, said: str) -> None:

@@ -19,7 +19,9 @@ def answers(target: str, *, ttft_ms: float) -> list[Observation]:
     made: list[Observation] = []
     for n in range(20):
         begin_ms = made[-1].end_ns / MS if made else 1000.0
-        made.append(request(begin_ms, ttft_ms=ttft_ms + n, gap_ms=10, tokens=11, name=f"{target}{n}"))
+        made.append(
+            request(begin_ms, ttft_ms=ttft_ms + n, gap_ms=10, tokens=11, name=f"{target}{n}")
+        )
     return renamed(made, f"{target}@c1", target)
 
 
@@ -32,7 +34,10 @@ def raced() -> tuple[list[AskedCondition], list[Observation]]:
         for target, role in (("a/m", "winner"), ("b/m", "loser"))
     ]
     observations = [*calls, *attempts, *answers("a/m", ttft_ms=100), *answers("b/m", ttft_ms=300)]
-    asked = [AskedCondition(condition=f"{name}@c1", target=name, concurrency=1) for name in (RACE, "a/m", "b/m")]
+    asked = [
+        AskedCondition(condition=f"{name}@c1", target=name, concurrency=1)
+        for name in (RACE, "a/m", "b/m")
+    ]
     return asked, observations
 
 
@@ -44,14 +49,17 @@ def gains(prices: dict[str, Price] | None = None) -> list[RouteGain]:
 def test_a_race_against_each_of_its_targets() -> None:
     found = gains(PRICES)
     assert [(each.policy, each.target) for each in found] == [(RACE, "a/m"), (RACE, "b/m")]
-    assert [each.speed for each in found] == pytest.approx([1, 410 / 210], rel=0.02)  # E2E of the medians
+    # E2E of the medians
+    assert [each.speed for each in found] == pytest.approx([1, 410 / 210], rel=0.02)
     low, high = found[1].speed_ci95
     assert low is not None
     assert high is not None
     assert low < found[1].speed < high < 2.1
     assert [each.cost for each in found] == pytest.approx([2, 2])
     (said,) = full(route_gain_statements(found))
-    assert said.startswith(f"At concurrency 1, by total TPS, {RACE} is 1.00 times as fast as a/m (95% interval ")
+    assert said.startswith(
+        f"At concurrency 1, by total TPS, {RACE} is 1.00 times as fast as a/m (95% interval "
+    )
     assert said.endswith("at 2.00 times its cost of a request.")
 
 

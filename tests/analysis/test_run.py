@@ -1,4 +1,5 @@
-"""A run: every requested condition has its row, and rows of one target are compared with each other."""
+"""A run: every requested condition has its row, and rows of one target are compared with each
+other."""
 
 import pytest
 from tests.analysis.made import S, asked, closed_loop, renamed, request, row

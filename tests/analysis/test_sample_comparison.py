@@ -42,7 +42,9 @@ def logs(of: FigureSample) -> Floats:
 
 def test_p95_of_unequal_runs_is_that_of_equal_subsamples() -> None:
     values = np.sort(np.random.default_rng(1).lognormal(size=7))
-    logs_of = np.array([np.quantile(np.log(part), 0.95) for part in itertools.combinations(values, 4)])
+    logs_of = np.array(
+        [np.quantile(np.log(part), 0.95) for part in itertools.combinations(values, 4)]
+    )
     blocks = log_percentiles(values, np.ones(7, dtype=np.int64), 0.95, 4)
     assert blocks[1] == pytest.approx(logs_of.mean(), rel=1e-12)
 
@@ -54,7 +56,9 @@ def test_p95_of_unequal_identical_runs_is_rarely_different(repeats: int) -> None
 
 
 def test_a_difference_that_prints_as_none_is_not_named() -> None:
-    a, b = (FigureSample(np.full(60, ms), np.repeat(np.arange(6), 10), True) for ms in (200.0, 200.1))
+    a, b = (
+        FigureSample(np.full(60, ms), np.repeat(np.arange(6), 10), True) for ms in (200.0, 200.1)
+    )
     found = of_medians(a, b)
     assert found.p_value == 0
     assert not found.real
@@ -74,7 +78,9 @@ def test_pairing_removes_scatter_common_to_both_sides() -> None:
     st.lists(st.floats(1, 1e6), min_size=1, max_size=40),
     st.booleans(),
 )
-def test_interval_and_verdict_never_contradict_each_other(a: list[float], b: list[float], paired: bool) -> None:
+def test_interval_and_verdict_never_contradict_each_other(
+    a: list[float], b: list[float], paired: bool
+) -> None:
     one, other = (in_rounds(np.array(values), 5) for values in (a, b))
     alone = of_medians(one, other, paired=paired)
     together = holm({"a": alone, "b": of_medians(other, one, paired=paired), "c": alone})
@@ -97,7 +103,10 @@ def test_holm_by_hand() -> None:
 
 
 def test_untested_comparisons_do_not_count_for_holm() -> None:
-    tested, untested = of_medians(sample(1), sample(2, scale=130.0)), SampleComparison(first=1.0, second=2.0)
+    tested, untested = (
+        of_medians(sample(1), sample(2, scale=130.0)),
+        SampleComparison(first=1.0, second=2.0),
+    )
     together = holm({"tested": tested, "untested": untested})
     assert together == {"tested": tested, "untested": untested}
 
@@ -116,7 +125,9 @@ def test_failed_requests_count_as_slowest() -> None:
 
 def test_median_among_failed_requests_has_a_verdict_but_no_ratio() -> None:
     other = sample(2, size=20)
-    failed = FigureSample(np.where(np.arange(160) % 20 < 14, np.inf, other.values), other.rounds, True)
+    failed = FigureSample(
+        np.where(np.arange(160) % 20 < 14, np.inf, other.values), other.rounds, True
+    )
     found = of_medians(sample(1, size=20), failed)
     assert (found.second, found.ratio, found.ci95) == (None, None, None)
     assert found.real
@@ -125,7 +136,9 @@ def test_median_among_failed_requests_has_a_verdict_but_no_ratio() -> None:
 
 def test_too_few_rounds_or_values_are_not_tested() -> None:
     assert of_medians(sample(1, rounds=4), sample(2, rounds=4)).p_value is None
-    few = compare_samples(sample(1, rounds=5), sample(2, rounds=5), {"p95": 0.95}, paired=True)["p95"]
+    few = compare_samples(sample(1, rounds=5), sample(2, rounds=5), {"p95": 0.95}, paired=True)[
+        "p95"
+    ]
     assert (few.p_value, few.ci95, few.needs) == (None, None, 72)
     assert few.first is not None
 
@@ -139,12 +152,20 @@ def test_detectable_difference_is_found_in_80_percent() -> None:
     """The smallest difference that is promised, and the number of rounds for a smaller one."""
     pilot = [of_medians(sample(2 * i), sample(2 * i + 1)) for i in range(200)]
     error = float(np.sqrt(np.mean([found.error**2 for found in pilot])))
-    typical = judged(SampleComparison(first=1.0, second=1.0, error=error, freedom=7, rounds=8), 1.0, 0.05)
+    typical = judged(
+        SampleComparison(first=1.0, second=1.0, error=error, freedom=7, rounds=8), 1.0, 0.05
+    )
     assert typical.detectable is not None
-    seen = [of_medians(sample(2 * i), sample(2 * i + 1, scale=100 * typical.detectable)).real for i in range(300)]
+    seen = [
+        of_medians(sample(2 * i), sample(2 * i + 1, scale=100 * typical.detectable)).real
+        for i in range(300)
+    ]
     assert 0.74 < np.mean(seen) < 0.88
     rounds = typical.rounds_for(1.06)
-    seen = [of_medians(sample(2 * i, rounds), sample(2 * i + 1, rounds, scale=106)).real for i in range(300)]
+    seen = [
+        of_medians(sample(2 * i, rounds), sample(2 * i + 1, rounds, scale=106)).real
+        for i in range(300)
+    ]
     assert 0.74 < np.mean(seen) < 0.9
 
 
@@ -158,11 +179,14 @@ def test_blocks_without_a_pair_are_left_out() -> None:
 
 def two_runs(first: Floats, second: Floats) -> SampleComparison:
     sides = dict(enumerate(first)), dict(enumerate(second))
-    return compare_blocks(*sides, paired=False, percentiles=(1.0, float(np.exp(second.mean() - first.mean()))))
+    return compare_blocks(
+        *sides, paired=False, percentiles=(1.0, float(np.exp(second.mean() - first.mean())))
+    )
 
 
 def test_two_state_server_differs_unless_others_are_like_it() -> None:
-    """All rounds of one run are slow and all of the other fast: rare for one row, expected for one of many."""
+    """All rounds of one run are slow and all of the other fast: rare for one row, expected for one
+    of many."""
     chance = np.random.default_rng(4)
     own = 0.05 * chance.standard_normal((122, 5))
     apart = two_runs(own[0], own[1] + np.log(2))
@@ -171,7 +195,9 @@ def test_two_state_server_differs_unless_others_are_like_it() -> None:
     steady = [two_runs(*pair) for pair in own[2:].reshape(-1, 2, 5)]
     states = np.log(2) * chance.integers(0, 2, (120, 5))
     in_states = [two_runs(*pair) for pair in (own[2:] + states).reshape(-1, 2, 5)]
-    alone, among_steady, among_like = (holm(dict(enumerate([apart, *others])))[0] for others in ([], steady, in_states))
+    alone, among_steady, among_like = (
+        holm(dict(enumerate([apart, *others])))[0] for others in ([], steady, in_states)
+    )
     assert alone.real
     assert among_steady.real
     assert not among_like.real

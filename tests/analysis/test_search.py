@@ -1,4 +1,5 @@
-"""The capacity search against servers of known capacity: it ends, it is right, and it stops at failures."""
+"""The capacity search against servers of known capacity: it ends, it is right, and it stops at
+failures."""
 
 import itertools
 import math
@@ -9,7 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.cases import each_case
 
-from splitsecond.benchmark.statistics.search import PRECISION, RATE_PRECISION, Edges, Search, Verdict, edges
+from splitsecond.benchmark.statistics.search import (
+    PRECISION,
+    RATE_PRECISION,
+    Edges,
+    Search,
+    Verdict,
+    edges,
+)
 
 Server = Callable[[float, bool], Verdict]
 """What comes of a load; whether it is on the way up."""
@@ -26,7 +34,8 @@ def tried(search: Search, server: Server, most: int = 300) -> list[float]:
 
 
 def up_to(capacity: float, unsure_to: float = 0) -> Server:
-    """Return a server that meets its limits up to `capacity`; beyond, up to `unsure_to`, it is undecided."""
+    """Return a server that meets its limits up to `capacity`; beyond, up to `unsure_to`, it is
+    undecided."""
 
     def server(load: float, first_try: bool) -> Verdict:
         if load <= capacity:
@@ -47,7 +56,9 @@ def up_to(capacity: float, unsure_to: float = 0) -> Server:
         (41, [1, 2, 4, 8, 16, 32, 64, 45, 38, 41, 41], Edges(41, 45, [])),
     ],
 )
-def test_search_doubles_the_load_and_then_bisects(capacity: int, loads: list[float], found: Edges) -> None:
+def test_search_doubles_the_load_and_then_bisects(
+    capacity: int, loads: list[float], found: Edges
+) -> None:
     search = Search(1, 64, whole=True)
     assert tried(search, up_to(capacity)) == loads
     assert edges(search.verdicts) == found
@@ -67,13 +78,27 @@ def test_first_load_undecided_gives_no_capacity() -> None:
 
 def test_search_ends_when_the_server_breaks() -> None:
     search = Search(1, 64, whole=True)
-    assert tried(search, lambda load, first_try: "breaks" if load > 5 else "promising") == [1, 2, 4, 8]
+    assert tried(search, lambda load, first_try: "breaks" if load > 5 else "promising") == [
+        1,
+        2,
+        4,
+        8,
+    ]
     assert edges(search.verdicts) == Edges(None, 8, [1, 2, 4])
 
 
 def test_invalid_load_is_tried_twice_and_then_bisected() -> None:
     search = Search(1, 64, whole=True)
-    assert tried(search, lambda load, first_try: "invalid" if load > 5 else "holds") == [1, 2, 4, 8, 8, 6, 6, 5]
+    assert tried(search, lambda load, first_try: "invalid" if load > 5 else "holds") == [
+        1,
+        2,
+        4,
+        8,
+        8,
+        6,
+        6,
+        5,
+    ]
     assert edges(search.verdicts) == Edges(5, 6, [])
 
 
@@ -90,14 +115,36 @@ def test_transient_invalid_step_costs_one_more_step() -> None:
 
 def test_search_ends_although_every_load_stays_promising() -> None:
     search = Search(1, 8, whole=True)
-    assert tried(search, lambda load, first_try: "promising") == [1, 2, 4, 8, 8, 6, 7, 7, 6, 5, 5, 4, 3, 3, 2, 1]
+    assert tried(search, lambda load, first_try: "promising") == [
+        1,
+        2,
+        4,
+        8,
+        8,
+        6,
+        7,
+        7,
+        6,
+        5,
+        5,
+        4,
+        3,
+        3,
+        2,
+        1,
+    ]
     assert edges(search.verdicts).holds is None
 
 
 def test_promising_load_that_fails_later_is_not_the_capacity() -> None:
     """The few requests at 4 and 8 meet the limits by chance; with more requests they do not."""
     search = Search(1, 64, whole=True)
-    loads = tried(search, lambda load, first_try: "promising" if first_try and load <= 8 else up_to(3)(load, first_try))
+    loads = tried(
+        search,
+        lambda load, first_try: (
+            "promising" if first_try and load <= 8 else up_to(3)(load, first_try)
+        ),
+    )
     assert loads == [1, 2, 4, 8, 16, 11, 9, 8, 6, 7, 7, 6, 5, 5, 4, 3, 3]
     assert edges(search.verdicts) == Edges(3, 4, [])
 
@@ -118,7 +165,8 @@ def test_search_ends_within_precision_for_any_capacity(
     loads = tried(search, up_to(capacity, unsure * capacity))
     found = edges(search.verdicts)
 
-    narrow = math.ceil(math.log2(math.log(2) / math.log1p(precision))) + 1  # halvings of one doubling
+    # halvings of one doubling
+    narrow = math.ceil(math.log2(math.log(2) / math.log1p(precision))) + 1
     assert len(set(loads)) <= math.ceil(math.log2(last / first)) + 1 + 2 * max(narrow, 1) + 1
     assert all(first <= load <= last for load in loads)
     heaviest = 0.0
@@ -142,7 +190,12 @@ def _narrow(low: float, high: float, precision: float, whole: bool) -> bool:
 
 
 @example(["promising", "invalid"])
-@given(st.lists(st.sampled_from(["holds", "promising", "undecided", "fails", "invalid", "breaks"]), min_size=1))
+@given(
+    st.lists(
+        st.sampled_from(["holds", "promising", "undecided", "fails", "invalid", "breaks"]),
+        min_size=1,
+    )
+)
 def test_search_ends_for_any_verdicts(said: list[Verdict]) -> None:
     words = itertools.cycle(said)
     tried(Search(1, 256, whole=True), lambda load, first_try: next(words))

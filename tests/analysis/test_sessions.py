@@ -32,11 +32,17 @@ def turn(
     **changes: object,
 ) -> Observation:
     """A turn of 100 ms until its first token and 100 ms of tokens."""
-    place = SessionTurn(session=session, branch=branch, turn=number, wait_ns=round(wait_ms * MS), last=last)
-    return msgspec.structs.replace(request(at_ms, name=name), turn=place, due_ns=round(at_ms * MS), **changes)
+    place = SessionTurn(
+        session=session, branch=branch, turn=number, wait_ns=round(wait_ms * MS), last=last
+    )
+    return msgspec.structs.replace(
+        request(at_ms, name=name), turn=place, due_ns=round(at_ms * MS), **changes
+    )
 
 
-def row_of(observations: list[Observation], concurrency: int = 4, **wanted: object) -> ConditionFindings:
+def row_of(
+    observations: list[Observation], concurrency: int = 4, **wanted: object
+) -> ConditionFindings:
     (row,) = condition_rows([asked(concurrency)], observations, [], **wanted)  # type: ignore[arg-type]
     return row
 
@@ -98,7 +104,11 @@ def test_session_time_is_the_time_of_all_per_finished_session() -> None:
 def test_a_session_that_was_joined_counts_from_there() -> None:
     place = SessionTurn(session="s", turn=4, primes=True)
     priming = msgspec.structs.replace(request(700, name="p", tokens=1), turn=place, role="warmup")
-    turns = [priming, turn("5", 1000, number=5, wait_ms=100), turn("6", 1300, number=6, wait_ms=100, last=True)]
+    turns = [
+        priming,
+        turn("5", 1000, number=5, wait_ms=100),
+        turn("6", 1300, number=6, wait_ms=100, last=True),
+    ]
     found = session_of(row_of(turns, 1))
     assert found.session_s.value == pytest.approx(0.5)
     assert found.finished == 1
@@ -106,15 +116,23 @@ def test_a_session_that_was_joined_counts_from_there() -> None:
 
 def test_turns_after_the_measured_ones_do_not_count() -> None:
     turns = [turn("1", 1000), turn("2", 1300, number=2, wait_ms=100, last=True)]
-    beside = [turn("3", 1000, session="t"), turn("4", 1450, session="t", number=2, wait_ms=250, role="cooldown")]
+    beside = [
+        turn("3", 1000, session="t"),
+        turn("4", 1450, session="t", number=2, wait_ms=250, role="cooldown"),
+    ]
     found = session_of(row_of([*turns, *beside], 2))
     assert (found.turns, found.finished) == (3, 1)
-    assert found.session_s.value == pytest.approx(1.0)  # two sessions of half a second each, one of them finished
+    # two sessions of half a second each, one of them finished
+    assert found.session_s.value == pytest.approx(1.0)
     assert found.waiting_share.value == pytest.approx(0.35)
 
 
 def test_a_session_that_ends_a_round_does_not_count_as_finished() -> None:
-    others = [turn("1", 1000, last=True), turn("2", 1000, session="t"), turn("3", 1200, session="t", number=2)]
+    others = [
+        turn("1", 1000, last=True),
+        turn("2", 1000, session="t"),
+        turn("3", 1200, session="t", number=2),
+    ]
     alone = session_of(row_of(others, 2))
     ending = msgspec.structs.replace(others[-1], turn=SessionTurn(session="t", turn=2, last=True))
     found = session_of(row_of([*others[:-1], ending], 2))
@@ -125,16 +143,27 @@ def test_a_session_that_ends_a_round_does_not_count_as_finished() -> None:
 def test_a_session_without_a_measured_turn_counts_as_load() -> None:
     first = turn("1", 1000, last=True)
     others = [turn("2", 1000, session="t"), turn("3", 1200, session="t", number=2)]
-    cut = turn("4", 1200, session="u", role="cooldown", outcome="cancelled", token_at=[], last_token_ns=None)
+    cut = turn(
+        "4",
+        1200,
+        session="u",
+        role="cooldown",
+        outcome="cancelled",
+        token_at=[],
+        last_token_ns=None,
+    )
     row = row_of([first, *others, cut], 2)
     found = session_of(row)
     assert (found.sessions, found.finished, row.instrument.in_flight) == (2, 1, 2.0)
-    assert found.session_s.value == pytest.approx(0.8)  # two sessions in flight for 0.4 s, in which one was finished
+    # two sessions in flight for 0.4 s, in which one was finished
+    assert found.session_s.value == pytest.approx(0.8)
 
 
 def test_a_critical_path_with_requests_of_no_length_ends() -> None:
     cut = [
-        msgspec.structs.replace(failure(1300, took_ms=0), id=name, turn=SessionTurn(session="s", branch=name, turn=1))
+        msgspec.structs.replace(
+            failure(1300, took_ms=0), id=name, turn=SessionTurn(session="s", branch=name, turn=1)
+        )
         for name in ("a", "b")
     ]
     assert [o.id for o in critical_path([turn("1", 1000), *cut])] == ["1", "a"]
@@ -170,7 +199,8 @@ def test_figures_of_a_server_without_scatter_are_exact() -> None:
     assert found.ms_per_1000_cached_tokens.value == pytest.approx(1e6 * QUIET.reused_s, rel=1e-2)
     assert found.fixed_ms.value == pytest.approx(1e3 * QUIET.fixed_s, rel=1e-2)
     assert (found.misses, found.unprimed, found.broken) == (0, [], 0)
-    assert found.cached_of_ideal.value == pytest.approx(1.0, abs=0.01)  # the cache holds whole blocks
+    # the cache holds whole blocks
+    assert found.cached_of_ideal.value == pytest.approx(1.0, abs=0.01)
     assert found.ok_share.value == 1.0
 
 
@@ -189,7 +219,10 @@ def test_cache_misses_are_found_by_usage_and_by_time(reports: bool) -> None:
 
 def test_shares_of_the_time_of_sessions_add_up() -> None:
     found = session_of(row_of(simulated(Server(agents=3))))
-    parts = [part.value or 0.0 for part in (found.waiting_share, found.generating_share, found.tools_share)]
+    parts = [
+        part.value or 0.0
+        for part in (found.waiting_share, found.generating_share, found.tools_share)
+    ]
     assert sum(parts) == pytest.approx(1)
     assert found.by_round["session_s"].keys() == {1, 2, 3, 4, 5}
 
@@ -231,9 +264,18 @@ def test_too_few_sessions_have_no_interval() -> None:
     assert row.ttft_ms.n == 18
     assert (row.ttft_ms.ci95, row.ttft_ms.sessions, row.ttft_ms.rounds) == ({}, 0, 0)
     assert found.prefill_tokens_per_s.value is not None
-    for each in (found.prefill_tokens_per_s, found.waiting_share, found.cached_share, found.miss_share, found.ok_share):
+    for each in (
+        found.prefill_tokens_per_s,
+        found.waiting_share,
+        found.cached_share,
+        found.miss_share,
+        found.ok_share,
+    ):
         assert each.ci95 == (None, None)
-    assert f"{found.sessions} sessions are too few for intervals: it takes 8, or 5 rounds." in row.notes
+    assert (
+        f"{found.sessions} sessions are too few for intervals: it takes 8, or 5 rounds."
+        in row.notes
+    )
 
 
 def test_few_rounds_leave_the_scatter_of_sessions() -> None:
@@ -302,6 +344,9 @@ def test_broken_sessions_make_a_row_invalid() -> None:
 
 def test_turns_that_leave_late_make_a_row_invalid() -> None:
     late = [
-        msgspec.structs.replace(o, due_ns=o.due_ns - 400 * MS) if o.role == "measured" else o for o in simulated(QUIET)
+        msgspec.structs.replace(o, due_ns=o.due_ns - 400 * MS) if o.role == "measured" else o
+        for o in simulated(QUIET)
     ]
-    assert invalid(row_of(late)).startswith("client overloaded: turns were sent 400 ms late on average, so session ")
+    assert invalid(row_of(late)).startswith(
+        "client overloaded: turns were sent 400 ms late on average, so session "
+    )

@@ -17,11 +17,17 @@ from splitsecond.core.timing.uses import USES
     ("text", "limits"),
     [
         ("ttft=300ms", {"ttft": 300.0}),
-        (" TTFT = 0.3s , tpot=20ms,e2e=5s,tps=50 ", {"ttft": 300.0, "tpot": 20.0, "e2e": 5000.0, "tps": 50.0}),
+        (
+            " TTFT = 0.3s , tpot=20ms,e2e=5s,tps=50 ",
+            {"ttft": 300.0, "tpot": 20.0, "e2e": 5000.0, "tps": 50.0},
+        ),
         ("tpot=500us", {"tpot": 0.5}),
         ("tps=.5", {"tps": 0.5}),
         ("ttft_ms.p95 < 3000, tps.p95 >= 50", {"ttft": 3000.0, "tps": 50.0}),
-        ("ttft_first_turn=9s, ttft_later_turns_ms.p95 < 800", {"ttft_first_turn": 9000.0, "ttft_later_turns": 800.0}),
+        (
+            "ttft_first_turn=9s, ttft_later_turns_ms.p95 < 800",
+            {"ttft_first_turn": 9000.0, "ttft_later_turns": 800.0},
+        ),
     ],
 )
 def test_limits_are_read_in_ms(text: str, limits: dict[str, float]) -> None:
@@ -38,11 +44,14 @@ def test_a_use_has_its_own_limit(use: str) -> None:
     [
         ("voice", {"ttft_ms": 301}, {"ttft_ms": 299}),
         ("long-form", {"gap_ms": 21}, {"gap_ms": 19}),  # 50 tokens/s are 20 ms a token
-        ("agent", {"ttft_ms": 1100, "gap_ms": 10}, {"ttft_ms": 900, "gap_ms": 10}),  # 10 × (1 s + 200 × 10 ms)
+        # 10 × (1 s + 200 × 10 ms)
+        ("agent", {"ttft_ms": 1100, "gap_ms": 10}, {"ttft_ms": 900, "gap_ms": 10}),
         ("batch", None, {"ttft_ms": 60_000}),
     ],
 )
-def test_requests_that_meet_a_use(use: str, slow: dict[str, Any] | None, quick: dict[str, Any]) -> None:
+def test_requests_that_meet_a_use(
+    use: str, slow: dict[str, Any] | None, quick: dict[str, Any]
+) -> None:
     slo = parse_slo(use)
     assert slo.met_by(request(**quick), open_loop=False)
     assert slow is None or not slo.met_by(request(**slow), open_loop=False)
@@ -91,7 +100,10 @@ def test_one_token_response_meets_speed_limits() -> None:
 
 def test_first_and_later_turns_have_limits_of_their_own() -> None:
     slo = parse_slo("ttft_first_turn=300ms,ttft_later_turns=100ms")
-    first, later = (replace(request(ttft_ms=200), turn=SessionTurn(session="s", turn=number)) for number in (1, 2))
+    first, later = (
+        replace(request(ttft_ms=200), turn=SessionTurn(session="s", turn=number))
+        for number in (1, 2)
+    )
     assert slo.met_by(first, open_loop=False)
     assert not slo.met_by(later, open_loop=False)
     assert slo.met_by(request(ttft_ms=500), open_loop=False)
@@ -112,11 +124,14 @@ def test_goodput_counts_failures_as_misses() -> None:
 
 
 def test_the_share_within_the_limits_has_an_interval_by_rounds() -> None:
-    """Misses that all fall into two of eight rounds tell less than the same misses spread over all of them."""
+    """Misses that all fall into two of eight rounds tell less than the same misses spread over all
+    of them."""
 
     def share(missing: set[int]) -> tuple[float, float]:
         sent = [
-            request(ttft_ms=200 if number in missing else 50, round=number // 10 + 1, name=str(number))
+            request(
+                ttft_ms=200 if number in missing else 50, round=number // 10 + 1, name=str(number)
+            )
             for number in range(80)
         ]
         low, high = parse_slo("ttft=100ms").goodput(sent, 1.0, open_loop=False).ci95

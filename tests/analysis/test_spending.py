@@ -1,4 +1,5 @@
-"""Spending: sums that can be checked by hand, the losers of a race, caches, machines by the hour."""
+"""Spending: sums that can be checked by hand, the losers of a race, caches, machines by the
+hour."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,13 @@ from splitsecond.core.money.closed_early import BillingRule
 from splitsecond.core.money.cost import cost_usd
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.columns import AttemptColumns
-from splitsecond.log.production.spending import By, Spending, SpendingLedger, UsualLengths, per_month
+from splitsecond.log.production.spending import (
+    By,
+    Spending,
+    SpendingLedger,
+    UsualLengths,
+    per_month,
+)
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 DAY_S = 86_400.0
@@ -30,7 +37,13 @@ def attempt(
     target: str = "a/x", *, tokens: tuple[int | None, int | None] = (1000, 100), **changes: object
 ) -> Observation:
     """By the prices above it costs 0.002 at a/x, and twice that at b/y."""
-    made = {"role": "winner", "target": target, "input_tokens": tokens[0], "output_tokens": tokens[1], **changes}
+    made = {
+        "role": "winner",
+        "target": target,
+        "input_tokens": tokens[0],
+        "output_tokens": tokens[1],
+        **changes,
+    }
     return request(**made)  # type: ignore[arg-type] # fields of an observation
 
 
@@ -94,10 +107,14 @@ def test_an_attempt_costs_the_price_of_the_tier_that_served_it() -> None:
 @pytest.mark.parametrize(
     ("stops", "usd", "high"), [(True, 0.0022, 0.0022), (False, 0.004, 0.022), (None, 0.0022, 0.022)]
 )
-def test_closed_attempt_costs_by_its_providers_billing_rule(stops: bool | None, usd: float, high: float) -> None:
+def test_closed_attempt_costs_by_its_providers_billing_rule(
+    stops: bool | None, usd: float, high: float
+) -> None:
     """10 tokens had arrived; the winner has 100, and the longest answer of the target 1,000."""
     longest = [attempt("b/y", tokens=(1000, 1000))]
-    lost = attempt("b/y", tokens=(1000, 10), role="loser", outcome="cancelled", token_source="events")
+    lost = attempt(
+        "b/y", tokens=(1000, 10), role="loser", outcome="cancelled", token_source="events"
+    )
     ledger = ledger_of(PRICES.get, [attempt(), lost], longest, stops_billing=lambda target: stops)
     total = ledger.total(DAY_S)
     complete = 0.022 + 0.002
@@ -127,8 +144,12 @@ def test_calls_are_grouped_by_each_property(by: By, names: dict[str, int]) -> No
 
 @pytest.mark.parametrize("blocks", [1, 2, 5])
 def test_call_with_attempts_in_two_blocks_is_counted_once(blocks: int) -> None:
-    lost = attempt("b/y", tokens=(None, 10), role="loser", outcome="cancelled", token_source="events")
-    rows, total = spent([attempt()], [attempt(), lost], [lost, attempt(), attempt("b/y")], blocks=blocks)
+    lost = attempt(
+        "b/y", tokens=(None, 10), role="loser", outcome="cancelled", token_source="events"
+    )
+    rows, total = spent(
+        [attempt()], [attempt(), lost], [lost, attempt(), attempt("b/y")], blocks=blocks
+    )
     assert (total.calls, total.attempts, total.estimated) == (3, 6, 2)
     assert (rows["a/x"].calls, rows["b/y"].calls) == (3, 2)
     assert rows["b/y"].usd == pytest.approx(2 * 0.0022 + 0.004)  # the prompt of the other attempt

@@ -26,7 +26,8 @@ def scattered(
     pause_s: float = 170,
     **changes: Any,
 ) -> list[Observation]:
-    """Requests one after another, in rounds with a pause after each, whose times scatter by a few percent."""
+    """Requests one after another, in rounds with a pause after each, whose times scatter by a few
+    percent."""
     chance, at, made = random.Random(seed), 1000.0, []
     for number in range(n):
         one = request(
@@ -37,7 +38,9 @@ def scattered(
             **changes,
         )
         made.append(one)
-        at = one.end_ns / MS + (1000 * pause_s if rounds and (number + 1) * rounds % n < rounds else 0)
+        at = one.end_ns / MS + (
+            1000 * pause_s if rounds and (number + 1) * rounds % n < rounds else 0
+        )
     return renamed(made, condition, target)
 
 
@@ -56,7 +59,9 @@ def test_comparisons_in_sentences(golden: Golden) -> None:
         "first": said_of(("slow", 200, 20), ("fast", 100, 10), ("middle", 150, 12)),
         "alike": said_of(("a", 100, 10), ("b", 100, 10)),
         "alike, scattered": said_of(("a", 100, 10), ("b", 100, 10), scatter=0.3),
-        "close rounds": said_of(("slow", 200, 20), ("fast", 100, 10), ("middle", 150, 12), pause_s=3),
+        "close rounds": said_of(
+            ("slow", 200, 20), ("fast", 100, 10), ("middle", 150, 12), pause_s=3
+        ),
         "close rounds, alike": said_of(("a", 100, 10), ("b", 100, 10), pause_s=3),
         "without rounds": said_of(("a", 100, 10), ("b", 150, 15), rounds=0),
         "few requests": said_of(("a", 100, 10), ("b", 150, 15), n=4, rounds=0),
@@ -67,7 +72,8 @@ def test_comparisons_in_sentences(golden: Golden) -> None:
 def test_a_target_that_loses_its_slowest_requests_is_not_first() -> None:
     """Dropping the slowest 40% would make it 1.4 times as fast."""
     whole, other = (
-        scattered(name, name, 100, 10, seed, n=320, rounds=16, scatter=0.3) for seed, name in enumerate("ab")
+        scattered(name, name, 100, 10, seed, n=320, rounds=16, scatter=0.3)
+        for seed, name in enumerate("ab")
     )
     slowest = sorted(other, key=lambda o: -(o.ttft_ns or 0))[:128]
     lost = [
@@ -85,11 +91,18 @@ def test_a_target_that_loses_its_slowest_requests_is_not_first() -> None:
     ]
     conditions = [asked(condition=name, target=name) for name in "ab"]
     said = [
-        full(statements(condition_rows(conditions, [*whole, *each], []), [*whole, *each])) for each in (other, lost)
+        full(statements(condition_rows(conditions, [*whole, *each], []), [*whole, *each]))
+        for each in (other, lost)
     ]
     assert all("no clear difference in TTFT" in lines[0] for lines in said)
-    dropped = [*whole, *(msgspec.structs.replace(o, role="warmup") if o in slowest else o for o in other)]
-    assert "b is first on TTFT" in full(statements(condition_rows(conditions, dropped, []), dropped))[0]
+    dropped = [
+        *whole,
+        *(msgspec.structs.replace(o, role="warmup") if o in slowest else o for o in other),
+    ]
+    assert (
+        "b is first on TTFT"
+        in full(statements(condition_rows(conditions, dropped, []), dropped))[0]
+    )
 
 
 def test_differently_counted_tokens_are_not_ranked() -> None:
@@ -102,7 +115,8 @@ def test_differently_counted_tokens_are_not_ranked() -> None:
     said = full(statements(condition_rows(conditions, observations, []), observations))
     assert said[1].startswith("At concurrency 1, a is first on TPS: p50 100 tokens/s, b 50")
     assert said[-1] == (
-        "At concurrency 1, tokens per second are not compared between targets whose tokens are counted differently: "
+        "At concurrency 1, tokens per second are not compared between targets whose tokens are "
+        "counted differently: "
         "a and b by usage and c by events."
     )
 
@@ -128,7 +142,8 @@ def test_an_open_loop_is_ranked_from_due() -> None:
     for name, late_ms in (("a", 0.5), ("b", 2)):
         starts = [1000.0 + 300 * i + 180_000 * (i // 10) for i in range(50)]
         due = [
-            request(start, due_ns=round((start - late_ms) * MS), round=i // 10 + 1) for i, start in enumerate(starts)
+            request(start, due_ns=round((start - late_ms) * MS), round=i // 10 + 1)
+            for i, start in enumerate(starts)
         ]
         observations += renamed(due, name, name)
     conditions = [asked(None, rate=3.0, condition=name, target=name) for name in ("a", "b")]
@@ -150,13 +165,18 @@ def test_batching_is_stated_at_the_highest_concurrency() -> None:
 
 
 def test_batching_is_not_stated_against_an_invalid_row() -> None:
-    rows = [row(batching_efficiency=1.0, invalid=["late."]), row(concurrency=8, batching_efficiency=6.0)]
+    rows = [
+        row(batching_efficiency=1.0, invalid=["late."]),
+        row(concurrency=8, batching_efficiency=6.0),
+    ]
     assert full(statements(rows, [])) == ["Not compared, because INVALID: a/x at concurrency 1."]
 
 
 def test_the_built_in_engine_is_ranked_only_against_itself() -> None:
     assert len(said_of(("a", 200, 20), ("engine/small", 100, 10))) == 0
-    said = said_of(("a", 200, 20), ("engine/small", 100, 10), ("b", 300, 30), ("engine/tiny", 50, 5))
+    said = said_of(
+        ("a", 200, 20), ("engine/small", 100, 10), ("b", 300, 30), ("engine/tiny", 50, 5)
+    )
     assert [sentence.split(":")[0] for sentence in full(said)] == [
         "At concurrency 1, a is first on TTFT",
         "At concurrency 1, a is first on TPS",
@@ -170,19 +190,27 @@ def test_the_built_in_engine_is_ranked_only_against_itself() -> None:
 def test_goodput_is_listed_best_first() -> None:
     def judged(target: str, met: int) -> Goodput:
         return Goodput(
-            limits={"ttft": 300.0, "tps": 50.0}, met=met, sent=50, fraction=met / 50, per_s=None, ci95=(0.1, 1.0)
+            limits={"ttft": 300.0, "tps": 50.0},
+            met=met,
+            sent=50,
+            fraction=met / 50,
+            per_s=None,
+            ci95=(0.1, 1.0),
         )
 
     rows = [row(target=t, goodput=judged(t, met)) for t, met in (("a", 20), ("b", 50))]
     assert full(statements(rows, [])) == [
-        "At concurrency 1, requests with TTFT ≤ 300 ms, TPS ≥ 50: b 100% (10% to 100%), a 40% (10% to 100%)."
+        "At concurrency 1, requests with TTFT ≤ 300 ms, TPS ≥ 50: b 100% (10% to 100%), a 40% "
+        "(10% to 100%)."
     ]
 
 
 def test_errors_and_invalid_rows_are_stated_but_not_compared() -> None:
     observations = scattered("a", "a", 100, 10, 1)
     observations.append(failure(observations[29].end_ns / MS, condition="a", target="a", round=6))
-    rows = condition_rows([asked(condition="a", target="a"), asked(condition="b", target="b")], observations, [])
+    rows = condition_rows(
+        [asked(condition="a", target="a"), asked(condition="b", target="b")], observations, []
+    )
     assert full(statements(rows, observations)) == [
         "Requests failed: 1 of 31 to a at concurrency 1 (1 http_500).",
         "Not compared, because INVALID: b at concurrency 1.",

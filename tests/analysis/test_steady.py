@@ -23,7 +23,10 @@ from splitsecond.core.timing.instrument import InstrumentReading
 
 def windows(*pairs: tuple[float, float]) -> TimeWindows:
     ends = [(round(a * MS), round(b * MS)) for a, b in pairs]
-    return TimeWindows(np.array([a for a, _ in ends], dtype=np.int64), np.array([b for _, b in ends], dtype=np.int64))
+    return TimeWindows(
+        np.array([a for a, _ in ends], dtype=np.int64),
+        np.array([b for _, b in ends], dtype=np.int64),
+    )
 
 
 def in_ms(of: TimeWindows) -> list[tuple[float, float]]:
@@ -50,19 +53,27 @@ def loads(draw: st.DrawFn) -> list[Observation]:
 
 
 @given(loads())
-def test_in_flight_curve_sums_to_request_time_and_ends_at_0(observations: list[Observation]) -> None:
+def test_in_flight_curve_sums_to_request_time_and_ends_at_0(
+    observations: list[Observation],
+) -> None:
     curve = in_flight(observations, open_loop=True)
-    assert int((curve.level[:-1] * np.diff(curve.at)).sum()) == sum(o.end_ns - (o.sent_ns or 0) for o in observations)
+    assert int((curve.level[:-1] * np.diff(curve.at)).sum()) == sum(
+        o.end_ns - (o.sent_ns or 0) for o in observations
+    )
     assert curve.level[-1] == 0
     assert curve.level.min() >= 0
 
 
 @given(loads(), st.integers(1, 4))
-def test_steady_windows_lie_inside_the_whole_load(observations: list[Observation], concurrency: int) -> None:
+def test_steady_windows_lie_inside_the_whole_load(
+    observations: list[Observation], concurrency: int
+) -> None:
     load = measured_load(observations, concurrency)
     for begin, end in zip(load.steady.begin, load.steady.end, strict=True):
         assert begin < end
-        assert any(a <= begin and end <= b for a, b in zip(load.whole.begin, load.whole.end, strict=True))
+        assert any(
+            a <= begin and end <= b for a, b in zip(load.whole.begin, load.whole.end, strict=True)
+        )
     assert np.all(load.steady.begin[1:] > load.steady.end[:-1])
     mean = mean_in_flight(load.curve, load.steady)
     assert (mean is None) == (load.steady.length_ns == 0)
@@ -71,19 +82,25 @@ def test_steady_windows_lie_inside_the_whole_load(observations: list[Observation
 
 
 @given(loads(), st.integers(1, 4))
-def test_window_has_at_most_the_tokens_of_all_requests(observations: list[Observation], concurrency: int) -> None:
+def test_window_has_at_most_the_tokens_of_all_requests(
+    observations: list[Observation], concurrency: int
+) -> None:
     load = measured_load(observations, concurrency)
     measured = [o for o in observations if o.role == "measured"]
     everything = sum(o.output_tokens or 0 for o in observations)
     assert tokens_in(observations, load.steady) <= everything + 1e-6
     if load.whole.length_ns:
-        assert tokens_in(measured, load.whole) == pytest.approx(sum(o.output_tokens or 0 for o in measured))
+        assert tokens_in(measured, load.whole) == pytest.approx(
+            sum(o.output_tokens or 0 for o in measured)
+        )
 
 
 @given(loads(), st.integers(0, 4000))
 def test_tokens_of_adjacent_windows_add_up(observations: list[Observation], at: int) -> None:
     parts = windows((0, at + 1), (at + 1, 6000))
-    halves = tokens_in(observations, windows((0, at + 1))) + tokens_in(observations, windows((at + 1, 6000)))
+    halves = tokens_in(observations, windows((0, at + 1))) + tokens_in(
+        observations, windows((at + 1, 6000))
+    )
     assert halves == pytest.approx(tokens_in(observations, parts))
     assert halves == pytest.approx(tokens_in(observations, windows((0, 6000))))
 
@@ -119,28 +136,34 @@ def test_short_dips_are_part_of_the_window_and_show_in_its_mean() -> None:
 
 
 def test_each_round_has_a_window_that_includes_its_pauses() -> None:
-    load = measured_load([request(1000.0, round=1), request(5000.0, round=1), request(9000.0, round=2)], 1)
+    load = measured_load(
+        [request(1000.0, round=1), request(5000.0, round=1), request(9000.0, round=2)], 1
+    )
     assert in_ms(load.steady) == in_ms(load.whole) == [(1000.0, 5200.0), (9000.0, 9200.0)]
     assert mean_in_flight(load.curve, load.steady) == pytest.approx(600 / 4400)
 
 
 def test_connect_time_counts_as_in_flight_in_a_closed_loop() -> None:
-    """A server that closes each connection: 100 ms to connect, 200 ms for 11 tokens, so 11 tokens in 300 ms."""
+    """A server that closes each connection: 100 ms to connect, 200 ms for 11 tokens, so 11 tokens
+    in 300 ms."""
     turns = [
-        request(1100.0 + 300 * i, start_ns=round((1000 + 300 * i) * MS), tcp_ns=100 * MS, round=1) for i in range(10)
+        request(1100.0 + 300 * i, start_ns=round((1000 + 300 * i) * MS), tcp_ns=100 * MS, round=1)
+        for i in range(10)
     ]
     load = measured_load(turns, 1)
     assert in_ms(load.steady) == [(1000.0, 4000.0)]
-    assert per_second(tokens_in(turns, load.steady), load.steady.length_ns) == pytest.approx(11 / 0.3)
+    assert per_second(tokens_in(turns, load.steady), load.steady.length_ns) == pytest.approx(
+        11 / 0.3
+    )
     assert mean_in_flight(load.curve, load.steady) == pytest.approx(1.0)
 
 
 def test_cool_downs_extend_the_window_to_the_last_request() -> None:
     measured = [request(1000.0), request(1100.0)]
     assert in_ms(measured_load(measured, 2).steady) == [(1100.0, 1200.0)]
-    assert in_ms(measured_load([*measured, request(1200.0, role="cooldown", outcome="cancelled")], 2).steady) == [
-        (1100.0, 1300.0)
-    ]
+    assert in_ms(
+        measured_load([*measured, request(1200.0, role="cooldown", outcome="cancelled")], 2).steady
+    ) == [(1100.0, 1300.0)]
 
 
 def test_a_warm_up_opens_no_window_but_counts_while_it_overlaps() -> None:
@@ -176,7 +199,9 @@ def test_the_blocks_of_an_open_loop_each_have_their_window() -> None:
 
 
 def test_a_block_that_follows_without_a_pause_is_still_another() -> None:
-    load = measured_load([request(1000.0), request(1201.0)], 1, [reading(999, 1200), reading(1201, 1500)])
+    load = measured_load(
+        [request(1000.0), request(1201.0)], 1, [reading(999, 1200), reading(1201, 1500)]
+    )
     assert in_ms(load.steady) == [(1000.0, 1200.0), (1201.0, 1401.0)]
 
 
@@ -208,7 +233,9 @@ def test_request_ending_before_its_start_has_no_time_in_flight() -> None:
         ({"output_tokens": 0}, [0, 0, 0]),
     ],
 )
-def test_an_event_carries_its_share_of_the_tokens(fields: dict[str, object], expected: list[float]) -> None:
+def test_an_event_carries_its_share_of_the_tokens(
+    fields: dict[str, object], expected: list[float]
+) -> None:
     made = msgspec.structs.replace(request(tokens=3), **fields)
     assert event_tokens(made).tolist() == pytest.approx(expected)
 

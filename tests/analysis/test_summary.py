@@ -1,4 +1,5 @@
-"""Percentiles against numpy, intervals against their promise, and the numbers that anyone can look up."""
+"""Percentiles against numpy, intervals against their promise, and the numbers that anyone can look
+up."""
 
 import math
 
@@ -53,7 +54,13 @@ def test_both_bounds_exist_from_the_n_that_is_needed(n: int, q: float) -> None:
 
 @pytest.mark.parametrize(
     ("n", "q", "ranks"),
-    [(6, 0.5, (1, 6)), (10, 0.5, (2, 9)), (20, 0.5, (6, 15)), (100, 0.5, (40, 61)), (50, 0.95, (44, None))],
+    [
+        (6, 0.5, (1, 6)),
+        (10, 0.5, (2, 9)),
+        (20, 0.5, (6, 15)),
+        (100, 0.5, (40, 61)),
+        (50, 0.95, (44, None)),
+    ],
 )
 def test_the_ranks_of_the_tables(n: int, q: float, ranks: tuple[int, int | None]) -> None:
     assert rank_interval(n, q) == ranks
@@ -72,7 +79,8 @@ def test_intervals_cover_at_least_as_often_as_they_say(n: int, q: float) -> None
 
 
 def test_the_interval_of_the_mean() -> None:
-    # Student's t with 5 degrees of freedom is 2.5706 at 97.5%; the standard deviation of 1..6 is 1.8708.
+    # Student's t with 5 degrees of freedom is 2.5706 at 97.5%; the standard deviation of 1..6 is
+    # 1.8708.
     low, high = mean_interval(np.arange(1.0, 7.0))
     half = 2.5706 * 1.8708 / math.sqrt(6)
     assert low == pytest.approx(3.5 - half, abs=0.005)
@@ -132,7 +140,8 @@ def test_rounds_that_differ_are_worth_fewer_requests() -> None:
     random = np.random.default_rng(1)
     slow = np.repeat([1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0], 10)
     made = summary_of(in_rounds(slow * random.normal(1, 0.01, 80), 8))
-    assert made.n_effective == pytest.approx(80 * 0.25 / (0.25 * 80 / 7), rel=0.01)  # as 7 independent values
+    # as 7 independent values
+    assert made.n_effective == pytest.approx(80 * 0.25 / (0.25 * 80 / 7), rel=0.01)
     assert (made.autocorrelation or 0) < -0.8
     low, high = made.ci95["p50"]
     assert low is None or low < 1.03
@@ -144,7 +153,9 @@ def test_failed_requests_count_as_slowest() -> None:
     assert (made.n, made.failed, made.max, made.mean) == (100, 10, 90.0, 45.5)
     assert (made.p50, made.p95, made.p99) == (50.5, None, None)
     assert made.ci95["p95"][1] is None
-    speeds = summary_of(in_rounds([*map(float, range(1, 91)), *[-math.inf] * 10], 10), higher_is_better=True)
+    speeds = summary_of(
+        in_rounds([*map(float, range(1, 91)), *[-math.inf] * 10], 10), higher_is_better=True
+    )
     assert (speeds.p50, speeds.p95, speeds.max) == (40.5, None, 90.0)
 
 
@@ -170,7 +181,8 @@ def test_without_censored_values_it_is_the_plain_summary() -> None:
 
 
 def test_kaplan_meier_median_equals_the_textbook_value() -> None:
-    # Freireich's patients with 6-MP (1963), as in every textbook: the median remission is 23 weeks, S(10) = 0.753.
+    # Freireich's patients with 6-MP (1963), as in every textbook: the median remission is 23 weeks,
+    # S(10) = 0.753.
     weeks = [6, 6, 6, 6, 7, 9, 10, 10, 11, 13, 16, 17, 19, 20, 22, 23, 25, 32, 32, 34, 35]
     going_on = [0, 0, 0, 1, 0, 1, 0, 1, 1, 0, 0, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1]
     found = censored_summary(weeks, going_on)
@@ -202,7 +214,9 @@ _PAIRS = st.lists(st.tuples(st.floats(0.001, 1e6), st.booleans()), min_size=1, m
 
 
 @given(_PAIRS.filter(lambda pairs: any(closed for _, closed in pairs)))
-def test_censored_percentiles_are_ordered_and_within_the_values(pairs: list[tuple[float, bool]]) -> None:
+def test_censored_percentiles_are_ordered_and_within_the_values(
+    pairs: list[tuple[float, bool]],
+) -> None:
     values, closed = [value for value, _ in pairs], [late for _, late in pairs]
     found = censored_summary(values, closed)
     known = [value for value in (found.p50, found.p95, found.p99) if value is not None]
@@ -215,7 +229,9 @@ def test_censored_percentiles_are_ordered_and_within_the_values(pairs: list[tupl
         assert high is None or (value is not None and value <= high)
 
 
-def interval_by_groups(values: list[float], censored: list[bool], q: float) -> tuple[float | None, float | None]:
+def interval_by_groups(
+    values: list[float], censored: list[bool], q: float
+) -> tuple[float | None, float | None]:
     """The interval of a percentile by the textbook's formulas, which take equal times together."""
     times, ended = np.array(values), ~np.array(censored)
     distinct, ends = np.unique(times[ended], return_counts=True)
@@ -223,7 +239,9 @@ def interval_by_groups(values: list[float], censored: list[bool], q: float) -> t
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.cumprod(1 - ends / waiting)
         width = np.exp(
-            1.959963984540054 * np.sqrt(np.cumsum(ends / (waiting * (waiting - ends)))) / np.abs(np.log(share))
+            1.959963984540054
+            * np.sqrt(np.cumsum(ends / (waiting * (waiting - ends))))
+            / np.abs(np.log(share))
         )
         low, high = share**width, share ** (1 / width)
     last = share <= 0
@@ -236,7 +254,10 @@ def interval_by_groups(values: list[float], censored: list[bool], q: float) -> t
 @given(st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=40))
 @example([*[(2, False)] * 10, (1, False)])  # all of the last ones end at once
 def test_intervals_with_ties_equal_those_of_the_textbook(pairs: list[tuple[int, bool]]) -> None:
-    values, censored = [float(value) for value, _ in pairs], [*(late for _, late in pairs[1:]), True]
+    values, censored = (
+        [float(value) for value, _ in pairs],
+        [*(late for _, late in pairs[1:]), True],
+    )
     found = censored_summary(values, censored)
     for name, q in (("p50", 0.5), ("p95", 0.95)):
         assert found.ci95[name] == interval_by_groups(values, censored, q)

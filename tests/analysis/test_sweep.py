@@ -58,6 +58,9 @@ def test_rows_of_different_workloads_are_not_ranked_together() -> None:
 
 def test_each_workload_has_tables_of_its_own() -> None:
     run = Run(id="r", began="", began_ns=0, conditions=[SHORT, LONG])
-    assert [found.title for found in rows.levels(run)] == ["Concurrency 1, workload 512", "Concurrency 1, workload 50k"]
+    assert [found.title for found in rows.levels(run)] == [
+        "Concurrency 1, workload 512",
+        "Concurrency 1, workload 50k",
+    ]
     assert rows.load_words(LONG) == "c=1 50k"
     assert rows.kinds(run) == [(False, "512"), (False, "50k")]

@@ -1,4 +1,5 @@
-"""Each reason not to trust a row, and each note: with a case just above its limit, and one just below."""
+"""Each reason not to trust a row, and each note: with a case just above its limit, and one just
+below."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -43,7 +44,8 @@ def test_without_kernel_time_lag_is_error(lag_ms: int, trusted: bool) -> None:
     assert (made.invalid == []) is trusted
     if not trusted:
         assert made.invalid[0].startswith(
-            "client overloaded: first tokens were read late, so TTFT of 100 ms at p50 may be wrong by 3 ms"
+            "client overloaded: first tokens were read late, so TTFT of 100 ms at p50 may be "
+            "wrong by 3 ms"
         )
 
 
@@ -55,9 +57,13 @@ def test_lag_with_kernel_time_is_not_an_error() -> None:
 def test_merged_first_token_error_is_its_dating_back(merged_ms: int, trusted: bool) -> None:
     made = judged(turns(first_merged_ns=merged_ms * MS))
     assert (made.invalid == []) is trusted
-    assert (made.instrument.first_tokens_merged, made.instrument.first_merged_max_ms) == (10, merged_ms)
+    assert (made.instrument.first_tokens_merged, made.instrument.first_merged_max_ms) == (
+        10,
+        merged_ms,
+    )
     assert made.notes == [
-        f"10 first tokens were read together with later ones, and dated back by at most {merged_ms} ms."
+        f"10 first tokens were read together with later ones, and dated back by at most "
+        f"{merged_ms} ms."
     ]
 
 
@@ -71,7 +77,10 @@ def test_each_percentile_is_judged_by_its_own_error() -> None:
     slow = [request(2600.0 + 200 * i, ttft_ms=90, first_merged_ns=40 * MS) for i in range(2)]
     assert "of 100 ms at p95 may be wrong by 30 ms" in judged(turns(8) + slow).invalid[0]
     # Two that can only have been faster change neither.
-    fast = [request(2600.0 + 200 * i, ttft_ms=90, kernel_time=False, lag_max_ns=40 * MS) for i in range(2)]
+    fast = [
+        request(2600.0 + 200 * i, ttft_ms=90, kernel_time=False, lag_max_ns=40 * MS)
+        for i in range(2)
+    ]
     assert not any("TTFT" in reason for reason in judged(turns(8) + fast).invalid)
 
 
@@ -94,7 +103,9 @@ def test_tps_error_is_relative_to_the_streaming_time() -> None:
         ({"max_read_tokens": 2, "sparse": True, "last_merged_ns": 3 * MS}, 3),
     ],
 )
-def test_a_lag_is_exposed_unless_the_kernel_saw_each_token_apart(changes: dict[str, Any], exposed_ms: int) -> None:
+def test_a_lag_is_exposed_unless_the_kernel_saw_each_token_apart(
+    changes: dict[str, Any], exposed_ms: int
+) -> None:
     assert exposed_lag_ns(request(**{"lag_max_ns": 20 * MS, **changes})) == exposed_ms * MS
 
 
@@ -112,16 +123,20 @@ def test_an_open_loop_must_send_on_time(late_ms: int, trusted: bool) -> None:
     assert (made.invalid == []) is trusted
     if not trusted:
         assert (
-            "requests were sent later than they were due, which makes p50 of TTFT from due up to 3 ms too high"
-            in made.invalid[0]
+            "requests were sent later than they were due, which makes p50 of TTFT from due up to "
+            "3 ms too high" in made.invalid[0]
         )
 
 
 @pytest.mark.parametrize(("count", "trusted"), [(500, False), (200, True)])
 def test_late_dispatch_of_few_requests_invalidates_only_p99(count: int, trusted: bool) -> None:
-    """One request of 25 leaves 4 s late: p50 and p95 are right, and p99 is 4 s too high where it is known."""
+    """One request of 25 leaves 4 s late: p50 and p95 are right, and p99 is 4 s too high where it is
+    known."""
     late_ns = [4 * S if i % 25 == 7 else 0 for i in range(count)]
-    sent = [request(5000.0 + 300 * i, due_ns=round((5000 + 300 * i) * MS) - late_ns[i]) for i in range(count)]
+    sent = [
+        request(5000.0 + 300 * i, due_ns=round((5000 + 300 * i) * MS) - late_ns[i])
+        for i in range(count)
+    ]
     made = judged(sent, condition=asked(None, rate=3.3))
     assert (made.invalid == []) is trusted
     assert trusted or "which makes p99 of TTFT from due up to 4,000 ms too high" in made.invalid[0]
@@ -139,7 +154,8 @@ def test_a_concurrency_that_was_not_held() -> None:
 
 @pytest.mark.parametrize(("apart_ms", "trusted"), [(105, True), (110, False)])
 def test_a_rate_that_was_not_reached(apart_ms: int, trusted: bool) -> None:
-    # A little behind from the first on, and further behind with each: late, too, but that is another reason.
+    # A little behind from the first on, and further behind with each: late, too, but that is
+    # another reason.
     sent = [request(1000.0 + apart_ms * i, due_ns=(1000 + 100 * i) * MS) for i in range(20)]
     made = judged(sent, condition=asked(None, rate=10))
     assert any("the rate was not reached" in reason for reason in made.invalid) is not trusted
@@ -148,7 +164,8 @@ def test_a_rate_that_was_not_reached(apart_ms: int, trusted: bool) -> None:
 def test_rate_with_all_requests_due_at_once_is_not_reached() -> None:
     made = judged([request(1000.0 + i, due_ns=1000 * MS) for i in range(3)], condition=asked(None))
     assert made.invalid == [
-        "the rate was not reached: sending the requests took longer than planned (0.002 s, planned 0 s). "
+        "the rate was not reached: sending the requests took longer than planned (0.002 s, "
+        "planned 0 s). "
         "Use more workers, or a lower rate."
     ]
 
@@ -185,9 +202,21 @@ def test_a_few_bursts_are_a_note() -> None:
         (request(ttft_ms=10_000, gap_ms=1, kernel_time=False, lag_max_ns=6 * MS), True),
         # In three pieces, over 20 ms.
         (request(tokens=12, token_at=[1100 * MS] * 6 + [1110 * MS] * 3 + [1120 * MS] * 3), False),
-        (request(ttft_ms=2000, tokens=12, token_at=[1100 * MS] * 6 + [1110 * MS] * 3 + [1120 * MS] * 3), False),
         (
-            request(ttft_ms=2000, gap_ms=1, tokens=12, token_at=[3000 * MS] * 6 + [3010 * MS] * 3 + [3011 * MS] * 3),
+            request(
+                ttft_ms=2000,
+                tokens=12,
+                token_at=[1100 * MS] * 6 + [1110 * MS] * 3 + [1120 * MS] * 3,
+            ),
+            False,
+        ),
+        (
+            request(
+                ttft_ms=2000,
+                gap_ms=1,
+                tokens=12,
+                token_at=[3000 * MS] * 6 + [3010 * MS] * 3 + [3011 * MS] * 3,
+            ),
             True,
         ),
     ],
@@ -202,12 +231,17 @@ def test_short_responses_are_not_bursts() -> None:
 
 def test_garbage_collection_must_not_run() -> None:
     made = judged(turns(), InstrumentReading(condition="c", begin_ns=0, end_ns=S, collections=2))
-    assert made.invalid == ["Python's garbage collection ran 2 times during the measurement, expected 0."]
+    assert made.invalid == [
+        "Python's garbage collection ran 2 times during the measurement, expected 0."
+    ]
 
 
 @pytest.mark.parametrize(("wait_ms", "trusted"), [(200, True), (201, False)])
 def test_waiting_for_a_processor_is_noted(wait_ms: int, trusted: bool) -> None:
-    made = judged(turns(), InstrumentReading(condition="c", begin_ns=0, end_ns=S, runqueue_wait_ns=wait_ms * MS))
+    made = judged(
+        turns(),
+        InstrumentReading(condition="c", begin_ns=0, end_ns=S, runqueue_wait_ns=wait_ms * MS),
+    )
     assert made.invalid == []
     assert (made.notes == []) is trusted
 
@@ -215,7 +249,9 @@ def test_waiting_for_a_processor_is_noted(wait_ms: int, trusted: bool) -> None:
 def test_frozen_client_invalidates_requests_in_flight() -> None:
     def read(begin_s: float, end_s: float) -> ConditionFindings:
         frozen = [(round(begin_s * S), round(end_s * S))]
-        return judged(turns(), InstrumentReading(condition="c", begin_ns=0, end_ns=90 * S, frozen=frozen))
+        return judged(
+            turns(), InstrumentReading(condition="c", begin_ns=0, end_ns=90 * S, frozen=frozen)
+        )
 
     (reason,) = read(1.5, 1.9).invalid
     assert reason.startswith("the client stood still for 0.4 s")
@@ -227,7 +263,8 @@ ROUND_S = 100
 
 
 def rounds(growth: Sequence[float], count: int = 50) -> list[Observation]:
-    """An open loop in rounds, 2 requests a second, whose TTFT grows by a factor in the second half of each round."""
+    """An open loop in rounds, 2 requests a second, whose TTFT grows by a factor in the second half
+    of each round."""
     return [
         request(
             1000.0 * ROUND_S * number + 500 * i,
@@ -242,7 +279,9 @@ def rounds(growth: Sequence[float], count: int = 50) -> list[Observation]:
 
 def test_growing_ttft_in_each_round_is_not_stationary() -> None:
     made = judged(rounds([1.5, 1.6, 1.4, 1.5, 1.5]), condition=asked(None, rate=2))
-    assert made.invalid[0].startswith("not stationary: from the first half of a round to the second")
+    assert made.invalid[0].startswith(
+        "not stationary: from the first half of a round to the second"
+    )
     assert "TTFT from due changed by 49" in " ".join(made.invalid) or "in flight" in made.invalid[0]
 
 
@@ -251,9 +290,11 @@ def test_small_or_irregular_changes_are_no_trend(growth: list[float]) -> None:
     assert judged(rounds(growth), condition=asked(None, rate=2)).invalid == []
 
 
-def waiting(levels_ms: Sequence[float], *, each_s: float = 20, streams: bool = False) -> list[Observation]:
-    """Rounds of an open loop, 5 requests a second after a warm-up of a second. TTFT has levels that last `each_s`, and
-    with `streams` streaming takes longer with it."""
+def waiting(
+    levels_ms: Sequence[float], *, each_s: float = 20, streams: bool = False
+) -> list[Observation]:
+    """Rounds of an open loop, 5 requests a second after a warm-up of a second. TTFT has levels that
+    last `each_s`, and with `streams` streaming takes longer with it."""
     made = []
     for number in range(1, 7):
         for i in range(300):
@@ -261,14 +302,22 @@ def waiting(levels_ms: Sequence[float], *, each_s: float = 20, streams: bool = F
             ttft_ms = levels_ms[(round(i // (5 * each_s)) + number) % len(levels_ms)]
             gap_ms = ttft_ms / 50 if streams else 10
             made.append(request(at, due_ns=at * MS, ttft_ms=ttft_ms, gap_ms=gap_ms, round=number))
-        made.append(request(1e6 * number - 1000, due_ns=round(1e6 * number - 1000) * MS, round=number, role="warmup"))
+        made.append(
+            request(
+                1e6 * number - 1000,
+                due_ns=round(1e6 * number - 1000) * MS,
+                round=number,
+                role="warmup",
+            )
+        )
     return made
 
 
 def test_requests_that_wait_behind_each_other_are_a_queue() -> None:
     made = judged(waiting([500, 3000, 500]), condition=asked(None, rate=5))
     assert made.invalid == [
-        "not stationary: requests wait in a queue that changes over about 27.5 s, and each round is measured only 1 s "
+        "not stationary: requests wait in a queue that changes over about 27.5 s, and each round "
+        "is measured only 1 s "
         "after an empty server, so TTFT is likely too low. Use a lower rate, or --warmup 1,100."
     ]
 
@@ -292,12 +341,16 @@ def test_steps_of_a_search_are_not_judged_by_their_queue() -> None:
 
 def test_fewer_than_five_rounds_are_noted() -> None:
     two = [request(1000.0 + 200 * i, round=1 + i // 5) for i in range(10)]
-    assert only_note(judged(two)).startswith("measured in 2 rounds: the intervals describe this short time")
+    assert only_note(judged(two)).startswith(
+        "measured in 2 rounds: the intervals describe this short time"
+    )
     assert judged([request(1000.0 + 200 * i, round=1 + i // 2) for i in range(10)]).notes == []
 
 
 def test_requests_that_ended_outside_the_full_load_are_noted() -> None:
-    assert only_note(judged(closed_loop(4, 3), condition=asked(4))).startswith("3 of 12 requests ended when the load")
+    assert only_note(judged(closed_loop(4, 3), condition=asked(4))).startswith(
+        "3 of 12 requests ended when the load"
+    )
     cool = [request(1600.0 + place, role="cooldown", outcome="cancelled") for place in range(4)]
     assert judged([*closed_loop(4, 3), *cool], condition=asked(4)).notes == []
 
@@ -326,7 +379,9 @@ def test_estimated_counts_are_noted() -> None:
 
 def test_cached_prompts_are_noted_unless_wanted() -> None:
     warm = turns(cached_tokens=50)
-    assert only_note(judged(warm)).startswith("10 of 10 prompts came partly from the provider's cache")
+    assert only_note(judged(warm)).startswith(
+        "10 of 10 prompts came partly from the provider's cache"
+    )
     assert judged(warm, condition=asked(cache_reuse=True)).notes == []
     (cold,) = judged(turns(cached_tokens=0), condition=asked(cache_reuse=True)).notes
     assert cold.startswith("no prompt came from the provider's cache")
@@ -336,7 +391,9 @@ def test_cached_prompts_are_noted_unless_wanted() -> None:
 @pytest.mark.parametrize(("wanted", "noted"), [(11, False), (None, False), (12, True)])
 def test_answers_of_another_length_are_noted(wanted: int | None, noted: bool) -> None:
     made = judged(turns(), condition=asked(output_tokens=wanted))
-    assert made.notes == (["responses had 11 tokens (median) instead of the requested 12."] if noted else [])
+    assert made.notes == (
+        ["responses had 11 tokens (median) instead of the requested 12."] if noted else []
+    )
 
 
 def test_unknown_output_lengths_cause_no_note() -> None:
@@ -344,7 +401,9 @@ def test_unknown_output_lengths_cause_no_note() -> None:
 
 
 def test_lag_above_the_gaps_is_noted() -> None:
-    note = only_note(judged(turns(ttft_ms=1000, gap_ms=2, tokens=101, kernel_time=False, lag_max_ns=3 * MS)))
+    note = only_note(
+        judged(turns(ttft_ms=1000, gap_ms=2, tokens=101, kernel_time=False, lag_max_ns=3 * MS))
+    )
     assert note.startswith("in half of the requests, reads were up to 3 ms late")
 
 
@@ -368,10 +427,14 @@ def test_requests_sent_again_are_noted() -> None:
 def test_merged_last_token_is_an_error_of_tps(merged_ms: int, trusted: bool) -> None:
     made = judged(turns(sparse=True, last_merged_ns=merged_ms * MS))
     assert (made.invalid == []) is trusted
-    assert (made.instrument.last_tokens_merged, made.instrument.last_merged_max_ms) == (10, merged_ms)
+    assert (made.instrument.last_tokens_merged, made.instrument.last_merged_max_ms) == (
+        10,
+        merged_ms,
+    )
     if not trusted:
         assert made.invalid == [
-            "client overloaded: tokens were read late, so p50 of TPS may be wrong by 3% (allowed: 2%). Use "
+            "client overloaded: tokens were read late, so p50 of TPS may be wrong by 3% (allowed: "
+            "2%). Use "
             "`--itl exact` or a less busy machine."
         ]
 
@@ -380,7 +443,8 @@ def test_sparse_reads_with_exact_last_tokens_cost_only_the_itl() -> None:
     made = judged(turns(sparse=True, max_read_tokens=8, lag_max_ns=90 * MS))
     assert made.invalid == []
     assert made.notes == [
-        "ITL was not measured in 10 of 10 requests, which were read seldom to save processor time. `--itl exact` "
+        "ITL was not measured in 10 of 10 requests, which were read seldom to save processor "
+        "time. `--itl exact` "
         "measures it."
     ]
     assert (made.itl_ms.p50, made.itl_per_token_ms.p50) == (None, None)

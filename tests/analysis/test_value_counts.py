@@ -1,4 +1,5 @@
-"""Counted values: the same figures as from the values themselves, in bounded memory, with intervals by batches."""
+"""Counted values: the same figures as from the values themselves, in bounded memory, with intervals
+by batches."""
 
 from collections import Counter
 
@@ -9,7 +10,13 @@ from tests.analysis.censored import censored_summary
 from splitsecond.core.timing.survival import SurvivalCurve
 from splitsecond.log.statistics import value_counts
 from splitsecond.log.statistics.summary import summary_of
-from splitsecond.log.statistics.value_counts import Counted, ValueCounts, _Curve, period_medians, summarise
+from splitsecond.log.statistics.value_counts import (
+    Counted,
+    ValueCounts,
+    _Curve,
+    period_medians,
+    summarise,
+)
 
 
 def filled(values: np.ndarray, cells: np.ndarray, closed: np.ndarray | None = None) -> ValueCounts:
@@ -42,7 +49,9 @@ def test_closed_values_are_summarised_as_before() -> None:
     values, closed = some(300), np.random.default_rng(2).random(300) < 0.3
     found = summarise(counted(values, np.zeros(300, np.int64), closed), np.zeros(300, np.int64))
     expected = censored_summary(values.astype(np.float32), closed)
-    assert (found.n, found.p50, found.p95) == pytest.approx((expected.n, expected.p50, expected.p95))
+    assert (found.n, found.p50, found.p95) == pytest.approx(
+        (expected.n, expected.p50, expected.p95)
+    )
     assert found.ci95["p95"] == pytest.approx(expected.ci95["p95"])
 
 
@@ -53,7 +62,9 @@ def test_percentiles_with_batches_equal_those_of_the_values(share_closed: float)
     each = counted(values, batches, closed)
     found = summarise(each, each.cells)
     expected = censored_summary(values.astype(np.float32), closed)
-    assert (found.p50, found.p95, found.p99) == pytest.approx((expected.p50, expected.p95, expected.p99))
+    assert (found.p50, found.p95, found.p99) == pytest.approx(
+        (expected.p50, expected.p95, expected.p99)
+    )
     assert found.mean == (pytest.approx(expected.mean) if expected.mean is not None else None)
     low, high = found.ci95["p50"]
     assert low is not None
@@ -108,7 +119,9 @@ def test_values_that_are_not_numbers_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("pending", [1, 7, 1000])
-def test_counts_do_not_depend_on_the_parts_of_the_input(pending: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_do_not_depend_on_the_parts_of_the_input(
+    pending: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(value_counts, "PENDING", pending)
     random = np.random.default_rng(2)
     values, cells, closed = (random.integers(0, most, 300) for most in (9, 4, 2))
@@ -131,10 +144,14 @@ def test_no_values() -> None:
 
 
 def test_the_curve_is_the_one_that_the_gateway_computes() -> None:
-    """There are two because the gateway must not load numpy, and a report of 300,000 values needs it."""
+    """There are two because the gateway must not load numpy, and a report of 300,000 values needs
+    it."""
     random = np.random.default_rng(3)
     values, weights = (random.integers(1, most, 200).astype(np.float64) for most in (50, 9))
     closed = random.random(200) < 0.3
-    curve, expected = _Curve(values, closed, weights), SurvivalCurve(zip(values, closed, weights, strict=True))
+    curve, expected = (
+        _Curve(values, closed, weights),
+        SurvivalCurve(zip(values, closed, weights, strict=True)),
+    )
     for value in range(52):
         assert curve.share(value) == pytest.approx(1 - expected.waiting(value))

@@ -17,10 +17,20 @@ from splitsecond.log.statistics.summary import Summary
 
 
 def judged(
-    share: float, ci95: tuple[float, float], concurrency: int | None = 1, use: str = "voice", **changes: Any
+    share: float,
+    ci95: tuple[float, float],
+    concurrency: int | None = 1,
+    use: str = "voice",
+    **changes: Any,
 ) -> ConditionFindings:
     goodput = Goodput(
-        limits=USES[use].limits, use=use, met=round(share * 500), sent=500, fraction=share, per_s=None, ci95=ci95
+        limits=USES[use].limits,
+        use=use,
+        met=round(share * 500),
+        sent=500,
+        fraction=share,
+        per_s=None,
+        ci95=ci95,
     )
     made: dict[str, Any] = {"requests": 500, "goodput": goodput}
     return row(concurrency=concurrency, **(made | changes))
@@ -50,16 +60,28 @@ def test_verdicts_in_sentences(golden: Golden) -> None:
         "at every load": [meets(), meets(8)],
         "open loop": [meets(None, rate=4.0)],
         "trace": [meets(None)],
-        "some never": [misses(), meets(8), misses(target="b/x"), meets(target="c/x"), undecided(target="d/x")],
+        "some never": [
+            misses(),
+            meets(8),
+            misses(target="b/x"),
+            meets(target="c/x"),
+            undecided(target="d/x"),
+        ],
         "good up to a load": [good(990), good(1100, 8)],
         "good nowhere": [good(None)],
         "good everywhere": [good(990)],
     }
-    golden.check("".join(f"{case}:\n{in_both_forms(verdicts(rows))}" for case, rows in cases.items()))
+    golden.check(
+        "".join(f"{case}:\n{in_both_forms(verdicts(rows))}" for case, rows in cases.items())
+    )
 
 
-@pytest.mark.parametrize(("within", "failed", "verdict"), [(500, 0, "meets"), (440, 60, "miss"), (30, 1, "decide on")])
-def test_a_limit_is_met_by_the_share_of_all_requests_sent(within: int, failed: int, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("within", "failed", "verdict"), [(500, 0, "meets"), (440, 60, "miss"), (30, 1, "decide on")]
+)
+def test_a_limit_is_met_by_the_share_of_all_requests_sent(
+    within: int, failed: int, verdict: str
+) -> None:
     sent = [request(1000 + 300 * i, name=str(i)) for i in range(within)]
     sent += [failure(1e6 + 300 * i) for i in range(failed)]
     rows = condition_rows([asked()], sent, [], slo=parse_slo("voice"))

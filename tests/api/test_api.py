@@ -31,14 +31,26 @@ def quick(simulated: RunningProvider) -> ss.Server:
 def run(quick: ss.Server, tmp_path_factory: pytest.TempPathFactory) -> ss.BenchRun:
     folder = tmp_path_factory.mktemp("run") / "run"
     return asyncio.run(
-        ss.bench(quick, concurrency=(1, 4), requests=16, input_tokens=64, output_tokens=20, slo="ttft=1s", out=folder)
+        ss.bench(
+            quick,
+            concurrency=(1, 4),
+            requests=16,
+            input_tokens=64,
+            output_tokens=20,
+            slo="ttft=1s",
+            out=folder,
+        )
     )
 
 
 def test_rows_are_found_by_target_and_load(run: ss.BenchRun) -> None:
     assert list(run) == ["quick@c1", "quick@c4"]
     assert run["quick", 4] is run["quick", "c4"] is run["quick@c4"]
-    assert (run["quick", 4].requests, run["quick", 4].errors, run["quick", 4].concurrency) == (16, 0, 4)
+    assert (run["quick", 4].requests, run["quick", 4].errors, run["quick", 4].concurrency) == (
+        16,
+        0,
+        4,
+    )
     with pytest.raises(KeyError, match="the rows are quick@c1, quick@c4"):
         run["quick", 8]
     with pytest.raises(KeyError, match="2 rows"):
@@ -62,7 +74,11 @@ def test_a_figure_is_a_float_with_its_interval(run: ss.BenchRun) -> None:
 
 def test_a_run_is_recorded_and_can_be_loaded_and_compared(run: ss.BenchRun) -> None:
     recorded = json.loads((run.path / "run.json").read_text())
-    assert (recorded["finished"], recorded["asked"]["command"], recorded["asked"]["slo"]) == (True, [], "ttft=1s")
+    assert (recorded["finished"], recorded["asked"]["command"], recorded["asked"]["slo"]) == (
+        True,
+        [],
+        "ttft=1s",
+    )
     assert recorded["asked"]["settings"]["requests"] == 16
     loaded = ss.load(run.path)
     assert loaded["quick", 4].findings == run["quick", 4].findings
@@ -86,9 +102,13 @@ def test_a_data_frame(run: ss.BenchRun) -> None:
     assert len(run.to_frame(roles=("measured", "warmup"))) == 32 + warmups
 
 
-def test_without_a_library_of_data_frames(run: ss.BenchRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_library_of_data_frames(
+    run: ss.BenchRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("splitsecond.api.results.find_spec", lambda name: None)
-    with pytest.raises(ss.CallerFault, match=r"not installed.*Install one of pandas, polars, pyarrow"):
+    with pytest.raises(
+        ss.CallerFault, match=r"not installed.*Install one of pandas, polars, pyarrow"
+    ):
         run.to_frame()
 
 
@@ -116,7 +136,15 @@ def test_errors_are_exceptions_and_print_nothing(
         return found
 
     kinds = asyncio.run(failures())
-    assert kinds == ["unknown_provider", "bad_option", "bad_option", "no_price", "bad_policy", "refused", "bad_option"]
+    assert kinds == [
+        "unknown_provider",
+        "bad_option",
+        "bad_option",
+        "no_price",
+        "bad_policy",
+        "refused",
+        "bad_option",
+    ]
     assert capsys.readouterr() == ("", "")
     assert list(tmp_path.glob("runs/*")) == []
 
@@ -124,7 +152,13 @@ def test_errors_are_exceptions_and_print_nothing(
 def test_several_servers_without_a_model_in_one_run(quick: ss.Server, tmp_path: Path) -> None:
     servers = [ss.Server(base_url=quick.base_url, name=name) for name in "ab"]
     run = sync.bench(
-        *servers, concurrency=1, requests=1, rounds=1, input_tokens=64, output_tokens=4, out=tmp_path / "run"
+        *servers,
+        concurrency=1,
+        requests=1,
+        rounds=1,
+        input_tokens=64,
+        output_tokens=4,
+        out=tmp_path / "run",
     )
     assert [(row.target, row.errors) for row in run.values()] == [("a", 0), ("b", 0)]
 
@@ -142,7 +176,14 @@ def test_a_cancelled_run_keeps_what_was_measured(
 
     async def cancelled() -> None:
         running = asyncio.create_task(
-            ss.bench(quick, concurrency=1, requests=5000, input_tokens=64, output_tokens=20, out=tmp_path / "run")
+            ss.bench(
+                quick,
+                concurrency=1,
+                requests=5000,
+                input_tokens=64,
+                output_tokens=20,
+                out=tmp_path / "run",
+            )
         )
         await measured.wait()
         running.cancel()
@@ -173,7 +214,13 @@ def test_reached_cost_limit_raises_and_keeps_the_run(quick: ss.Server, tmp_path:
 
 
 def test_a_watch_yields_its_rounds(quick: ss.Server, tmp_path: Path) -> None:
-    settings = {"requests": 4, "input_tokens": 64, "output_tokens": 8, "out": tmp_path, "progress": False}
+    settings = {
+        "requests": 4,
+        "input_tokens": 64,
+        "output_tokens": 8,
+        "out": tmp_path,
+        "progress": False,
+    }
 
     async def rounds() -> list[int]:
         watched = ss.watch(quick, every="1s", times=2, fail_if=["requests > 3"], **settings)  # type: ignore[arg-type]
@@ -191,7 +238,10 @@ def test_requests_through_a_policy(quick: ss.Server) -> None:
     async def asked() -> tuple[ss.ChatReply, list[str]]:
         async with ss.connect('race("quick", "other")', [quick, other]) as both:
             reply = await both.chat("Hello", max_tokens=6)
-            return reply, [text async for text in both.stream([{"role": "user", "content": "Hi"}], max_tokens=3)]
+            return reply, [
+                text
+                async for text in both.stream([{"role": "user", "content": "Hi"}], max_tokens=3)
+            ]
 
     reply, pieces = asyncio.run(asked())
     assert len(pieces) == 3
@@ -218,7 +268,11 @@ def requests_file(folder: Path, count: int, **body: object) -> Path:
     """A batch of as many requests."""
     path = folder / "requests.jsonl"
     message = {"max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}
-    path.write_text("".join(json.dumps({"custom_id": f"{n}", "body": message | body}) + "\n" for n in range(count)))
+    path.write_text(
+        "".join(
+            json.dumps({"custom_id": f"{n}", "body": message | body}) + "\n" for n in range(count)
+        )
+    )
     return path
 
 
@@ -226,7 +280,9 @@ def test_a_batch_through_a_policy_is_continued(
     quick: ss.Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = ss.Server(base_url="http://127.0.0.1:1/v1", model="m", name="gone")
-    first = asyncio.run(ss.batch(requests_file(tmp_path, 10), 'fallback("gone", "quick")', [gone, quick]))
+    first = asyncio.run(
+        ss.batch(requests_file(tmp_path, 10), 'fallback("gone", "quick")', [gone, quick])
+    )
     assert (first.result.answered, first.result.refused, first.result.output_tokens) == (10, 0, 40)
     assert (first.path, first.refused_path) == (tmp_path / "requests.answers.jsonl", None)
     assert {custom_id for custom_id, _ in first.responses()} == {f"{n}" for n in range(10)}
@@ -252,7 +308,9 @@ def test_a_batch_that_fails(tmp_path: Path) -> None:
 
 def test_the_synchronous_form_works_where_a_loop_runs(quick: ss.Server, tmp_path: Path) -> None:
     async def cell() -> int:
-        found = sync.bench(quick, concurrency=1, requests=2, input_tokens=64, output_tokens=8, out=tmp_path / "run")
+        found = sync.bench(
+            quick, concurrency=1, requests=2, input_tokens=64, output_tokens=8, out=tmp_path / "run"
+        )
         with sync.connect(quick) as connection:
             connection.chat("Hello", max_tokens=2)
         return found["quick"].requests
@@ -263,7 +321,9 @@ def test_the_synchronous_form_works_where_a_loop_runs(quick: ss.Server, tmp_path
 def test_settings_are_declared_once() -> None:
     """The typed keywords of the API are fields of `RunSettings`, with the same types."""
     fields = get_type_hints(RunSettings)
-    assert all(fields[name] == kind for name, kind in get_type_hints(benchmarks.RequestSettings).items())
+    assert all(
+        fields[name] == kind for name, kind in get_type_hints(benchmarks.RequestSettings).items()
+    )
 
 
 @pytest.fixture
@@ -280,7 +340,9 @@ def test_a_policy_of_a_user(quick: ss.Server) -> None:
     calls: list[bool] = []
 
     @ss.policy
-    async def second_first(call: ss.Call, a: ss.Service, b: ss.Service, *, loud: bool = False) -> ss.Reply:
+    async def second_first(
+        call: ss.Call, a: ss.Service, b: ss.Service, *, loud: bool = False
+    ) -> ss.Reply:
         calls.append(loud)
         try:
             return await b(call)
@@ -288,7 +350,9 @@ def test_a_policy_of_a_user(quick: ss.Server) -> None:
             return await a(call)
 
     gone = ss.Server(base_url="http://127.0.0.1:1/v1", model="m", name="gone")
-    with sync.connect('fallback("gone", second_first("quick", "gone", loud=True))', [gone, quick]) as connection:
+    with sync.connect(
+        'fallback("gone", second_first("quick", "gone", loud=True))', [gone, quick]
+    ) as connection:
         reply = connection.chat("Hello", max_tokens=2)
     assert (reply.target, calls) == ("quick", [True])
     with pytest.raises(ss.CallerFault, match="second_first is a policy of this process"):
@@ -310,18 +374,33 @@ def test_functions_that_are_not_policies_are_refused() -> None:
     async def untyped(call: ss.Call, a: ss.Service, *, share: float = 0.5) -> ss.Reply:
         return await a(call)
 
-    for function, words in ((race, "race is a built-in policy"), (lonely, "lonely cannot"), (untyped, "share is no")):
+    for function, words in (
+        (race, "race is a built-in policy"),
+        (lonely, "lonely cannot"),
+        (untyped, "share is no"),
+    ):
         with pytest.raises(ss.CallerFault, match=words):
             ss.policy(function)
 
 
-HEAVY = ("numpy", "msgspec", "asyncio", "rich", "typer", "uvloop", "splitsecond.api", "splitsecond.benchmark.runs")
+HEAVY = (
+    "numpy",
+    "msgspec",
+    "asyncio",
+    "rich",
+    "typer",
+    "uvloop",
+    "splitsecond.api",
+    "splitsecond.benchmark.runs",
+)
 
 
 @pytest.mark.system
 def test_import_loads_no_heavy_module() -> None:
     look = f"import splitsecond, sys; print([name for name in {HEAVY} if name in sys.modules])"
-    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=WITHIN_S)
+    ended = subprocess.run(
+        [sys.executable, "-c", look], capture_output=True, text=True, timeout=WITHIN_S
+    )
     assert ended.stdout == "[]\n"
 
 

@@ -1,6 +1,7 @@
 """The code of docs/python.md and README runs, in one namespace, like the cells of a notebook.
 
-Its simulated providers are replaced by quicker ones, and the benchmark of README is shorter. Nothing else is changed.
+Its simulated providers are replaced by quicker ones, and the benchmark of README is shorter.
+Nothing else is changed.
 """
 
 import ast
@@ -21,7 +22,8 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "python.md"
 
 
 async def run_cells(cells: list[str]) -> dict[str, Any]:
-    """Run each cell as a notebook does, with `await` at the top level. Return the names that they defined."""
+    """Run each cell as a notebook does, with `await` at the top level. Return the names that they
+    defined."""
     names: dict[str, Any] = {"__name__": "cells"}
     for cell in cells:
         code = compile(cell, str(DOCUMENT), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -55,7 +57,11 @@ def test_the_code_of_the_readme_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = with_quick_profiles((DOCUMENT.parents[1] / "README.md").read_text("utf-8"), tmp_path)
-    cells = re.findall(r"```python\n(.*?)```", text.replace("requests=50", "requests=5, output_tokens=16"), re.DOTALL)
+    cells = re.findall(
+        r"```python\n(.*?)```",
+        text.replace("requests=50", "requests=5, output_tokens=16"),
+        re.DOTALL,
+    )
     names = asyncio.run(run_cells(cells))
     assert len(names["run"]) == 4
     assert re.search(r"\n.*says.* \d+(\.\d+)?\n$", capsys.readouterr().out)

@@ -144,7 +144,9 @@ ONE_MODEL = {
 
 @each_case("model", ONE_MODEL)
 def test_one_model_has_one_name(model: str) -> None:
-    assert {name: identify(name).model for name in ONE_MODEL[model]} == dict.fromkeys(ONE_MODEL[model], model)
+    assert {name: identify(name).model for name in ONE_MODEL[model]} == dict.fromkeys(
+        ONE_MODEL[model], model
+    )
 
 
 @each_case(
@@ -162,8 +164,14 @@ def test_one_model_has_one_name(model: str) -> None:
         ("gemini/gemini-1.5-pro-001", "gemini/gemini-1.5-pro-002"),
         ("gemini/gemini-2.0-flash", "gemini/gemini-2.0-flash-lite"),
         ("qwen/qwen-turbo", "qwen/qwen-plus"),
-        ("together/Qwen/Qwen3-235B-A22B-Instruct-2507", "together/Qwen/Qwen3-235B-A22B-Thinking-2507"),
-        ("openrouter/anthropic/claude-3.7-sonnet", "openrouter/anthropic/claude-3.7-sonnet:thinking"),
+        (
+            "together/Qwen/Qwen3-235B-A22B-Instruct-2507",
+            "together/Qwen/Qwen3-235B-A22B-Thinking-2507",
+        ),
+        (
+            "openrouter/anthropic/claude-3.7-sonnet",
+            "openrouter/anthropic/claude-3.7-sonnet:thinking",
+        ),
         ("cohere/command-r", "cohere/command-r-plus"),
     ],
 )
@@ -171,7 +179,9 @@ def test_two_models_have_two_names(first: str, other: str) -> None:
     assert identify(first).model != identify(other).model
 
 
-@each_case("model", sorted({name for names in ONE_MODEL.values() for name in names} | set(ONE_MODEL)))
+@each_case(
+    "model", sorted({name for names in ONE_MODEL.values() for name in names} | set(ONE_MODEL))
+)
 def test_a_regular_name_stays(model: str) -> None:
     regular = model_name(model.partition("/")[2] or model)
     assert model_name(regular) == regular
@@ -194,7 +204,13 @@ def test_a_regular_name_stays(model: str) -> None:
         ("gemini/gemini-1.5-flash", "Google", "Google", "run by the maker", ""),
         ("qwen-cn/qwen-plus", "Alibaba", "Alibaba", "run by the maker", "cn"),
         ("groq/llama-3.3-70b-versatile", "Meta", "groq", "run by another company", ""),
-        ("nvidia/nvidia/llama-3.1-nemotron-70b-instruct", "NVIDIA", "NVIDIA", "run by the maker", ""),
+        (
+            "nvidia/nvidia/llama-3.1-nemotron-70b-instruct",
+            "NVIDIA",
+            "NVIDIA",
+            "run by the maker",
+            "",
+        ),
         ("vllm/Qwen/Qwen2.5-7B-Instruct", "Alibaba", "own machine", "run on own machines", ""),
         ("mine/finetune-7", "", "mine", "unknown maker", ""),
         ("alone", "", "alone", "unknown maker", ""),

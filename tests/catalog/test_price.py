@@ -1,4 +1,5 @@
-"""What tokens cost: every kind at its own rate, tiers by the length of the prompt, and where a price is from."""
+"""What tokens cost: every kind at its own rate, tiers by the length of the prompt, and where a
+price is from."""
 
 from datetime import UTC, datetime, time
 from decimal import Decimal
@@ -6,7 +7,14 @@ from decimal import Decimal
 import pytest
 from genai_prices import Usage, calc_price
 from genai_prices.data_snapshot import DataSnapshot, set_custom_snapshot
-from genai_prices.types import ClauseEquals, ConditionalPrice, ModelInfo, ModelPrice, Provider, TimeOfDateConstraint
+from genai_prices.types import (
+    ClauseEquals,
+    ConditionalPrice,
+    ModelInfo,
+    ModelPrice,
+    Provider,
+    TimeOfDateConstraint,
+)
 from tests.cases import each_case
 
 from splitsecond.core import clock
@@ -27,7 +35,9 @@ from splitsecond.core.errors import CallerFault
 PLAIN = Price(input_usd=2.0, output_usd=10.0)
 CACHING = Price(input_usd=2.0, output_usd=10.0, cached_usd=0.2, cache_write_usd=2.5)
 TIERED = Price(
-    input_usd=1.0, output_usd=2.0, tiers=(Tier(above_tokens=200_000, input_usd=10.0, output_usd=20.0, cached_usd=5.0),)
+    input_usd=1.0,
+    output_usd=2.0,
+    tiers=(Tier(above_tokens=200_000, input_usd=10.0, output_usd=20.0, cached_usd=5.0),),
 )
 
 
@@ -49,7 +59,10 @@ def test_each_kind_of_token_has_its_own_price(
     price: Price, input_tokens: int, output_tokens: int, cached: int, written: int, cost: float
 ) -> None:
     assert price.cost_usd(
-        input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached, cache_write_tokens=written
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cached_tokens=cached,
+        cache_write_tokens=written,
     ) == pytest.approx(cost)
 
 
@@ -80,7 +93,10 @@ def test_cost_equals_that_of_genai_prices(provider: str, model: str, input_token
     usage.cache_read_tokens, usage.cache_write_tokens = cached, written
     theirs = calc_price(usage, model, provider_id=provider, genai_request_timestamp=at).total_price
     ours = found.cost_usd(
-        input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached, cache_write_tokens=written
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cached_tokens=cached,
+        cache_write_tokens=written,
     )
     assert ours == pytest.approx(float(theirs))
 
@@ -94,10 +110,17 @@ def test_listed_price_states_its_source_and_date() -> None:
 
 
 def test_a_price_at_night_is_the_night_s() -> None:
-    day, night = ModelPrice(input_mtok=Decimal(2), output_mtok=Decimal(4)), ModelPrice(input_mtok=Decimal(1))
-    dark = TimeOfDateConstraint(start_time=time(16, 30, tzinfo=UTC), end_time=time(0, 30, tzinfo=UTC))
+    day, night = (
+        ModelPrice(input_mtok=Decimal(2), output_mtok=Decimal(4)),
+        ModelPrice(input_mtok=Decimal(1)),
+    )
+    dark = TimeOfDateConstraint(
+        start_time=time(16, 30, tzinfo=UTC), end_time=time(0, 30, tzinfo=UTC)
+    )
     model = ModelInfo(
-        "m", ClauseEquals("m"), prices=[ConditionalPrice(prices=day), ConditionalPrice(dark, prices=night)]
+        "m",
+        ClauseEquals("m"),
+        prices=[ConditionalPrice(prices=day), ConditionalPrice(dark, prices=night)],
     )
 
     def rate(hour: int) -> float:
@@ -107,7 +130,9 @@ def test_a_price_at_night_is_the_night_s() -> None:
         assert found is not None
         return found.input_usd
 
-    set_custom_snapshot(DataSnapshot([Provider("x", "X", "", models=[model])], from_auto_update=False))
+    set_custom_snapshot(
+        DataSnapshot([Provider("x", "X", "", models=[model])], from_auto_update=False)
+    )
     try:
         assert [rate(hour) for hour in (3, 12, 16, 17, 23, 0)] == [2, 2, 2, 1, 1, 1]
     finally:
@@ -146,14 +171,16 @@ def test_unlisted_targets_have_no_price() -> None:
 )
 @pytest.mark.system
 def test_one_name_in_the_list_for_several_addresses(name: str, makers: set[str]) -> None:
-    """The list has Google's models and Anthropic's at Google under one name; they are called in different API
-    formats."""
+    """The list has Google's models and Anthropic's at Google under one name; they are called in
+    different API formats."""
     assert {model.partition("-")[0] for model in provider_models(provider(name))} == makers
     assert {model.partition("-")[0] for model in lookup_in_child([], [name]).models[name]} == makers
 
 
 def test_the_dearest_cost_has_the_cache_and_any_tier() -> None:
-    price = Price(input_usd=4, output_usd=8, cache_write_usd=5, by_tier={"flex": 0.5, "priority": 2.0})
+    price = Price(
+        input_usd=4, output_usd=8, cache_write_usd=5, by_tier={"flex": 0.5, "priority": 2.0}
+    )
     assert price.dearest_usd(input_tokens=1_000_000, output_tokens=1_000_000) == 13
     assert price.dearest_usd(input_tokens=1_000_000, output_tokens=1_000_000, any_tier=True) == 26
     plain = Price(input_usd=4, output_usd=8, cache_write_usd=3)
@@ -162,13 +189,26 @@ def test_the_dearest_cost_has_the_cache_and_any_tier() -> None:
 
 @pytest.mark.system
 def test_a_child_process_finds_the_same() -> None:
-    targets = ["groq/llama-3.3-70b-versatile", "sim/groq", "gemini/gemini-2.5-pro", "deepinfra/openai/gpt-oss-120b"]
+    targets = [
+        "groq/llama-3.3-70b-versatile",
+        "sim/groq",
+        "gemini/gemini-2.5-pro",
+        "deepinfra/openai/gpt-oss-120b",
+    ]
     found = lookup_in_child(targets, ["groq", "gemini", "ollama"])
     assert found.prices == prices(targets)
-    assert found.context_tokens == {name: known for name in targets if (known := listing(name).context_tokens)}
+    assert found.context_tokens == {
+        name: known for name in targets if (known := listing(name).context_tokens)
+    }
     assert "groq/llama-3.3-70b-versatile" in found.context_tokens
-    assert set(provider_models(provider("groq"))) >= set(found.models["groq"]) > {"openai/gpt-oss-120b"}
-    assert "gemini-3-pro-preview" not in found.models["gemini"], "its file says that it was taken down"
+    assert (
+        set(provider_models(provider("groq")))
+        >= set(found.models["groq"])
+        > {"openai/gpt-oss-120b"}
+    )
+    assert "gemini-3-pro-preview" not in found.models["gemini"], (
+        "its file says that it was taken down"
+    )
     assert found.models["ollama"] == list(provider("ollama").models), "the list has nothing of it"
     assert lookup_in_child(["sim/groq"]) == PriceLookup({"sim/groq": None})
 
@@ -201,14 +241,19 @@ def test_models_of_a_provider_are_called_as_a_request_calls_them() -> None:
     [
         ("groq/openai/gpt-oss-120", "", "groq/openai/gpt-oss-120b"),
         ("groq/nothing-that-is-like-it", "", None),
-        ("groq/llama-3.3-70b-versatil", "", "groq/openai/gpt-oss-120b"),  # the replacement of a retired model
+        # the replacement of a retired model
+        ("groq/llama-3.3-70b-versatil", "", "groq/openai/gpt-oss-120b"),
         ("gemini/gemini-3-pro-preview", "2026-03-09", "gemini/gemini-3.1-pro-preview"),
         ("sim/groq", "", None),
     ],
 )
 @pytest.mark.system
-def test_unserved_model_gets_its_nearest_replacement(target: str, day: str, nearest: str | None) -> None:
+def test_unserved_model_gets_its_nearest_replacement(
+    target: str, day: str, nearest: str | None
+) -> None:
     found, near = replacements(target)
     assert (found, next(iter(near), None)) == (day, nearest)
-    learnt = lookup_in_child([], [owner for owner in [target.partition("/")[0]] if owner != "sim"]).models
+    learnt = lookup_in_child(
+        [], [owner for owner in [target.partition("/")[0]] if owner != "sim"]
+    ).models
     assert replacements(target, learnt.get(target.partition("/")[0], [])) == (found, near)

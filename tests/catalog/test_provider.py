@@ -50,7 +50,9 @@ def test_facts_about_models_have_a_source_and_a_date(name: str) -> None:
             assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", speed.date)
             assert speed.summary
         assert model.retired == "" or re.fullmatch(r"20\d\d-\d\d-\d\d", model.retired)
-        assert model.replaced_by == "" or (model.retired and not provider(name).model(model.replaced_by).retired)
+        assert model.replaced_by == "" or (
+            model.retired and not provider(name).model(model.replaced_by).retired
+        )
         if model.price:
             assert model.price.source
             assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", model.price.as_of)
@@ -103,7 +105,12 @@ def test_name_of_a_maker_or_model_suggests_its_provider(word: str, meant: str) -
 
 @each_case("name", names())
 def test_providers_and_regions_are_not_foreign(name: str) -> None:
-    assert not any(map(is_foreign, [name, f"{name}:x", *(f"{name}-{region}" for region in provider(name).regions)]))
+    assert not any(
+        map(
+            is_foreign,
+            [name, f"{name}:x", *(f"{name}-{region}" for region in provider(name).regions)],
+        )
+    )
 
 
 @pytest.mark.parametrize("name", ["provider-3", "localhost", "", ":", "groqs"])
@@ -130,11 +137,15 @@ def test_region_after_a_colon_fills_the_address_pattern() -> None:
     assert (azure.name, azure.region) == ("azure:east-us2", "east-us2")
     assert azure.base_url == "{AZURE_OPENAI_ENDPOINT_EAST_US2}/openai/v1"
     assert azure.api_key_env == ("AZURE_OPENAI_API_KEY_EAST_US2", "AZURE_OPENAI_API_KEY")
-    assert provider("vertex:me-west1").base_url.startswith("https://me-west1-aiplatform.googleapis.com/")
+    assert provider("vertex:me-west1").base_url.startswith(
+        "https://me-west1-aiplatform.googleapis.com/"
+    )
     assert provider("qwen:cn").base_url == provider("qwen-cn").base_url
 
 
-@pytest.mark.parametrize("name", ["qwen:mars", "groq:eu", "vertex:evil.example/", "vertex:", "azure:A"])
+@pytest.mark.parametrize(
+    "name", ["qwen:mars", "groq:eu", "vertex:evil.example/", "vertex:", "azure:A"]
+)
 def test_a_region_after_a_colon_that_does_not_exist(name: str) -> None:
     with pytest.raises(CallerFault, match=r"has no region") as refused:
         provider(name)
@@ -143,7 +154,9 @@ def test_a_region_after_a_colon_that_does_not_exist(name: str) -> None:
 
 def test_region_belongs_to_the_longest_provider_name() -> None:
     assert provider("vertex-claude").region == ""
-    assert provider("vertex-claude-us-east5").base_url.endswith("/locations/us-east5/publishers/anthropic")
+    assert provider("vertex-claude-us-east5").base_url.endswith(
+        "/locations/us-east5/publishers/anthropic"
+    )
     assert provider("vertex-us-east5").base_url.endswith("/locations/us-east5/publishers/google")
 
 
@@ -152,10 +165,13 @@ def test_unknown_region_suggests_existing_ones() -> None:
         provider("qwen-cm")
     assert refused.value.kind == "unknown_provider"
     with pytest.raises(
-        CallerFault, match=r"Groq has no regions in the catalogue, so 'eu' is unknown.*Did you mean groq"
+        CallerFault,
+        match=r"Groq has no regions in the catalogue, so 'eu' is unknown.*Did you mean groq",
     ):
         provider("groq-eu")
-    with pytest.raises(CallerFault, match=r"unknown provider 'openai-respones'.*Did you mean openai-responses"):
+    with pytest.raises(
+        CallerFault, match=r"unknown provider 'openai-respones'.*Did you mean openai-responses"
+    ):
         provider("openai-respones")
 
 
@@ -168,7 +184,10 @@ def test_quirks_api_formats_and_price_lists_of_providers_exist(name: str) -> Non
 
 
 def test_a_target_is_provider_and_model() -> None:
-    assert split_target("openrouter/meta-llama/llama-3.3-70b") == ("openrouter", "meta-llama/llama-3.3-70b")
+    assert split_target("openrouter/meta-llama/llama-3.3-70b") == (
+        "openrouter",
+        "meta-llama/llama-3.3-70b",
+    )
     for wrong in ("groq", "/x", "groq/", ""):
         with pytest.raises(CallerFault, match="is not a target"):
             split_target(wrong)
@@ -183,7 +202,9 @@ def test_an_address_takes_its_part_from_the_environment() -> None:
 
 def test_an_endpoint_from_the_environment_may_end_in_a_slash() -> None:
     environment = {"AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com/"}
-    assert fill_base_url(provider("azure"), environment) == "https://mine.openai.azure.com/openai/v1"
+    assert (
+        fill_base_url(provider("azure"), environment) == "https://mine.openai.azure.com/openai/v1"
+    )
 
 
 def test_a_model_may_differ_from_its_provider() -> None:
@@ -207,7 +228,12 @@ def test_the_key_that_is_present_is_named_and_not_shown() -> None:
         ("openai", "gpt-5-mini", "reasoning_effort", ("minimal", "low", "medium", "high")),
         ("openai", "gpt-5.1-codex", "reasoning_effort", ("none", "low", "medium", "high")),
         ("openai", "gpt-4o", None, ()),
-        ("openai-responses", "gpt-6.1-terra", "reasoning_effort", ("none", "low", "medium", "high", "xhigh")),
+        (
+            "openai-responses",
+            "gpt-6.1-terra",
+            "reasoning_effort",
+            ("none", "low", "medium", "high", "xhigh"),
+        ),
         ("groq", "openai/gpt-oss-120b", "reasoning_effort", ("low", "medium", "high")),
         ("groq", "llama-3.3-70b-versatile", None, ()),
         ("xai", "grok-4.3", "reasoning_effort", ("low", "high")),
@@ -228,10 +254,20 @@ def test_model_has_its_reasoning_effort_field(
 
 def test_whether_closing_an_answer_stops_the_bill() -> None:
     """As OpenRouter's documents list it of the providers that it calls."""
-    stops = "openai azure anthropic fireworks novita deepinfra together cohere hyperbolic xai friendli chutes deepseek"
-    goes_on = "groq gemini vertex minimax huggingface replicate perplexity mistral lambda sambanova qwen nebius"
-    assert [name for name in stops.split() if provider(name).closing_stops_billing is not True] == []
-    assert [name for name in goes_on.split() if provider(name).closing_stops_billing is not False] == []
+    stops = (
+        "openai azure anthropic fireworks novita deepinfra together cohere hyperbolic xai "
+        "friendli chutes deepseek"
+    )
+    goes_on = (
+        "groq gemini vertex minimax huggingface replicate perplexity mistral lambda "
+        "sambanova qwen nebius"
+    )
+    assert [
+        name for name in stops.split() if provider(name).closing_stops_billing is not True
+    ] == []
+    assert [
+        name for name in goes_on.split() if provider(name).closing_stops_billing is not False
+    ] == []
     assert provider("openrouter").closing_stops_billing is None
 
 

@@ -1,4 +1,5 @@
-"""Adding a provider is adding one file; one with a mistake is refused, with file, field and what may be meant."""
+"""Adding a provider is adding one file; one with a mistake is refused, with file, field and what
+may be meant."""
 
 import re
 from collections.abc import Callable
@@ -49,16 +50,26 @@ def test_the_file_of_the_guide_is_a_provider(added: Callable[[str], Provider]) -
     stated = price("example/their-model")
     assert stated is not None
     assert (stated.input_usd, stated.output_usd, stated.as_of) == (0.2, 0.6, "2026-11-21")
-    assert [speed.summary for speed in model.speeds] == ["310 ms (p95 480), 140 tok/s (p95 118) (c=1)"]
+    assert [speed.summary for speed in model.speeds] == [
+        "310 ms (p95 480), 140 tok/s (p95 118) (c=1)"
+    ]
     assert provider("example-eu").base_url == "https://eu.api.example.com/v1"
     assert found.distances[0].summary == "best from US East; EU +60–120 ms"
 
 
 WRONG = [
-    ('title = "Example AI"', 'titel = "Example AI"', "Object contains unknown field `titel`. Did you mean title"),
+    (
+        'title = "Example AI"',
+        'titel = "Example AI"',
+        "Object contains unknown field `titel`. Did you mean title",
+    ),
     ('title = "Example AI"', "", "Object missing required field `title`"),
     ('title = "Example AI"', 'title = "Example AI', "Illegal character"),
-    ('"https://api.example.com/v1"', '"api.example.com/v1"', "base_url: got api.example.com/v1, expected an address"),
+    (
+        '"https://api.example.com/v1"',
+        '"api.example.com/v1"',
+        "base_url: got api.example.com/v1, expected an address",
+    ),
     (
         '"https://api.example.com/v1"',
         '"https://api.example.com/v1/"',
@@ -86,21 +97,41 @@ WRONG = [
         "prefill: Invalid enum value 'yes'. Expected one of plain, prefix, partial",
     ),
     ('checked = "2026-11-21"', "checked = 2026-11-21", "checked: Expected `str`, got `date`"),
-    ("eu = {", 'eu = { url = "x",', "regions.eu: Object contains unknown field `url`. Did you mean base_url?"),
+    (
+        "eu = {",
+        'eu = { url = "x",',
+        "regions.eu: Object contains unknown field `url`. Did you mean base_url?",
+    ),
     (
         "context_tokens = 131072",
         'context_tokens = "128K"',
         "models.their-model.context_tokens: Expected `int | null`, got `str`",
     ),
-    ("tps = 140", "tsp = 140", "models.their-model.speeds[0]: Object contains unknown field `tsp`. Did you mean tps"),
-    ("input_usd = 0.20", "input = 0.20", "models.their-model.price: unknown field `input`. Did you mean input_usd?"),
-    ("tps = 140", 'tps = "fast"', "models.their-model.speeds[0].tps: Expected `float | array | null`, got `str`"),
+    (
+        "tps = 140",
+        "tsp = 140",
+        "models.their-model.speeds[0]: Object contains unknown field `tsp`. Did you mean tps",
+    ),
+    (
+        "input_usd = 0.20",
+        "input = 0.20",
+        "models.their-model.price: unknown field `input`. Did you mean input_usd?",
+    ),
+    (
+        "tps = 140",
+        'tps = "fast"',
+        "models.their-model.speeds[0].tps: Expected `float | array | null`, got `str`",
+    ),
     ("EU = [60, 120]", "EU = [60]", "distances[0].added_ms[...]: Expected `array` of length 2"),
 ]
 
 
-@pytest.mark.parametrize(("right", "wrong", "said"), WRONG, ids=[wrong or "none" for _, wrong, _ in WRONG])
-def test_a_mistake_is_named(right: str, wrong: str, said: str, added: Callable[[str], Provider]) -> None:
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"), WRONG, ids=[wrong or "none" for _, wrong, _ in WRONG]
+)
+def test_a_mistake_is_named(
+    right: str, wrong: str, said: str, added: Callable[[str], Provider]
+) -> None:
     assert right in documented()
     with pytest.raises(CallerFault) as refused:
         added(documented().replace(right, wrong, 1))
@@ -110,11 +141,15 @@ def test_a_mistake_is_named(right: str, wrong: str, said: str, added: Callable[[
 
 def test_the_price_of_a_long_prompt_is_checked_too(added: Callable[[str], Provider]) -> None:
     rates = "above_tokens = 1, input_usd = 1, output_usd = 1, chached_usd = 1"
-    with pytest.raises(CallerFault, match=r"models\.m\.price\.tiers\[0\]: unknown field `chached_usd`.*cached_usd"):
+    with pytest.raises(
+        CallerFault, match=r"models\.m\.price\.tiers\[0\]: unknown field `chached_usd`.*cached_usd"
+    ):
         added(f'title = "X"\nbase_url = "https://x"\n[models.m.price]\ntiers = [{{ {rates} }}]\n')
 
 
-def test_provider_file_that_is_not_text_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_file_that_is_not_text_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "providers").mkdir()
     (tmp_path / "providers" / "mine.toml").write_bytes(b"title = '\xff'")
     monkeypatch.setattr(resources, "files", lambda _: tmp_path)

@@ -1,6 +1,7 @@
 """The catalogue against the tables that it quotes: each figure is under its model.
 
-The tables are written here as they were published, and read by code that has nothing in common with the catalogue's.
+The tables are written here as they were published, and read by code that has nothing in common with
+the catalogue's.
 """
 
 import math
@@ -79,7 +80,8 @@ runpod/mistralai/Mistral-7B-Instruct-v0.2       | 45  | 85-100  |        | 0.75-
 lambda/mistralai/Mistral-7B-Instruct-v0.2       | 50  | 80-95   |        | 1.00-1.30
 ollama/mistral:7b                               | 100 | 60-75   |        | 0.002
 """
-"""Model, TTFT in ms, TPS, TPS of many requests, US dollars a million tokens: in + out, or of any."""
+"""Model, TTFT in ms, TPS, TPS of many requests, US dollars a million tokens: in + out, or of
+any."""
 
 GRADES = {
     "groq/llama3-70b-8192": (100, math.inf),
@@ -128,15 +130,24 @@ def _figure(cell: str) -> Figure | None:
 
 def _published(target: str, source: str) -> list[PublishedSpeed]:
     name, model = split_target(target)
-    return [speed for speed in provider(name).model(model).speeds if speed.source.startswith(source)]
+    return [
+        speed for speed in provider(name).model(model).speeds if speed.source.startswith(source)
+    ]
 
 
 @each_case("row", _rows(BY_LOAD), ids=" ".join)
 def test_the_speed_under_each_load_with_its_tail(row: list[str]) -> None:
     concurrency, ttft, tps, ttft_p95, tps_p95 = (_number(cell) for cell in (row[0], *row[2:]))
-    (speed,) = [each for each in _published(SERVED_70B[row[1]], COMPUTE) if each.concurrency == concurrency]
+    (speed,) = [
+        each for each in _published(SERVED_70B[row[1]], COMPUTE) if each.concurrency == concurrency
+    ]
     assert speed.date == "2025-06"
-    assert (speed.ttft_ms, speed.tps, speed.ttft_p95_ms, speed.tps_p95) == (ttft, tps, ttft_p95, tps_p95)
+    assert (speed.ttft_ms, speed.tps, speed.ttft_p95_ms, speed.tps_p95) == (
+        ttft,
+        tps,
+        ttft_p95,
+        tps_p95,
+    )
 
 
 @each_case("row", _rows(BY_MODEL), ids=" ".join)
@@ -147,7 +158,8 @@ def test_speed_and_context_window_equal_the_article(row: list[str]) -> None:
     assert speed.date == "2026-04"
     assert (speed.ttft_ms, speed.tps, speed.context_tokens) == (_number(ttft), _number(tps), tokens)
     name, model = split_target(target)
-    assert provider(name).model(model).context_tokens or name == "deepseek"  # of which the public list has it
+    # of which the public list has it
+    assert provider(name).model(model).context_tokens or name == "deepseek"
 
 
 @each_case("row", _rows(LIVE), ids=" ".join)
@@ -171,7 +183,11 @@ def test_a_machine_by_the_hour(name: str, machines: dict[str, float]) -> None:
     assert speed.cost.per_hour_usd == machines
     price = provider(name).model(split_target(target)[1]).price
     assert price is not None
-    assert (price.per_hour_usd, price.as_of, "H100 SXM" in price.source) == (machines["H100 SXM"], "2026-03", True)
+    assert (price.per_hour_usd, price.as_of, "H100 SXM" in price.source) == (
+        machines["H100 SXM"],
+        "2026-03",
+        True,
+    )
 
 
 def test_a_machine_that_was_bought() -> None:
@@ -187,7 +203,9 @@ def test_the_speed_in_production(target: str, grade: tuple[float, float]) -> Non
 
 
 @each_case("name, said", FAR_AWAY.items(), ids=list(FAR_AWAY))
-def test_network_distance_equals_the_article(name: str, said: tuple[str, dict[str, tuple[float, float]]]) -> None:
+def test_network_distance_equals_the_article(
+    name: str, said: tuple[str, dict[str, tuple[float, float]]]
+) -> None:
     (distance,) = provider(name).distances
     assert (distance.source, distance.date) == (CRAZYROUTER, "2026-04")
     assert (distance.best, distance.added_ms) == said
@@ -208,4 +226,6 @@ def test_published_figures_have_summaries() -> None:
     assert turbo.cost.summary == "$6.5 in, $19.5 out a million"
     (pod,) = _published("runpod/mistralai/Mistral-7B-Instruct-v0.2", ARTICLE)
     assert pod.cost is not None
-    assert pod.cost.summary == "$0.75–1 a million, $2.69 an hour (H100 SXM), $1.99 an hour (H100 PCIe)"
+    assert (
+        pod.cost.summary == "$0.75–1 a million, $2.69 an hour (H100 SXM), $1.99 an hour (H100 PCIe)"
+    )

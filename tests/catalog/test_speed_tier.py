@@ -16,7 +16,9 @@ FAST = SpeedTier(
     granted=("fast", "quick"),
     prices=(TierPrice(models=("m-1*",), factor=6.0), TierPrice(models=("m-*",), factor=2.0)),
 )
-FLEX = SpeedTier(field="speed", value="flex", granted=("flex",), prices=(TierPrice(models=("m-*",), factor=0.5),))
+FLEX = SpeedTier(
+    field="speed", value="flex", granted=("flex",), prices=(TierPrice(models=("m-*",), factor=0.5),)
+)
 TIERS = {"fast": FAST, "flex": FLEX}
 STANDARD = Price(
     input_usd=1.0,
@@ -36,7 +38,12 @@ def in_tier(name: str, model: str = "m-2") -> Price:
 
 def test_a_tier_multiplies_every_rate() -> None:
     fast = in_tier("fast")
-    assert (fast.input_usd, fast.output_usd, fast.cached_usd, fast.cache_write_usd) == (2.0, 8.0, 0.2, None)
+    assert (fast.input_usd, fast.output_usd, fast.cached_usd, fast.cache_write_usd) == (
+        2.0,
+        8.0,
+        0.2,
+        None,
+    )
     assert fast.tiers == (Tier(above_tokens=100, input_usd=4.0, output_usd=16.0),)
     assert (fast.as_of, fast.source) == ("2026-11-01", "a list, 2 times the standard price")
     assert in_tier("fast", "m-1b").input_usd == 6.0, "the first entry that matches counts"
@@ -53,20 +60,27 @@ def test_cost_uses_the_tier_that_served(name: str, served: str, usd: float) -> N
     standard = STANDARD.scaled(1.0)
     found = tier_price(Price(input_usd=1.0, output_usd=4.0), "m-2", name, TIERS, ("standard",))
     assert found is not None
-    assert found.cost_usd(input_tokens=1_000_000, output_tokens=1_000_000, tier=served) == pytest.approx(usd)
+    assert found.cost_usd(
+        input_tokens=1_000_000, output_tokens=1_000_000, tier=served
+    ) == pytest.approx(usd)
     assert standard == STANDARD
 
 
 def test_response_without_a_tier_costs_the_requested_tier() -> None:
     fast = in_tier("fast")
     assert fast.cost_usd(input_tokens=50, output_tokens=0) == pytest.approx(100e-6)
-    assert fast.cost_usd(input_tokens=50, output_tokens=0, tier="a new word") == pytest.approx(100e-6)
+    assert fast.cost_usd(input_tokens=50, output_tokens=0, tier="a new word") == pytest.approx(
+        100e-6
+    )
 
 
 def test_the_name_of_a_target_ends_with_its_tier() -> None:
     assert provider("openai").split_tier("gpt-5@flex") == ("gpt-5", "flex")
     assert provider("openai").split_tier("gpt-5") == ("gpt-5", "")
-    assert provider("vertex-claude").split_tier("claude-3-sonnet@20240229") == ("claude-3-sonnet@20240229", "")
+    assert provider("vertex-claude").split_tier("claude-3-sonnet@20240229") == (
+        "claude-3-sonnet@20240229",
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +96,10 @@ def test_an_unknown_tier_is_refused(model: str, hint: str) -> None:
     with pytest.raises(CallerFault) as raised:
         provider("openai").split_tier(model)
     assert raised.value.kind == "unknown_tier"
-    assert raised.value.message == f"unknown tier {model.rpartition('@')[2]!r}; openai has fast, flex, priority"
+    assert (
+        raised.value.message
+        == f"unknown tier {model.rpartition('@')[2]!r}; openai has fast, flex, priority"
+    )
     assert raised.value.hint == hint
 
 

@@ -1,4 +1,5 @@
-"""The command line as a user has it, in a folder of its own; one run of a quick provider to look at."""
+"""The command line as a user has it, in a folder of its own; one run of a quick provider to look
+at."""
 
 import functools
 import json
@@ -17,7 +18,8 @@ from splitsecond.simulator.process import RunningProvider
 
 
 class Ended(Struct):
-    """How a command ended: its exit code, and what it printed, with the line breaks of tables taken out of `words`."""
+    """How a command ended: its exit code, and what it printed, with the line breaks of tables taken
+    out of `words`."""
 
     code: int
     out: str
@@ -30,7 +32,8 @@ class Ended(Struct):
 
     @property
     def complaint(self) -> str:
-        """The one line on standard error that says what went wrong. Fails where there is not exactly one."""
+        """The one line on standard error that says what went wrong. Fails where there is not
+        exactly one."""
         (line,) = self.err.splitlines()
         assert line.startswith("splitsecond: ")
         return line
@@ -48,10 +51,13 @@ _command = functools.cache(typer.main.get_command)
 
 
 def run_splitsecond(*arguments: object) -> Ended:
-    """Run `splitsecond` in this process. An error that a user would see as a traceback is raised."""
+    """Run `splitsecond` in this process. An error that a user would see as a traceback is
+    raised."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", _command)
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="splitsecond")
+        result = CliRunner().invoke(
+            app, [str(argument) for argument in arguments], prog_name="splitsecond"
+        )
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Ended(result.exit_code, result.stdout, result.stderr)
@@ -73,10 +79,13 @@ def endpoint(simulated: RunningProvider) -> list[str]:
 
 @pytest.fixture(scope="session")
 def kept_run(endpoint: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run at concurrency 1 and 4, with its findings in out.json besides. Copy it before changing it."""
+    """The folder of a run at concurrency 1 and 4, with its findings in out.json besides. Copy it
+    before changing it."""
     folder = tmp_path_factory.mktemp("kept") / "run"
     load = ["-c", "1,4", "-n", 8, "--input-tokens", 64, "--output-tokens", 20, "--slo", "ttft=1s"]
-    ended = run_splitsecond("bench", *endpoint, *load, "--out", folder, "--json", folder.with_name("out.json"))
+    ended = run_splitsecond(
+        "bench", *endpoint, *load, "--out", folder, "--json", folder.with_name("out.json")
+    )
     assert ended.code == 0
     assert ended.err.startswith("This run takes about ")
     return folder

@@ -50,19 +50,30 @@ def stream(
     tokens = asked.body["max_tokens"] if tokens is None else tokens
     events = [CHUNK] * tokens + [STOP]
     if usage:
-        counted = {"prompt_tokens": asked.words, "completion_tokens": tokens, "total_tokens": asked.words + tokens}
+        counted = {
+            "prompt_tokens": asked.words,
+            "completion_tokens": tokens,
+            "total_tokens": asked.words + tokens,
+        }
         details = {"prompt_tokens_details": {"cached_tokens": cached}}
-        events.append(json.dumps({"choices": [], "usage": {**counted, **details, **(counts or {})}}))
-    return answer(200, "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]), "text/event-stream")
+        events.append(
+            json.dumps({"choices": [], "usage": {**counted, **details, **(counts or {})}})
+        )
+    return answer(
+        200, "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]), "text/event-stream"
+    )
 
 
 class Peer:
-    """Serves on a free port of 127.0.0.1 while its context is open. `say` makes the bytes of each answer.
+    """Serves on a free port of 127.0.0.1 while its context is open. `say` makes the bytes of each
+    answer.
 
     `asked` are the requests it got. "" as the answer: the connection stays open, and nothing comes.
     """
 
-    def __init__(self, say: Callable[[ReceivedRequest], bytes], tls: SSLContext | None = None) -> None:
+    def __init__(
+        self, say: Callable[[ReceivedRequest], bytes], tls: SSLContext | None = None
+    ) -> None:
         self.asked: list[ReceivedRequest] = []
         self.port = 0
         self._say = say
@@ -80,7 +91,10 @@ class Peer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join(60)

@@ -39,19 +39,25 @@ def test_every_command_has_help(split: Split, command: str, flag: str) -> None:
 
 
 @pytest.mark.parametrize("command", NAMES)
-def test_the_text_of_help(split: Split, command: str, golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_text_of_help(
+    split: Split, command: str, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.setenv("TERM", "dumb")
     text = split(command, "--help").out
     golden.check("\n".join(line.rstrip() for line in text.splitlines()) + "\n")
     before_the_options = text.split("╭")[0].splitlines()
-    assert any(line.strip().startswith(f"splitsecond {command}") for line in before_the_options), "an example"
+    assert any(line.strip().startswith(f"splitsecond {command}") for line in before_the_options), (
+        "an example"
+    )
 
 
 @sampled_cases(3)
 @each_case("columns", [60, 80, 120])
 @each_case("command", NAMES)
-def test_help_fits_the_terminal(split: Split, command: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_fits_the_terminal(
+    split: Split, command: str, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Text fills the lines, examples can be copied, and no Python type is shown."""
     monkeypatch.setenv("COLUMNS", str(columns))
     text = split(command, "--help").out
@@ -63,7 +69,8 @@ def test_help_fits_the_terminal(split: Split, command: str, columns: int, monkey
     examples = re.findall(r"(?m)^    (splitsecond .*)$", written)
     assert [each for each in examples if each not in shown] == []
     words = set(written.split()) - {"\b", "\\"}
-    assert [word for word in words if word not in shown] == []  # Rich drops what looks like [markup]
+    # Rich drops what looks like [markup]
+    assert [word for word in words if word not in shown] == []
 
 
 def test_every_option_names_its_value() -> None:
@@ -71,14 +78,18 @@ def test_every_option_names_its_value() -> None:
     options = [(name, each) for name, command in root.commands.items() for each in command.params]
     assert len(options) > 100
     assert [
-        (name, each.opts) for name, each in options if not each.metavar and not getattr(each, "is_flag", False)
+        (name, each.opts)
+        for name, each in options
+        if not each.metavar and not getattr(each, "is_flag", False)
     ] == []
 
 
 def test_list_of_commands_shows_first_line_of_their_help() -> None:
     root: Any = get_command(app)
     listed = {name: words for each in COMMANDS_BY_HEADING.values() for name, words in each.items()}
-    assert listed == {name: command.help.partition("\n\n")[0] for name, command in root.commands.items()}
+    assert listed == {
+        name: command.help.partition("\n\n")[0] for name, command in root.commands.items()
+    }
 
 
 def test_the_help_lists_every_command(split: Split) -> None:
@@ -92,8 +103,13 @@ def test_the_version(split: Split) -> None:
     assert split("--version").out == f"splitsecond {__version__}\n"
 
 
-def test_the_completion_of_another_shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for shell, beginning in (("fish", "complete --command splitsecond"), ("zsh", "#compdef splitsecond")):
+def test_the_completion_of_another_shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for shell, beginning in (
+        ("fish", "complete --command splitsecond"),
+        ("zsh", "#compdef splitsecond"),
+    ):
         monkeypatch.setenv("_SPLITSECOND_COMPLETE", "")
         monkeypatch.setattr(sys, "argv", ["splitsecond", "--show-completion", shell])
         with pytest.raises(SystemExit):
@@ -103,8 +119,12 @@ def test_the_completion_of_another_shell(monkeypatch: pytest.MonkeyPatch, capsys
 
 @pytest.mark.system
 def test_help_imports_no_heavy_module() -> None:
-    look = f"import splitsecond.cli.app, sys; print([name for name in {HEAVY} if name in sys.modules])"
-    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=WITHIN_S)
+    look = (
+        f"import splitsecond.cli.app, sys; print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", look], capture_output=True, text=True, timeout=WITHIN_S
+    )
     assert ended.stdout == "[]\n"
 
 
@@ -115,7 +135,9 @@ def test_gateway_without_simulated_targets_loads_no_simulator() -> None:
         "from splitsecond.routing.configuration.reading import read;"
         "check_profiles(read('routes: {}', {})); print('splitsecond.simulator' in sys.modules)"
     )
-    ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=WITHIN_S)
+    ended = subprocess.run(
+        [sys.executable, "-c", look], capture_output=True, text=True, timeout=WITHIN_S
+    )
     assert ended.stdout == "False\n"
 
 
@@ -149,7 +171,9 @@ def test_arguments_that_are_not_utf8_are_refused(
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("arguments", ["--help", "bench --help", "models", "providers --json -", "serve --schema"])
+@pytest.mark.parametrize(
+    "arguments", ["--help", "bench --help", "models", "providers --json -", "serve --schema"]
+)
 def test_closed_output_pipe_is_not_a_failure(arguments: str) -> None:
     ends_well_without_reader(*arguments.split())
 

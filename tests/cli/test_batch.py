@@ -25,10 +25,13 @@ log: sqlite:///gateway.db
 
 @pytest.fixture
 def requests(split: Split, simulated: RunningProvider) -> str:
-    Path("splitsecond.yaml").write_text(CONFIGURATION.format(url=simulated.base_url, model=simulated.model))
+    Path("splitsecond.yaml").write_text(
+        CONFIGURATION.format(url=simulated.base_url, model=simulated.model)
+    )
     body = {"model": "r", "max_tokens": 10, "messages": [{"role": "user", "content": "Hi"}]}
     lines = [
-        {"custom_id": f"{n}", "params": body} if n % 3 == 2 else {"custom_id": f"{n}", "body": body} for n in range(30)
+        {"custom_id": f"{n}", "params": body} if n % 3 == 2 else {"custom_id": f"{n}", "body": body}
+        for n in range(30)
     ]
     Path("requests.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return "requests.jsonl"
@@ -65,25 +68,36 @@ def test_every_request_is_answered_through_the_routes(split: Split, requests: st
     assert {each["name"]: each["answered"] for each in graded} == {"quick/quick": 30, "gone/m": 0}
 
 
-def test_the_cost_includes_attempts_that_were_closed(split: Split, requests: str, simulated: RunningProvider) -> None:
-    """Two targets race to the end of each answer. The loser is closed before its tokens are counted.
+def test_the_cost_includes_attempts_that_were_closed(
+    split: Split, requests: str, simulated: RunningProvider
+) -> None:
+    """Two targets race to the end of each answer. The loser is closed before its tokens are
+    counted.
 
     On a busy machine some losers are closed before their request is sent. They cost nothing.
     """
     server = f'{{base_url: "{simulated.base_url}", price: {{input_usd: 1, output_usd: 2}}}}'
     race = f'race("one/{simulated.model}", "other/{simulated.model}", by="total")'
-    slow = server.replace("{base_url", '{headers: {x-splitsecond-fault: "stall; after=1"}, base_url')
+    slow = server.replace(
+        "{base_url", '{headers: {x-splitsecond-fault: "stall; after=1"}, base_url'
+    )
     Path("splitsecond.yaml").write_text(
         f"providers: {{one: {server}, other: {slow}}}\nroutes: {{r: {{policy: '{race}'}}}}\n"
     )
     ended = split("batch", requests, "--json", "-")
     found = ended.json
-    assert (ended.code, found["answered"], sum(found["attempts"].values()), found["unpriced"]) == (0, 30, 60, 0)
+    assert (ended.code, found["answered"], sum(found["attempts"].values()), found["unpriced"]) == (
+        0,
+        30,
+        60,
+        0,
+    )
     assert 0 < found["estimated"] <= 30
     counted = found["input_tokens"] * 1e-6 + found["output_tokens"] * 2e-6
     prompt = found["input_tokens"] / found["answered"]
     assert found["low_usd"] == pytest.approx(counted + found["estimated"] * prompt * 1e-6)
-    assert found["low_usd"] <= found["cost_usd"] <= found["high_usd"]  # whether closing stops the bill is unknown
+    # whether closing stops the bill is unknown
+    assert found["low_usd"] <= found["cost_usd"] <= found["high_usd"]
     assert found["high_usd"] > found["low_usd"]
     assert found["usd_per_million"] is None
     assert f"The cost of {found['estimated']} attempts is estimated: closed early" in ended.err
@@ -98,7 +112,11 @@ def test_stopped_batch_continues_with_the_same_command(split: Split, requests: s
     with Path("requests.answers.jsonl").open("ab") as file:
         file.write(b'{"custom_id":"29","resp')  # and it was killed while it wrote
     again = split("batch", requests, "-c", "16", "--json", "-")
-    assert (again.code, again.json["earlier"], again.json["answered"]) == (0, len(before), 30 - len(before))
+    assert (again.code, again.json["earlier"], again.json["answered"]) == (
+        0,
+        len(before),
+        30 - len(before),
+    )
     assert len(answers()) == 30
     assert split("batch", requests).out.startswith("0 of 30 requests answered")
 
@@ -141,14 +159,22 @@ def test_permanently_refused_requests_go_to_their_own_file(split: Split, request
     [
         (["none.jsonl"], "cannot read none.jsonl"),
         (["requests.jsonl", "--model", "nothing"], "line 1, '0': unknown model 'nothing'"),
-        (["requests.jsonl", "--out", "splitsecond.yaml"], "splitsecond.yaml, line 1 is not a result of a batch"),
+        (
+            ["requests.jsonl", "--out", "splitsecond.yaml"],
+            "splitsecond.yaml, line 1 is not a result of a batch",
+        ),
         (["requests.jsonl", "--out", "no/such/folder"], "cannot write to no/such/folder"),
-        (["requests.jsonl", "--max-cost", "0"], "--max-cost: got 0.0, expected more than 0 US dollars"),
+        (
+            ["requests.jsonl", "--max-cost", "0"],
+            "--max-cost: got 0.0, expected more than 0 US dollars",
+        ),
         (["requests.jsonl", "--config", "none.yaml"], "none.yaml"),
     ],
 )
 @pytest.mark.usefixtures("requests")
-def test_wrong_use_is_reported_before_any_request(split: Split, arguments: list[str], words: str) -> None:
+def test_wrong_use_is_reported_before_any_request(
+    split: Split, arguments: list[str], words: str
+) -> None:
     ended = split("batch", *arguments)
     assert ended.code == 2
     assert words in ended.err

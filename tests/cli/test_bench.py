@@ -1,4 +1,5 @@
-"""Whole runs, from the command line to the files: what JSON holds, what survives an interruption or a full disk."""
+"""Whole runs, from the command line to the files: what JSON holds, what survives an interruption or
+a full disk."""
 
 import errno
 import json
@@ -49,7 +50,8 @@ def test_the_findings_as_json(kept_run: Path, simulated: RunningProvider) -> Non
         assert row["requests_per_s"] > 0
         assert row["cost_usd"] is None
         assert (row["token_source"], row["output_tokens"]) == ("usage", 20)
-        assert row["input_tokens"] == pytest.approx(64, abs=4)  # by the run's id, seven words of a prompt differ
+        # by the run's id, seven words of a prompt differ
+        assert row["input_tokens"] == pytest.approx(64, abs=4)
         assert row["goodput"]["limits"] == {"ttft": 1000.0}
         assert row["instrument"]["lag_p50_ms"] is not None
         assert row["instrument"]["packet_time"] is (packet_clock_refusal() == "")
@@ -62,23 +64,47 @@ def test_a_clock_can_be_forced(split: Split, endpoint: list[str]) -> None:
     assert (row["instrument"]["packet_time"], row["instrument"]["kernel_time"]) == (False, False)
 
 
-def test_several_servers_in_one_run(split: Split, simulated: RunningProvider, tmp_path: Path) -> None:
-    """Two settings of a server: their blocks alternate, and they are compared by name like any targets."""
-    (tmp_path / "splitsecond.yaml").write_text(f'providers:\n  c: {{base_url: "{simulated.base_url}"}}\n')
+def test_several_servers_in_one_run(
+    split: Split, simulated: RunningProvider, tmp_path: Path
+) -> None:
+    """Two settings of a server: their blocks alternate, and they are compared by name like any
+    targets."""
+    (tmp_path / "splitsecond.yaml").write_text(
+        f'providers:\n  c: {{base_url: "{simulated.base_url}"}}\n'
+    )
     servers = ("--base-url", f"a={simulated.base_url}", f"b={simulated.base_url}", "c/quick")
     config = ("--config", "splitsecond.yaml")
-    ended = split("bench", *servers, *config, "-c", 1, "-n", 10, "--quick", *FEW, "--out", "run", "--json", "out.json")
+    ended = split(
+        "bench",
+        *servers,
+        *config,
+        "-c",
+        1,
+        "-n",
+        10,
+        "--quick",
+        *FEW,
+        "--out",
+        "run",
+        "--json",
+        "out.json",
+    )
     assert ended.code == 0
     found = json.loads(Path("out.json").read_text())
     assert [row["target"] for row in found["conditions"]] == ["c/quick", "a", "b"]
     assert {each["name"]: each["model"] for each in found["asked"]["targets"]} == dict.fromkeys(
         ("a", "b", "c/quick"), "quick"
     )
-    rounds = {name: {o.round for o in read_observations(Path("run")) if o.target == name} for name in ("a", "b")}
+    rounds = {
+        name: {o.round for o in read_observations(Path("run")) if o.target == name}
+        for name in ("a", "b")
+    }
     assert rounds["a"] == rounds["b"] >= {1, 2, 3, 4, 5, 6}
     assert all(f" {name} " in ended.out for name in ("a", "b", "c/quick"))
     compared = split("compare", "run", "run", "--match", "a=b", "--json", "-")
-    assert ("a", "b") in [(each["before_target"], each["target"]) for each in compared.json["conditions"]]
+    assert ("a", "b") in [
+        (each["before_target"], each["target"]) for each in compared.json["conditions"]
+    ]
 
 
 def test_the_folder_of_a_run(kept_run: Path) -> None:
@@ -89,34 +115,60 @@ def test_the_folder_of_a_run(kept_run: Path) -> None:
     assert roles == {"calibration", "warmup", "measured", "cooldown"}
 
 
-@pytest.mark.parametrize(("api_format", "path"), [("anthropic", "/v1"), ("responses", "/v1"), ("gemini", "/v1beta")])
+@pytest.mark.parametrize(
+    ("api_format", "path"), [("anthropic", "/v1"), ("responses", "/v1"), ("gemini", "/v1beta")]
+)
 def test_targets_of_all_api_formats_get_the_same_token_counts(
     split: Split, simulated: RunningProvider, api_format: str, path: str
 ) -> None:
-    at = ("--base-url", simulated.origin + path, "--model", simulated.model, "--api-format", api_format)
+    at = (
+        "--base-url",
+        simulated.origin + path,
+        "--model",
+        simulated.model,
+        "--api-format",
+        api_format,
+    )
     ended = split("bench", *at, "-c", "1,4", "-n", 4, *FEW, "--out", "run", "--json", "-")
     assert ended.code == 0
     assert ended.json["asked"]["targets"][0]["api_format"] == api_format
     for row in ended.json["conditions"]:
         assert (row["errors"], row["token_source"], row["output_tokens"]) == (0, "usage", 20)
-        assert row["input_tokens"] == pytest.approx(64, abs=4)  # of 8 prompts, each within a few words
+        # of 8 prompts, each within a few words
+        assert row["input_tokens"] == pytest.approx(64, abs=4)
 
 
 @pytest.mark.system
-def test_missing_usage_note_says_where_the_provider_sends_it(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_usage_note_says_where_the_provider_sends_it(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Peer(lambda asked: stream(asked, tokens=20, usage=False)) as peer:
         monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", peer.base_url.removesuffix("/v1"))
         monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k")
         ended = split("bench", "azure/gpt-4o", "-c", 1, "-n", 2, *FEW, "--json", "-")
     (row,) = ended.json["conditions"]
     assert (row["errors"], row["token_source"]) == (0, "events")
-    assert "The provider is known to send them in a chunk of their own at the end" in " ".join(row["notes"])
+    assert "The provider is known to send them in a chunk of their own at the end" in " ".join(
+        row["notes"]
+    )
 
 
 @pytest.mark.system
-def test_simulated_targets_run_in_a_folder_with_the_run_id(split: Split, quick_profile: Path, tmp_path: Path) -> None:
+def test_simulated_targets_run_in_a_folder_with_the_run_id(
+    split: Split, quick_profile: Path, tmp_path: Path
+) -> None:
     ended = split(
-        "bench", f"sim/{quick_profile}", "sim/steady", "-c", 2, "-n", 2, *FEW, "--json", "-", "--side-by-side"
+        "bench",
+        f"sim/{quick_profile}",
+        "sim/steady",
+        "-c",
+        2,
+        "-n",
+        2,
+        *FEW,
+        "--json",
+        "-",
+        "--side-by-side",
     )
     assert ended.code == 0
     found = ended.json
@@ -125,7 +177,21 @@ def test_simulated_targets_run_in_a_folder_with_the_run_id(split: Split, quick_p
 
 
 def test_an_open_loop(split: Split, endpoint: list[str]) -> None:
-    ended = split("bench", *endpoint, "--rate", 40, "-n", 10, "--warmup", 2, *FEW, "--json", "-", "--slo", "ttft=1s")
+    ended = split(
+        "bench",
+        *endpoint,
+        "--rate",
+        40,
+        "-n",
+        10,
+        "--warmup",
+        2,
+        *FEW,
+        "--json",
+        "-",
+        "--slo",
+        "ttft=1s",
+    )
     assert ended.code == 0
     (row,) = ended.json["conditions"]
     assert (row["concurrency"], row["rate"]) == (None, 40.0)
@@ -143,22 +209,34 @@ def test_prompt_lengths_are_compared_in_one_run(split: Split, endpoint: list[str
         ("quick", "64", 0),
         ("quick", "256", 0),
     ]
-    assert (short["input_tokens"], long["input_tokens"]) == (pytest.approx(64, abs=8), pytest.approx(256, abs=16))
+    assert (short["input_tokens"], long["input_tokens"]) == (
+        pytest.approx(64, abs=8),
+        pytest.approx(256, abs=16),
+    )
     assert [target["name"] for target in ended.json["asked"]["targets"]] == ["quick"]
     assert [short["condition"], long["condition"]] == ["quick#64@c1", "quick#256@c1"]
     assert "Concurrency 1, workload 256" in ended.words
 
 
-def test_named_workloads_have_lengths_and_rates(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+def test_named_workloads_have_lengths_and_rates(
+    split: Split, endpoint: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "w.toml").write_text("[search]\ninput_tokens = 64\noutput_tokens = 10\nrate = 20\n")
     named = ("--workload", "search", "--workload", "chat", "--workloads", "w.toml")
     ended = split("bench", *endpoint, *named, "-n", 4, "--warmup", 1, "--no-html", "--json", "-")
     assert ended.code == 0
     rows = {(row["workload"], row["concurrency"], row["rate"]) for row in ended.json["conditions"]}
-    assert rows == {("search", None, 20.0), ("chat", 1, None), ("chat", 8, None), ("chat", 32, None)}
+    assert rows == {
+        ("search", None, 20.0),
+        ("chat", 1, None),
+        ("chat", 8, None),
+        ("chat", 32, None),
+    }
     (search,) = [row for row in ended.json["conditions"] if row["workload"] == "search"]
     assert search["output_tokens"] == 10
-    again = split("bench", *endpoint, *named[:2], *named[4:], "-c", 2, "-n", 2, "--no-html", "--json", "-")
+    again = split(
+        "bench", *endpoint, *named[:2], *named[4:], "-c", 2, "-n", 2, "--no-html", "--json", "-"
+    )
     assert [row["concurrency"] for row in again.json["conditions"]] == [2]
 
 
@@ -169,14 +247,17 @@ def test_named_workloads_have_lengths_and_rates(split: Split, endpoint: list[str
         ("tps.p50 < 1000000", 1, "FAILED: quick at concurrency 1: tps.p50 is"),
     ],
 )
-def test_a_gate_of_one_run(split: Split, endpoint: list[str], gate: str, code: int, words: str) -> None:
+def test_a_gate_of_one_run(
+    split: Split, endpoint: list[str], gate: str, code: int, words: str
+) -> None:
     load = ("-c", 1, "-n", 60, *FEW, "--no-html")
     ended = split("bench", *endpoint, *load, "--fail-if", gate, "--fail-if", "errors > 0")
     assert (ended.code, words in ended.words) == (code, True)
 
 
 def test_arrivals_and_lengths_from_a_trace(split: Split, endpoint: list[str]) -> None:
-    """Excerpt of a coding service: its prompts and answers have the recorded lengths, at a hundredth of its times."""
+    """Excerpt of a coding service: its prompts and answers have the recorded lengths, at a
+    hundredth of its times."""
     trace = Path(__file__).parents[2] / "docs/traces/azure-code.csv"
     load = ("--trace", trace, "--time-scale", 0.01, "-n", 14, "--no-html")
     ended = split("bench", *endpoint, *load, "--out", "run", "--json", "-")
@@ -188,7 +269,8 @@ def test_arrivals_and_lengths_from_a_trace(split: Split, endpoint: list[str]) ->
     for number, (_, prompt, answer) in enumerate(sent):
         o = found[f"quick@trace-{number}"]
         assert o.output_tokens == int(answer)
-        assert o.input_tokens == pytest.approx(int(prompt), rel=0.02, abs=8)  # by the words that make it unique
+        # by the words that make it unique
+        assert o.input_tokens == pytest.approx(int(prompt), rel=0.02, abs=8)
 
 
 def test_arrivals_from_a_trace(split: Split, endpoint: list[str], tmp_path: Path) -> None:
@@ -200,19 +282,45 @@ def test_arrivals_from_a_trace(split: Split, endpoint: list[str], tmp_path: Path
 
 @pytest.mark.system
 def test_prompts_from_a_file_get_the_fields_of_body(split: Split, tmp_path: Path) -> None:
-    lines = [{"messages": [{"role": "user", "content": text}], "top_p": 0.5} for text in ("one", "two")]
+    lines = [
+        {"messages": [{"role": "user", "content": text}], "top_p": 0.5} for text in ("one", "two")
+    ]
     (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
     more = ("--prompts", "prompts.jsonl", "--ignore-eos", "--body", '{"temperature": 0}')
     with Peer(stream) as peer:
         ended = split(
-            "bench", "--base-url", peer.base_url, "--model", "m", "-c", 1, "-n", 6, *FEW, "--rounds", 1, *more
+            "bench",
+            "--base-url",
+            peer.base_url,
+            "--model",
+            "m",
+            "-c",
+            1,
+            "-n",
+            6,
+            *FEW,
+            "--rounds",
+            1,
+            *more,
         )
     assert ended.code == 0
     measured = [asked.body for asked in peer.asked[-6:]]
-    assert [body["messages"][0]["content"].split(".\n")[1] for body in measured] == ["two", "one"] * 3
+    assert [body["messages"][0]["content"].split(".\n")[1] for body in measured] == [
+        "two",
+        "one",
+    ] * 3
     for body in measured:
-        fields = {name: body[name] for name in ("model", "temperature", "ignore_eos", "top_p", "max_tokens")}
-        assert fields == {"model": "m", "temperature": 0, "ignore_eos": True, "top_p": 0.5, "max_tokens": 20}
+        fields = {
+            name: body[name]
+            for name in ("model", "temperature", "ignore_eos", "top_p", "max_tokens")
+        }
+        assert fields == {
+            "model": "m",
+            "temperature": 0,
+            "ignore_eos": True,
+            "top_p": 0.5,
+            "max_tokens": 20,
+        }
 
 
 @pytest.mark.parametrize(
@@ -232,7 +340,18 @@ def test_signal_keeps_observations_and_ends_all_processes(
         enough.set()
         return b""
 
-    command = [sys.executable, "-m", "splitsecond.cli", "bench", "--model", "m", "-c", "1", "-n", "50"]
+    command = [
+        sys.executable,
+        "-m",
+        "splitsecond.cli",
+        "bench",
+        "--model",
+        "m",
+        "-c",
+        "1",
+        "-n",
+        "50",
+    ]
     with Peer(say) as peer:
         options = [*map(str, FEW), "--base-url", peer.base_url, "--out", "run"]
         with Process(
@@ -242,7 +361,8 @@ def test_signal_keeps_observations_and_ends_all_processes(
             for each in ignored:
                 process.send_signal(each)
             process.send_signal(how)
-            out, err = process.communicate(timeout=WITHIN_S)  # a worker that stayed would hold standard error open
+            # a worker that stayed would hold standard error open
+            out, err = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 128 + how
     assert len(err.splitlines()) == 1
     assert err.startswith("This run takes about ")
@@ -252,7 +372,11 @@ def test_signal_keeps_observations_and_ends_all_processes(
     observations = read_observations(tmp_path / "run")
     assert run["finished"] is False
     assert [o.outcome for o in observations] == ["ok"] * answered + ["cancelled"]
-    assert run["conditions"][0]["requests"] == sum(o.role == "measured" and o.ok for o in observations) > 0
+    assert (
+        run["conditions"][0]["requests"]
+        == sum(o.role == "measured" and o.ok for o in observations)
+        > 0
+    )
 
 
 @pytest.mark.system
@@ -264,7 +388,16 @@ def test_ctrl_c_before_any_load_writes_no_file(tmp_path: Path) -> None:
         return b""
 
     with Peer(say) as peer:
-        command = [sys.executable, "-m", "splitsecond.cli", "bench", "--base-url", peer.base_url, "--model", "m"]
+        command = [
+            sys.executable,
+            "-m",
+            "splitsecond.cli",
+            "bench",
+            "--base-url",
+            peer.base_url,
+            "--model",
+            "m",
+        ]
         with Process(command, cwd=tmp_path, stdout=PIPE, stderr=PIPE, text=True) as process:
             assert began.wait(WITHIN_S)
             process.send_signal(signal.SIGINT)
@@ -282,7 +415,16 @@ def test_workers_end_when_the_bench_is_killed(tmp_path: Path) -> None:
         return b""
 
     with Peer(say) as peer:
-        command = [sys.executable, "-m", "splitsecond.cli", "bench", "--base-url", peer.base_url, "--model", "m"]
+        command = [
+            sys.executable,
+            "-m",
+            "splitsecond.cli",
+            "bench",
+            "--base-url",
+            peer.base_url,
+            "--model",
+            "m",
+        ]
         with Process(command, cwd=tmp_path, stderr=PIPE) as process:
             assert began.wait(WITHIN_S)
             process.kill()
@@ -310,18 +452,24 @@ def test_killed_worker_loses_only_unreported_observations(
     monkeypatch.setattr(ChildProcess, "start", started)
     with Peer(say) as peer:
         ended = split(
-            "bench", "--base-url", peer.base_url, "--model", "m", "-c", 1, "-n", 50, "--rounds", 1, *FEW,
+            "bench", "--base-url", peer.base_url, "--model", "m", "-c", 1, "-n", 50, "--rounds", 1,
+            *FEW,
             "--out", "run", "--json", "-",
         )  # fmt: skip
     assert ended.code == 1
     assert "was ended by SIGKILL" in ended.words
     assert ended.json["finished"] is False
-    assert 0 < len(read_observations(tmp_path / "run")) <= 20  # a busy machine leaves the last ones unreported
+    # a busy machine leaves the last ones unreported
+    assert 0 < len(read_observations(tmp_path / "run")) <= 20
 
 
 @pytest.mark.parametrize("failures", [1, 1000], ids=["for a moment", "for good"])
 def test_full_disk_stops_the_run_and_shows_its_rows(
-    split: Split, endpoint: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int
+    split: Split,
+    endpoint: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failures: int,
 ) -> None:
     calls, add, ids = 0, RunFolder.add, set[str]()
 
@@ -338,9 +486,16 @@ def test_full_disk_stops_the_run_and_shows_its_rows(
     assert ended.code == 1
     assert ended.json["finished"] is False
     assert 0 < ended.json["conditions"][0]["requests"] < 60
-    assert "splitsecond: cannot write to run: No space left on device; the run was stopped" in ended.words
+    assert (
+        "splitsecond: cannot write to run: No space left on device; the run was stopped"
+        in ended.words
+    )
     kept = {each.id for each in read_observations(tmp_path / "run")}
-    lacks = [note for note in ended.json["asked"]["notes"] if "could not be written and are only in its report" in note]
+    lacks = [
+        note
+        for note in ended.json["asked"]["notes"]
+        if "could not be written and are only in its report" in note
+    ]
     assert (kept == ids, len(lacks)) == ((True, 0) if failures == 1 else (False, 1))
 
 
@@ -358,14 +513,18 @@ def test_unwritable_result_is_reported_and_the_rest_is_kept(
         return write(folder, name, data)
 
     monkeypatch.setattr(RunFolder, "write", full)
-    ended = split("bench", *endpoint, "-c", 1, "-n", 2, *FEW[:-1], "--out", "run", "--json", "out.json")
+    ended = split(
+        "bench", *endpoint, "-c", 1, "-n", 2, *FEW[:-1], "--out", "run", "--json", "out.json"
+    )
     assert ended.code == 1
     assert f"cannot write to run/{failing}: No space left on device" in ended.out
     assert "Concurrency 1" in ended.out
     assert json.loads((tmp_path / "out.json").read_text())["conditions"][0]["requests"] == 2
 
 
-def test_a_disk_that_is_full_from_the_start(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_from_the_start(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(folder: RunFolder, name: str, data: bytes) -> Path:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

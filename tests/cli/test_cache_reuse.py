@@ -1,4 +1,5 @@
-"""`bench --cache reuse`, from the command line to the files: the reported saving is the true one."""
+"""`bench --cache reuse`, from the command line to the files: the reported saving is the true
+one."""
 
 import json
 import shutil
@@ -38,7 +39,9 @@ FEW = ("--input-tokens", 256, "--output-tokens", 4)
 
 
 @pytest.fixture(scope="module")
-def providers(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningProvider]]:
+def providers(
+    system: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[RunningProvider]]:
     """One that remembers prompts, and one that does not."""
     folder = tmp_path_factory.mktemp("profiles")
     (folder / "remembers.toml").write_text(PROFILE + CACHE)
@@ -54,9 +57,12 @@ def bench(provider: RunningProvider, *more: object) -> Ended:
 
 @pytest.fixture(scope="module")
 def kept(providers: list[RunningProvider], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run whose provider caches, with its findings in out.json besides. Copy it before changing it."""
+    """The folder of a run whose provider caches, with its findings in out.json besides. Copy it
+    before changing it."""
     folder = tmp_path_factory.mktemp("kept") / "run"
-    ended = bench(providers[0], "--price", "10,20,1", "--out", folder, "--json", folder.with_name("out.json"))
+    ended = bench(
+        providers[0], "--price", "10,20,1", "--out", folder, "--json", folder.with_name("out.json")
+    )
     assert ended.code == 0
     folder.with_name("words").write_text(ended.words)
     return folder
@@ -67,7 +73,8 @@ def found_in(kept: Path) -> Any:
 
 
 def verdict_of(folder: Path) -> str:
-    """The verdict of a run, had it been measured on a machine with nothing else to do: no row is INVALID."""
+    """The verdict of a run, had it been measured on a machine with nothing else to do: no row is
+    INVALID."""
     run = msgspec.json.decode((folder / "run.json").read_bytes(), type=Run)
     rows = [msgspec.structs.replace(row, invalid=[]) for row in run.conditions]
     (saving,) = cache_savings(rows, read_observations(folder), {"a/x": PRICE})
@@ -79,7 +86,8 @@ def test_interval_of_the_saving_contains_the_truth(kept: Path) -> None:
     truth = -SAVES * saving["cached_share"]
     median = saving["ttft"][0]
     low, high = median["ci95"]
-    assert low - 0.05 < truth < high + 0.05  # nor does a busy machine make a provider that is not simulated
+    # nor does a busy machine make a provider that is not simulated
+    assert low - 0.05 < truth < high + 0.05
     assert (median["real"], median["better"], saving["hits"]) == (True, True, 24)
     assert 0.8 < saving["cached_share"] < 1
 
@@ -91,7 +99,8 @@ def test_cost_saving_is_that_of_the_cached_input(kept: Path) -> None:
     assert saving["usd_per_request_fresh"] == pytest.approx(fresh["input_tokens"] * 10e-6, rel=0.02)
     cached = reuse["cached_tokens"]
     about = (reuse["input_tokens"] - cached) * 10e-6 + cached * 1e-6
-    assert saving["usd_per_request_reuse"] == pytest.approx(about, rel=0.25)  # the warm-ups that fill it are in it
+    # the warm-ups that fill it are in it
+    assert saving["usd_per_request_reuse"] == pytest.approx(about, rel=0.25)
     assert saving["usd_per_request_reuse"] > about
     assert fresh["cost_usd"] > reuse["cost_usd"]
     assert "This run costs about $" in kept.with_name("words").read_text()
@@ -112,16 +121,23 @@ def test_saving_is_in_a_sentence_and_in_a_table(kept: Path) -> None:
 
 def test_each_row_states_whether_it_reused_the_cache(kept: Path) -> None:
     rows = found_in(kept)["conditions"]
-    assert [(row["condition"], row["cache_reuse"]) for row in rows] == [("a/x@c6", False), ("a/x@c6-reuse", True)]
+    assert [(row["condition"], row["cache_reuse"]) for row in rows] == [
+        ("a/x@c6", False),
+        ("a/x@c6-reuse", True),
+    ]
     assert [(row["requests"], row["errors"]) for row in rows] == [(24, 0)] * 2
     assert rows[0]["input_tokens"] == pytest.approx(rows[1]["input_tokens"], rel=0.02)
     assert (rows[0]["cached_tokens"] or 0, rows[1]["cached_tokens"] > 200) == (0, True)
 
 
-def test_the_same_findings_come_out_of_the_observations(kept: Path, split: Split, tmp_path: Path) -> None:
+def test_the_same_findings_come_out_of_the_observations(
+    kept: Path, split: Split, tmp_path: Path
+) -> None:
     run = Path(shutil.copytree(kept, tmp_path / "run"))
     before = found_in(kept)
-    (run / "run.json").write_text(json.dumps({**before, "conditions": [], "statements": [], "cache_savings": []}))
+    (run / "run.json").write_text(
+        json.dumps({**before, "conditions": [], "statements": [], "cache_savings": []})
+    )
     assert split("report", run, "--no-html", "--json", "-").json == before
 
 
@@ -131,7 +147,8 @@ def test_comparison_keeps_rows_with_cache_reuse_apart(kept: Path, split: Split) 
     assert [changed["cache_reuse"] for changed in ended.json["conditions"]] == [False, True]
     for changed in ended.json["conditions"]:
         assert {figure["change"] for figure in changed["figures"]} == {0}
-    missed = split("compare", kept, kept, "--fail-if", "cached_tokens < 100")  # no busy machine changes this figure
+    # no busy machine changes this figure
+    missed = split("compare", kept, kept, "--fail-if", "cached_tokens < 100")
     assert (missed.code, missed.words.count("FAILED")) == (1, 1)
     assert "a/x at concurrency 6: cached_tokens is" in missed.words
 
@@ -142,26 +159,42 @@ def test_older_run_with_only_cache_reuse_is_read(kept: Path, split: Split, tmp_p
     del changed_run["cache_savings"]
     changed_run["asked"]["conditions"] = changed_run["asked"]["conditions"][1:]
     changed_run["conditions"] = [
-        {k: v for k, v in row.items() if k != "cache_reuse"} for row in changed_run["conditions"][1:]
+        {k: v for k, v in row.items() if k != "cache_reuse"}
+        for row in changed_run["conditions"][1:]
     ]
     (run / "run.json").write_text(json.dumps(changed_run))
     ended = split("report", run, "--no-html", "--json", "-")
-    assert [(row["condition"], row["cache_reuse"]) for row in ended.json["conditions"]] == [("a/x@c6-reuse", True)]
+    assert [(row["condition"], row["cache_reuse"]) for row in ended.json["conditions"]] == [
+        ("a/x@c6-reuse", True)
+    ]
     assert ended.json["cache_savings"] == []
 
 
-def test_provider_without_a_cache_gets_no_saving(providers: list[RunningProvider], tmp_path: Path) -> None:
+def test_provider_without_a_cache_gets_no_saving(
+    providers: list[RunningProvider], tmp_path: Path
+) -> None:
     ended = bench(providers[1], "--out", tmp_path / "run", "--no-html", "--json", "-")
     (saving,) = ended.json["cache_savings"]
-    assert (saving["hits"], saving["cached_share"], saving["usd_per_request_fresh"]) == (0, None, None)
-    assert verdict_of(tmp_path / "run").startswith("a/x at concurrency 6: the provider reports no cached tokens, ")
+    assert (saving["hits"], saving["cached_share"], saving["usd_per_request_fresh"]) == (
+        0,
+        None,
+        None,
+    )
+    assert verdict_of(tmp_path / "run").startswith(
+        "a/x at concurrency 6: the provider reports no cached tokens, "
+    )
     assert "$" not in verdict_of(tmp_path / "run")
-    assert any("although all share a beginning" in note for note in ended.json["conditions"][1]["notes"])
+    assert any(
+        "although all share a beginning" in note for note in ended.json["conditions"][1]["notes"]
+    )
 
 
-def test_anthropic_prompts_are_marked_for_caching(providers: list[RunningProvider], tmp_path: Path) -> None:
+def test_anthropic_prompts_are_marked_for_caching(
+    providers: list[RunningProvider], tmp_path: Path
+) -> None:
     ended = bench(
-        providers[0], "--api-format", "anthropic", "--price", "10,20,1,12.5", "--out", tmp_path / "run", "--no-html",
+        providers[0], "--api-format", "anthropic", "--price", "10,20,1,12.5", "--out",
+        tmp_path / "run", "--no-html",
         "--json", "-",
     )  # fmt: skip
     (saving,) = ended.json["cache_savings"]
@@ -173,7 +206,8 @@ def test_anthropic_prompts_are_marked_for_caching(providers: list[RunningProvide
 def test_cache_reuse_changes_only_the_beginning_of_prompts(split: Split) -> None:
     with Peer(lambda asked: stream(asked, cached=48)) as peer:
         ended = split(
-            "bench", "--base-url", peer.base_url, "--model", "m", "--cache", "reuse", "-c", 1, "-n", 4, "--warmup", 0,
+            "bench", "--base-url", peer.base_url, "--model", "m", "--cache", "reuse", "-c", 1,
+            "-n", 4, "--warmup", 0,
             "--rounds", 1, "--input-tokens", 64, "--output-tokens", 20, "--no-html",
         )  # fmt: skip
     assert ended.code == 0
@@ -189,8 +223,22 @@ def test_cache_reuse_changes_only_the_beginning_of_prompts(split: Split) -> None
 @pytest.mark.system
 def test_default_prompts_with_cache_reuse_are_long_enough(split: Split) -> None:
     with Peer(stream) as peer:
-        at = ("--base-url", peer.base_url, "--model", "m", "-c", 1, "-n", 1, "--output-tokens", 2, "--no-html")
-        reuse, fresh = (split("bench", *at, *more, "--json", "-") for more in (("--cache", "reuse"), ()))
+        at = (
+            "--base-url",
+            peer.base_url,
+            "--model",
+            "m",
+            "-c",
+            1,
+            "-n",
+            1,
+            "--output-tokens",
+            2,
+            "--no-html",
+        )
+        reuse, fresh = (
+            split("bench", *at, *more, "--json", "-") for more in (("--cache", "reuse"), ())
+        )
     for ended, tokens in ((reuse, 4608), (fresh, 512)):
         assert ended.json["asked"]["settings"]["input_tokens"] == tokens
         assert ended.json["conditions"][0]["input_tokens"] == pytest.approx(tokens, rel=0.02)
@@ -204,13 +252,17 @@ def test_prompts_of_a_file_share_their_beginning_with_reuse(split: Split, tmp_pa
 
     with Peer(stream) as peer:
         ended = split(
-            "bench", "--base-url", peer.base_url, "--model", "m", "-c", 1, "-n", 4, "--cache", "reuse",
+            "bench", "--base-url", peer.base_url, "--model", "m", "-c", 1, "-n", 4, "--cache",
+            "reuse",
             "--prompts", "prompts.jsonl", "--output-tokens", 5, "--rounds", 1, "--no-html",
         )  # fmt: skip
     assert ended.code == 0
     texts = [text_of(asked) for asked in peer.asked[-10:]]
     assert [rest for _, rest in texts] == ["one", "two", "one", "two", "one"] * 2
-    assert sorted(len({beginning for beginning, _ in half}) for half in (texts[:5], texts[5:])) == [1, 5]
+    assert sorted(len({beginning for beginning, _ in half}) for half in (texts[:5], texts[5:])) == [
+        1,
+        5,
+    ]
 
 
 def text_of(asked: ReceivedRequest) -> tuple[str, str]:

@@ -1,4 +1,5 @@
-"""Completion in real shells: each installs it as a user does, and completes what is typed into its terminal."""
+"""Completion in real shells: each installs it as a user does, and completes what is typed into its
+terminal."""
 
 import os
 import pty
@@ -45,15 +46,34 @@ def test_a_shell_completes_commands_options_and_files(shell: str, tmp_path: Path
     program.write_text(PROGRAM.format(python=sys.executable, ran=ran))
     program.chmod(0o755)
     (tmp_path / "monday").mkdir()
-    environment = os.environ | {"HOME": str(tmp_path), "PATH": f"{program.parent}:{os.environ['PATH']}"}
-    environment |= {"TERM": "xterm", "XDG_CONFIG_HOME": str(tmp_path / ".config"), "ZDOTDIR": str(tmp_path)}
-    install = [shell, "-c", "splitsecond --install-completion; true"]  # the shell must not become the command
-    subprocess.run(install, env=environment, cwd=tmp_path, check=True, timeout=WITHIN_S, stdout=subprocess.DEVNULL)
+    environment = os.environ | {
+        "HOME": str(tmp_path),
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+    }
+    environment |= {
+        "TERM": "xterm",
+        "XDG_CONFIG_HOME": str(tmp_path / ".config"),
+        "ZDOTDIR": str(tmp_path),
+    }
+    # the shell must not become the command
+    install = [shell, "-c", "splitsecond --install-completion; true"]
+    subprocess.run(
+        install,
+        env=environment,
+        cwd=tmp_path,
+        check=True,
+        timeout=WITHIN_S,
+        stdout=subprocess.DEVNULL,
+    )
     start, prompt = SHELLS[shell]
     (tmp_path / start).parent.mkdir(parents=True, exist_ok=True)
     with (tmp_path / start).open("a") as file:
         file.write(f"\n{prompt}\n")
-    typed = {"capac": "capacity", "bench --side-by": "bench --side-by-side", "report mon": "report monday"}
+    typed = {
+        "capac": "capacity",
+        "bench --side-by": "bench --side-by-side",
+        "report mon": "report monday",
+    }
     with terminal([shell, "-i"], environment, tmp_path) as (keys, shown):
         assert {beginning: completed(keys, shown, ran, beginning) for beginning in typed} == typed
 
@@ -63,13 +83,18 @@ def completed(keys: int, shown: list[str], ran: Path, beginning: str) -> str:
     before = len(ran.read_text().splitlines()) if ran.exists() else 0
     until(lambda: "".join(shown).count(PROMPT) > before, f"no prompt: {shown}")
     os.write(keys, f"splitsecond {beginning}\t\r".encode())
-    until(lambda: ran.exists() and len(ran.read_text().splitlines()) > before, f"nothing ran: {shown}")
+    until(
+        lambda: ran.exists() and len(ran.read_text().splitlines()) > before, f"nothing ran: {shown}"
+    )
     return ran.read_text().splitlines()[-1].rstrip("/ ")
 
 
 @contextmanager
-def terminal(command: list[str], environment: dict[str, str], folder: Path) -> Iterator[tuple[int, list[str]]]:
-    """Run a command in a terminal of its own. Yield where to write keys, and what it has printed so far."""
+def terminal(
+    command: list[str], environment: dict[str, str], folder: Path
+) -> Iterator[tuple[int, list[str]]]:
+    """Run a command in a terminal of its own. Yield where to write keys, and what it has printed so
+    far."""
     ours, theirs = pty.openpty()
     shown: list[str] = []
 

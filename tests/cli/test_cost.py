@@ -31,13 +31,16 @@ log: sqlite:///{folder}/gateway.db
 
 @pytest.fixture
 def log(split: Split, tmp_path: Path) -> None:
-    """Three calls to quick/m: 60 fresh, 40 cached, 20 out each, of which one lost a race 12 hours ago to rented/m."""
+    """Three calls to quick/m: 60 fresh, 40 cached, 20 out each, of which one lost a race 12 hours
+    ago to rented/m."""
     Path("splitsecond.yaml").write_text(CONFIGURATION.format(folder=tmp_path))
     with Log.open(f"sqlite:///{tmp_path}/gateway.db") as opened:
         for number in range(2):
             opened.put(answered(number, target="quick/m"))
         raced = answered(2, target="rented/m", ago_s=12 * 3600)
-        lost = msgspec.structs.replace(raced.attempts[0], id="req-2.2", target="quick/m", role="loser")
+        lost = msgspec.structs.replace(
+            raced.attempts[0], id="req-2.2", target="quick/m", role="loser"
+        )
         opened.put(msgspec.structs.replace(raced, attempts=(*raced.attempts, lost), client="other"))
 
 
@@ -50,7 +53,11 @@ def test_cost_by_target(split: Split) -> None:
     assert ended.code == 0
     assert ended.json["schema"] == "splitsecond.cost/1"
     quick, rented = sorted(ended.json["rows"], key=lambda row: row["name"])
-    assert (quick["name"], quick["calls"], quick["usd"]) == ("quick/m", 3, pytest.approx(3 * CALL_USD))
+    assert (quick["name"], quick["calls"], quick["usd"]) == (
+        "quick/m",
+        3,
+        pytest.approx(3 * CALL_USD),
+    )
     assert quick["lost_usd"] == pytest.approx(CALL_USD)
     assert quick["tokens_per_usd"] == pytest.approx(20 / CALL_USD)
     assert quick["tps"] > 0
@@ -59,7 +66,8 @@ def test_cost_by_target(split: Split) -> None:
     assert ended.json["speed_and_price"] is None  # only one has a price for tokens
     assert quick["cache_saved_usd"] == pytest.approx(3 * 40 * 0.5 / 1e6)
     assert (rented["rented_usd"], rented["unpriced"]) == (pytest.approx(24.0, rel=0.01), 0)
-    assert ended.json["span_s"] == pytest.approx(12 * 3600, rel=0.01)  # of the day that was asked for
+    # of the day that was asked for
+    assert ended.json["span_s"] == pytest.approx(12 * 3600, rel=0.01)
     assert ended.json["usd_per_30_days"] == pytest.approx(60 * (24 + 3 * CALL_USD), rel=0.01)
     shown = split("cost", "--days", "1").out
     assert "By the hour: the cost of these machines if they ran all of the time." in shown
@@ -93,7 +101,8 @@ log: sqlite:///{folder}/two.db
 
 @pytest.fixture
 def two_prices(split: Split, tmp_path: Path) -> None:
-    """A log of two targets: quick/m writes ten times as much in the same time, at half of the price."""
+    """A log of two targets: quick/m writes ten times as much in the same time, at half of the
+    price."""
     Path("splitsecond.yaml").write_text(TWO_PRICES.format(folder=tmp_path))
     with Log.open(f"sqlite:///{tmp_path}/two.db") as opened:
         for number in range(30):
@@ -104,7 +113,9 @@ def two_prices(split: Split, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("two_prices")
-def test_speed_against_price_as_sentences_a_page_and_a_picture(split: Split, tmp_path: Path) -> None:
+def test_speed_against_price_as_sentences_a_page_and_a_picture(
+    split: Split, tmp_path: Path
+) -> None:
     html, png = tmp_path / "cost.html", tmp_path / "cost.png"
     ended = split("cost", "--html", html, "--png", png, "--json", tmp_path / "cost.json")
     assert ended.code == 0, ended.err
@@ -119,7 +130,10 @@ def test_speed_against_price_as_sentences_a_page_and_a_picture(split: Split, tmp
         each in page.words for each in (first, second, third)
     )
     assert "cost-adj. TPS" in page.text
-    assert "quick/m is the cheapest: $1.00 per million tokens, $2.00 at the next, slow/m." in page.words
+    assert (
+        "quick/m is the cheapest: $1.00 per million tokens, $2.00 at the next, slow/m."
+        in page.words
+    )
     assert png.read_bytes().startswith(b"\x89PNG")
 
 
@@ -137,7 +151,10 @@ def test_png_that_cannot_be_drawn_is_refused(split: Split) -> None:
     ended = split("cost", "--png", "cost.png")
     assert (ended.code, "fewer than two targets have a speed and a price" in ended.err) == (2, True)
     assert "quick/m" in ended.out  # the table is printed all the same
-    assert "--png compares targets, not each client" in split("cost", "--by", "client", "--png", "cost.png").err
+    assert (
+        "--png compares targets, not each client"
+        in split("cost", "--by", "client", "--png", "cost.png").err
+    )
     assert not Path("cost.png").exists()
 
 
@@ -156,7 +173,9 @@ SELECT target, count(DISTINCT call), count(*), sum(input_tokens), sum(output_tok
 """Each attempt has 60 fresh and 40 cached input tokens."""
 
 
-def test_figures_equal_those_of_handwritten_sql(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_equal_those_of_handwritten_sql(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The log is read in blocks of seven rows. Some rows have no packed numbers."""
     monkeypatch.setattr(columns, "ROWS", 7)
     Path("splitsecond.yaml").write_text(CONFIGURATION.format(folder=tmp_path))
@@ -165,14 +184,22 @@ def test_figures_equal_those_of_handwritten_sql(split: Split, tmp_path: Path, mo
             call = answered(number, target=f"quick/{number % 4}", ago_s=number * 900)
             (won,) = call.attempts
             lost = [
-                replace(won, id=f"lost.{place}", target=f"quick/{place}", role="loser", output_tokens=number)
+                replace(
+                    won,
+                    id=f"lost.{place}",
+                    target=f"quick/{place}",
+                    role="loser",
+                    output_tokens=number,
+                )
                 for place in range(number % 3)
             ]
             opened.put(replace(call, attempts=(*lost, won)))
     with sqlite3.connect(tmp_path / "gateway.db") as connection:
         connection.execute("UPDATE attempts SET packed = NULL WHERE n % 5 = 0")
         by_hand = connection.execute(BY_HAND).fetchall()
-        speeds = connection.execute("SELECT target, output_tokens * 1e9 / end_ns FROM attempts").fetchall()
+        speeds = connection.execute(
+            "SELECT target, output_tokens * 1e9 / end_ns FROM attempts"
+        ).fetchall()
     connection.close()
     found = split("cost", "--json", "-").json
     names = ("name", "calls", "attempts", "input_tokens", "output_tokens", "usd", "lost_usd")

@@ -1,4 +1,5 @@
-"""`splitsecond doctor`: targets that work and that do not, the stream corpus, the instrument's error."""
+"""`splitsecond doctor`: targets that work and that do not, the stream corpus, the instrument's
+error."""
 
 import pytest
 from tests.cli.conftest import Split
@@ -29,26 +30,40 @@ def test_a_target_of_another_api_format(split: Split, simulated: RunningProvider
     at = ("--base-url", simulated.base_url, "--model", simulated.model)
     ended = split("doctor", *at, "--api-format", "anthropic", "--json", "-")
     assert ended.code == 0
-    assert [seen["finish_reason"] for seen in ended.json["targets"][0]["observations"]] == ["max_tokens"] * 2
+    assert [seen["finish_reason"] for seen in ended.json["targets"][0]["observations"]] == [
+        "max_tokens"
+    ] * 2
 
 
-def test_key_is_sent_in_the_header_of_the_api_format(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_sent_in_the_header_of_the_api_format(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_KEY", "my-secret-key")
-    refusal = answer(401, '{"type": "error", "error": {"type": "authentication_error", "message": "no"}}')
+    refusal = answer(
+        401, '{"type": "error", "error": {"type": "authentication_error", "message": "no"}}'
+    )
     with Peer(lambda asked: refusal) as peer:
         at = ("--base-url", peer.base_url, "--model", "m", "--api-key-env", "MY_KEY")
         assert split("doctor", *at, "--api-format", "anthropic").code == 1
         assert split("doctor", *at).code == 1
     messages, chat = peer.asked
     assert messages.headers["anthropic-version"] == "2023-06-01"
-    assert (messages.headers["x-api-key"], "authorization" in messages.headers) == ("my-secret-key", False)
-    assert (chat.headers["authorization"], "x-api-key" in chat.headers) == ("Bearer my-secret-key", False)
+    assert (messages.headers["x-api-key"], "authorization" in messages.headers) == (
+        "my-secret-key",
+        False,
+    )
+    assert (chat.headers["authorization"], "x-api-key" in chat.headers) == (
+        "Bearer my-secret-key",
+        False,
+    )
 
 
 @pytest.mark.system
 def test_failing_targets_report_why_beside_working_ones(split: Split) -> None:
     with Peer(lambda asked: answer(404, '{"error": {"message": "no model m"}}')) as peer:
-        ended = split("doctor", "sim/groq", "groq/x", "nope/x", "--base-url", peer.base_url, "--model", "m")
+        ended = split(
+            "doctor", "sim/groq", "groq/x", "nope/x", "--base-url", peer.base_url, "--model", "m"
+        )
     assert ended.code == 1
     assert "no key: GROQ_API_KEY is not set" in ended.words
     assert "unknown provider 'nope'" in ended.words
@@ -57,7 +72,9 @@ def test_failing_targets_report_why_beside_working_ones(split: Split) -> None:
 
 
 @pytest.mark.system
-def test_doctor_measures_the_error_of_the_instrument(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_measures_the_error_of_the_instrument(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
     measured = self_check.measure_instrument([4], rounds=1, tokens=5)
     assert [(level.streams, level.requests) for level in measured] == [(4, 8)]
     assert measured[0].token_error_ms.n == 8 * 5
@@ -73,11 +90,18 @@ def test_several_servers_share_the_streams() -> None:
     assert (found.streams, found.requests, found.failed, found.in_flight) == (4, 8, 0, 4)
 
 
-def test_doctor_reports_send_delays_and_network_cards(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_send_delays_and_network_cards(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(doctor, "loopback_send_delays_ns", lambda: [20_000] * 200)
-    monkeypatch.setattr(doctor, "card_stamps", lambda: [CardStamps("eth0", able=True, enabled=False, reason="")])
+    monkeypatch.setattr(
+        doctor, "card_stamps", lambda: [CardStamps("eth0", able=True, enabled=False, reason="")]
+    )
     ended = split("doctor", "nope/x")
-    assert "a request leaves the kernel 0.020 ms (p50) and 0.020 ms (p99) after it was written." in ended.words
+    assert (
+        "a request leaves the kernel 0.020 ms (p50) and 0.020 ms (p99) after it was written."
+        in ended.words
+    )
     assert "Hardware receive timestamps: available at eth0 (off)." in ended.words
     monkeypatch.setattr(doctor, "loopback_send_delays_ns", list)
     monkeypatch.setattr(doctor, "card_stamps", list)

@@ -32,20 +32,28 @@ def test_explain_without_a_gateway_simulates_a_new_one(split: Split, tmp_path: P
     Path("splitsecond.yaml").write_text(SETTINGS.format(keys=[]))
     ended = split("explain", "safe", "--json", "-")
     assert ended.code == 0
-    assert ended.json["choices"] == [{"calls": 100, "targets": ["gone/m"], "why": "", "refused": ""}]
+    assert ended.json["choices"] == [
+        {"calls": 100, "targets": ["gone/m"], "why": "", "refused": ""}
+    ]
     assert [each["status"]["state"] for each in ended.json["targets"]] == ["untested", "untested"]
     assert "none runs" in ended.json["source"]
     shown = split("explain", "safe").out
     assert '  fallback()\n    "gone/m"\n    "other/m"\n' in shown
     assert "100%  gone/m" in shown
     assert "  gone/m\n    untested\n" in shown
-    hard = split("explain", "hard", "--prompt", "Prove step by step that there are infinitely many primes. " * 20)
+    hard = split(
+        "explain",
+        "hard",
+        "--prompt",
+        "Prove step by step that there are infinitely many primes. " * 20,
+    )
     assert "100%  other/m" in hard.out
 
 
 def test_a_policy_of_the_user(split: Split) -> None:
     Path("mine.py").write_text(
-        "import splitsecond as ss\n\n@ss.policy\nasync def mine(call, a, b):\n    return await b(call)\n"
+        "import splitsecond as ss\n\n@ss.policy\nasync def mine(call, a, b):\n    return await "
+        "b(call)\n"
     )
     Path("splitsecond.yaml").write_text(
         SETTINGS.format(keys=[]) + """  own: {{policy: 'mine("gone/m", "other/m")'}}\n""".format()
@@ -78,7 +86,10 @@ def test_the_ttft_of_lost_races_is_a_lower_bound() -> None:
         state.estimates[True] = SpeedEstimate()
         for attempt in attempts:
             state.estimates[True].observe(attempt)
-    shown = [_figures(TargetExplained(state.status(clock.now_ns()), state.info))[1] for state in (lost, won)]
+    shown = [
+        _figures(TargetExplained(state.status(clock.now_ns()), state.info))[1]
+        for state in (lost, won)
+    ]
     assert shown == ["TTFT p50 > 213 ms, p95 > 213 ms", "TTFT p50 213 ms, p95 213 ms"]
 
 
@@ -88,7 +99,9 @@ def test_explain_uses_the_target_states_of_a_running_gateway(split: Split, tmp_p
     with gateway(tmp_path) as process:
         url = ready(process)
         ask = urllib.request.Request(
-            f"{url}/chat/completions", b'{"model":"gone/m","messages":[]}', {"content-type": "application/json"}
+            f"{url}/chat/completions",
+            b'{"model":"gone/m","messages":[]}',
+            {"content-type": "application/json"},
         )
         for _ in range(6):
             try:
@@ -105,7 +118,10 @@ def test_explain_uses_the_target_states_of_a_running_gateway(split: Split, tmp_p
 def test_unknown_routes_and_targets_are_reported(split: Split, tmp_path: Path) -> None:
     Path("splitsecond.yaml").write_text(SETTINGS.format(keys=[]))
     said = split("explain", "save").complaint
-    assert "there is no route 'save' in splitsecond.yaml. Did you mean safe? Routes: safe, hard." in said
+    assert (
+        "there is no route 'save' in splitsecond.yaml. Did you mean safe? Routes: safe, hard."
+        in said
+    )
     assert "unknown provider 'faster'" in split("explain", "faster/m").complaint
     assert "no gateway answers" in split("explain", "safe", "--url", "http://127.0.0.1:9").complaint
     assert split("explain", "safe", "--config", "missing.yaml").code == 2
@@ -123,5 +139,8 @@ def test_gateway_with_keys_needs_a_key_for_all_routes(
     with gateway(tmp_path) as process:
         url = ready(process)
         assert "no valid key" in split("explain", "safe", "--url", url).complaint
-        assert "all routes" in split("explain", "safe", "--url", url, "--api-key-env", "SMALL_KEY").complaint
+        assert (
+            "all routes"
+            in split("explain", "safe", "--url", url, "--api-key-env", "SMALL_KEY").complaint
+        )
         assert split("explain", "safe", "--url", url, "--api-key-env", "WEB_KEY").code == 0

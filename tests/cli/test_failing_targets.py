@@ -1,4 +1,5 @@
-"""Targets that fail before or while they are measured: the message to the user, and no request is sent twice."""
+"""Targets that fail before or while they are measured: the message to the user, and no request is
+sent twice."""
 
 import ssl
 from collections import Counter
@@ -51,12 +52,26 @@ def bench(split: Split, peer: Peer, *more: object) -> Ended:
             ("The response is a web page, not an API",),
             id="HTML with a 404",
         ),
-        pytest.param(lambda asked: answer(308, ""), 1, ("HTTP 308", "check the base URL"), id="moved"),
-        pytest.param(lambda asked: answer(200, "{}"), 1, ("the body is JSON without any choices",), id="other JSON"),
-        pytest.param(lambda asked: b"SSH-2.0-OpenSSH\r\n", 1, ("not HTTP/1", "the right port"), id="another protocol"),
+        pytest.param(
+            lambda asked: answer(308, ""), 1, ("HTTP 308", "check the base URL"), id="moved"
+        ),
+        pytest.param(
+            lambda asked: answer(200, "{}"),
+            1,
+            ("the body is JSON without any choices",),
+            id="other JSON",
+        ),
+        pytest.param(
+            lambda asked: b"SSH-2.0-OpenSSH\r\n",
+            1,
+            ("not HTTP/1", "the right port"),
+            id="another protocol",
+        ),
         pytest.param(lambda asked: b"HTTP/1.1 200", 1, ("closed inside the headers",), id="closed"),
         pytest.param(
-            lambda asked: answer(400, '{"error": {"message": "at most 9", "code": "context_length_exceeded"}}'),
+            lambda asked: answer(
+                400, '{"error": {"message": "at most 9", "code": "context_length_exceeded"}}'
+            ),
             2,
             ("HTTP 400: at most 9", "Shorten the prompt"),
             id="prompt too long",
@@ -64,7 +79,11 @@ def bench(split: Split, peer: Peer, *more: object) -> Ended:
     ],
 )
 def test_permanent_fault_of_the_first_request_ends_the_run(
-    split: Split, tmp_path: Path, say: Callable[[ReceivedRequest], bytes], code: int, words: tuple[str, ...]
+    split: Split,
+    tmp_path: Path,
+    say: Callable[[ReceivedRequest], bytes],
+    code: int,
+    words: tuple[str, ...],
 ) -> None:
     with Peer(say) as peer:
         ended = bench(split, peer)
@@ -139,16 +158,23 @@ def test_unreachable_target_keeps_its_row(split: Split, quick_profile: Path) -> 
 
 def test_429_responses_are_counted_and_not_retried(split: Split, tmp_path: Path) -> None:
     def say(asked: ReceivedRequest) -> bytes:
-        return answer(429, '{"error": {"message": "slow down"}}') if asked.number % 2 else stream(asked)
+        return (
+            answer(429, '{"error": {"message": "slow down"}}')
+            if asked.number % 2
+            else stream(asked)
+        )
 
     with Peer(say) as peer:
         ended = bench(split, peer, "--json", "-", "--warmup", 0)
     assert ended.code == 0
     (row,) = ended.json["conditions"]
     observations = read_observations(tmp_path / "run")
-    ended_early = sum(o.outcome == "cancelled" for o in observations)  # cool-downs, some of them before they were sent
+    # cool-downs, some of them before they were sent
+    ended_early = sum(o.outcome == "cancelled" for o in observations)
     assert len(observations) - ended_early <= len(peer.asked) <= len(observations)
-    measured = Counter(o.fault.kind if o.fault else "ok" for o in observations if o.role == "measured")
+    measured = Counter(
+        o.fault.kind if o.fault else "ok" for o in observations if o.role == "measured"
+    )
     assert (row["requests"], row["errors"]) == (8, measured["http_429"])
     assert row["error_kinds"].keys() == {"http_429"}
     assert 2 <= row["errors"] <= 6
@@ -164,14 +190,22 @@ def test_always_busy_provider_is_measured(split: Split, status: int) -> None:
     assert row["error_kinds"] == {f"http_{status}": 8}
 
 
-def test_a_key_is_sent_and_never_repeated(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_sent_and_never_repeated(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PEER_KEY", KEY)
 
     def say(asked: ReceivedRequest) -> bytes:
         assert asked.headers["authorization"] == f"Bearer {KEY}"
         wrong = f'{{"error": {{"message": "key {KEY} is out of credit"}}}}'
         in_band = answer(200, f"data: {wrong}\n\n", "text/event-stream")
-        return stream(asked) if asked.number < 3 else in_band if asked.number % 2 else answer(500, wrong)
+        return (
+            stream(asked)
+            if asked.number < 3
+            else in_band
+            if asked.number % 2
+            else answer(500, wrong)
+        )
 
     with Peer(say) as peer:
         ended = bench(split, peer, "--api-key-env", "PEER_KEY", "--json", "-")
@@ -181,22 +215,39 @@ def test_a_key_is_sent_and_never_repeated(split: Split, tmp_path: Path, monkeypa
         assert KEY not in text
         assert "key [key] is out of credit" in text
     with Peer(lambda asked: answer(401, f"not {KEY}")) as peer:
-        assert "HTTP 401: not [key]" in bench(split, peer, "--api-key-env", "PEER_KEY", "--out", "other").complaint
+        assert (
+            "HTTP 401: not [key]"
+            in bench(split, peer, "--api-key-env", "PEER_KEY", "--out", "other").complaint
+        )
 
 
 def test_a_key_in_a_url_is_not_stored(split: Split, tmp_path: Path) -> None:
     with Peer(stream) as peer:
         url = f"{peer.base_url}?api-version=1&key=SECRET"
-        ended = split("bench", "--base-url", url, "--model", "m", *FEW, "--out", "run", "--json", "out.json")
+        ended = split(
+            "bench", "--base-url", url, "--model", "m", *FEW, "--out", "run", "--json", "out.json"
+        )
     assert ended.code == 0
-    kept = "".join(path.read_text() for path in (tmp_path / "run").iterdir()) + (tmp_path / "out.json").read_text()
+    kept = (
+        "".join(path.read_text() for path in (tmp_path / "run").iterdir())
+        + (tmp_path / "out.json").read_text()
+    )
     assert "SECRET" not in kept + ended.words
     assert "?api-version=1&key=[key]" in kept
 
 
 def test_a_key_in_a_header_is_not_stored(split: Split, tmp_path: Path) -> None:
     with Peer(stream) as peer:
-        ended = bench(split, peer, "--header", f"X-Api-Key: {KEY}", "--header", "x-team: speed", "--json", "out.json")
+        ended = bench(
+            split,
+            peer,
+            "--header",
+            f"X-Api-Key: {KEY}",
+            "--header",
+            "x-team: speed",
+            "--json",
+            "out.json",
+        )
     assert ended.code == 0
     assert {asked.headers["x-api-key"] for asked in peer.asked} == {KEY}
     kept = (tmp_path / "run" / "run.json").read_text()
@@ -206,8 +257,12 @@ def test_a_key_in_a_header_is_not_stored(split: Split, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
-@pytest.mark.parametrize("odd", [10**15, 10**400, -1, "a dozen"], ids=["large", "huge", "negative", "text"])
-def test_absurd_usage_is_replaced_by_an_estimate_and_noted(split: Split, name: str, odd: object) -> None:
+@pytest.mark.parametrize(
+    "odd", [10**15, 10**400, -1, "a dozen"], ids=["large", "huge", "negative", "text"]
+)
+def test_absurd_usage_is_replaced_by_an_estimate_and_noted(
+    split: Split, name: str, odd: object
+) -> None:
     with Peer(lambda asked: stream(asked, counts={name: odd})) as peer:
         ended = bench(split, peer, "--price", "1,1", "--json", "-")
     assert ended.code == 0

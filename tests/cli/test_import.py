@@ -14,7 +14,8 @@ from splitsecond.core import clock
 def activity(tmp_path: Path) -> str:
     now = clock.wall_time()
     rows = [
-        {**OPENROUTER, "generation_id": f"gen-{n}", "created_at": f"{now:%Y-%m-%d %H:%M:%S}.{n:03}"} for n in range(30)
+        {**OPENROUTER, "generation_id": f"gen-{n}", "created_at": f"{now:%Y-%m-%d %H:%M:%S}.{n:03}"}
+        for n in range(30)
     ]
     return str(as_csv(tmp_path / "activity.csv", [*rows, {**OPENROUTER, "created_at": "x"}]))
 
@@ -51,8 +52,16 @@ def test_many_refused_lines_are_counted(split: Split) -> None:
         ("a,b\n1,2\n", [], "no column is known to be model; the file's columns are a, b."),
         ("a,b\n1,2\n", ["--map", "modell=a"], "--map: unknown field 'modell'. Did you mean model?"),
         ("model,time,duration_s\nm,x,1\n", [], "has no call that can be imported"),
-        ("model,time,duration_s\nm,1790000000,1\n", ["--log", "mysql://x/y"], "sqlite and postgresql are known"),
-        ("model,time,duration_s\nm,1790000000,1\n", ["--json", "no/such/file"], "there is no folder no/such"),
+        (
+            "model,time,duration_s\nm,1790000000,1\n",
+            ["--log", "mysql://x/y"],
+            "sqlite and postgresql are known",
+        ),
+        (
+            "model,time,duration_s\nm,1790000000,1\n",
+            ["--json", "no/such/file"],
+            "there is no folder no/such",
+        ),
     ],
 )
 def test_wrong_use(split: Split, text: str, arguments: list[str], words: str) -> None:

@@ -63,7 +63,14 @@ router_settings:
 litellm_settings: {drop_params: true}
 general_settings: {master_key: os.environ/LITELLM_MASTER_KEY}
 """
-KEYS = ("OPENAI_API_KEY", "AZURE_KEY", "GROQ_API_KEY", "TOGETHER_API_KEY", "MY_CLAUDE_KEY", "OPENROUTER_API_KEY")
+KEYS = (
+    "OPENAI_API_KEY",
+    "AZURE_KEY",
+    "GROQ_API_KEY",
+    "TOGETHER_API_KEY",
+    "MY_CLAUDE_KEY",
+    "OPENROUTER_API_KEY",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +85,9 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_without_a_key_and_a_server_the_targets_are_simulated(split: Split, tmp_path: Path, golden: Golden) -> None:
+def test_without_a_key_and_a_server_the_targets_are_simulated(
+    split: Split, tmp_path: Path, golden: Golden
+) -> None:
     ended = split("init", "--yes")
     assert ended.code == 0
     golden.check(ended.out, "printed")
@@ -87,11 +96,15 @@ def test_without_a_key_and_a_server_the_targets_are_simulated(split: Split, tmp_
     assert targets(settings.routes["default"]) == ["sim/groq", "sim/together"]
     assert [key.name for key in settings.keys] == ["me"]
     assert mode(tmp_path / "splitsecond.key") == 0o600
-    assert (tmp_path / "splitsecond.key").read_text().strip() not in (tmp_path / "splitsecond.yaml").read_text()
+    assert (tmp_path / "splitsecond.key").read_text().strip() not in (
+        tmp_path / "splitsecond.yaml"
+    ).read_text()
 
 
 def listed(name: str, base_url: str, *models: str) -> Provider:
-    return Provider(name=name, title=name, base_url=base_url, models={each: CatalogModel() for each in models})
+    return Provider(
+        name=name, title=name, base_url=base_url, models={each: CatalogModel() for each in models}
+    )
 
 
 def test_servers_come_before_providers_with_a_key(
@@ -125,17 +138,23 @@ def test_init_keeps_the_configuration_without_force(split: Split, tmp_path: Path
     assert (tmp_path / "splitsecond.key").read_text() == key
 
 
-def test_the_answers_to_three_questions(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answers_to_three_questions(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "gsk-0123456789")
     monkeypatch.setenv("MISTRAL_API_KEY", "m-0123456789")
     monkeypatch.setattr(sys.modules["splitsecond.cli.commands.init"], "_terminal", lambda: True)
-    answers = "7\n2,1\na b\nchat\n99999\nx\n8123\n"  # each question is repeated after a wrong answer
+    # each question is repeated after a wrong answer
+    answers = "7\n2,1\na b\nchat\n99999\nx\n8123\n"
     ended = CliRunner().invoke(app, ["init"], input=answers)
     assert ended.exit_code == 0, ended.output
     assert ended.output.count("Error: got") == 4
     assert len(set(re.findall(r"^(\w+).* \[\S+\]: ", ended.output, re.MULTILINE))) == 3
     settings = load(tmp_path / "splitsecond.yaml", dict(os.environ))
-    assert [each.partition("/")[0] for each in targets(settings.routes["chat"])] == ["mistral", "groq"]
+    assert [each.partition("/")[0] for each in targets(settings.routes["chat"])] == [
+        "mistral",
+        "groq",
+    ]
     assert settings.listen.port == 8123
 
 
@@ -155,11 +174,17 @@ def test_litellms_configuration(split: Split, tmp_path: Path, golden: Golden) ->
         "drop_params",
         "TOGETHER_API_KEY",
     ):
-        assert any(dropped in line for line in ended.out.splitlines() if line.startswith("Not carried over: "))
+        assert any(
+            dropped in line
+            for line in ended.out.splitlines()
+            if line.startswith("Not carried over: ")
+        )
     assert "Before it can serve: " in ended.out
     assert "other mistake" not in ended.out
     assert ended.out.count("OPENAI_API_KEY is not set") == 1
-    environment = dict.fromkeys(KEYS, "k-0123456789") | {"LITELLM_MASTER_KEY": "sk-0123456789abcdef"}
+    environment = dict.fromkeys(KEYS, "k-0123456789") | {
+        "LITELLM_MASTER_KEY": "sk-0123456789abcdef"
+    }
     settings = load(tmp_path / "splitsecond.yaml", environment)
     assert settings.spec("azure.1/mine").base_url == "https://x.openai.azure.com/openai/v1"
     assert dict.fromkeys(targets(settings.routes["gpt-4o"])) == dict.fromkeys(
@@ -172,7 +197,9 @@ def test_litellms_configuration(split: Split, tmp_path: Path, golden: Golden) ->
 
 def test_openrouters_list(split: Split, tmp_path: Path) -> None:
     routing = {"order": ["groq", "nebula"], "sort": "latency", "max_price": {"prompt": 1}}
-    (tmp_path / "a.json").write_text(json.dumps({"models": ["openai/gpt-oss-120b"], "provider": routing}))
+    (tmp_path / "a.json").write_text(
+        json.dumps({"models": ["openai/gpt-oss-120b"], "provider": routing})
+    )
     ended = split("init", "--from", "a.json")
     assert ended.code == 0, ended.err
     settings = load(tmp_path / "splitsecond.yaml", dict.fromkeys(KEYS, "k-0123456789"))
@@ -186,17 +213,31 @@ def test_openrouters_list(split: Split, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["openai/gpt-4o\nmeta/llama\n", '["openai/gpt-4o", "meta/llama"]'])
-def test_plain_list_of_openrouter_models_becomes_a_fallback(split: Split, tmp_path: Path, text: str) -> None:
+def test_plain_list_of_openrouter_models_becomes_a_fallback(
+    split: Split, tmp_path: Path, text: str
+) -> None:
     (tmp_path / "models.txt").write_text(text)
     ended = split("init", "--from", "models.txt")
     assert ended.code == 0, ended.err
     settings = load(tmp_path / "splitsecond.yaml", dict.fromkeys(KEYS, "k-0123456789"))
-    assert repr(settings.routes["default"]) == 'fallback("openrouter/openai/gpt-4o", "openrouter/meta/llama")'
+    assert (
+        repr(settings.routes["default"])
+        == 'fallback("openrouter/openai/gpt-4o", "openrouter/meta/llama")'
+    )
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a: [", "- 1", "other: 1", "model_list: 1", "model_list: []", "model_list: [{model_name: 1}]", "models: [1]"],
+    [
+        "",
+        "a: [",
+        "- 1",
+        "other: 1",
+        "model_list: 1",
+        "model_list: []",
+        "model_list: [{model_name: 1}]",
+        "models: [1]",
+    ],
 )
 def test_file_that_cannot_be_converted_is_named(split: Split, tmp_path: Path, text: str) -> None:
     (tmp_path / "a.yaml").write_text(text)
@@ -219,7 +260,9 @@ def listing() -> Iterator[int]:
 
 
 @pytest.mark.system
-def test_a_server_is_found_by_its_list_of_models(listing: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_found_by_its_list_of_models(
+    listing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = f"http://127.0.0.1:{listing}/v1"
     assert find_servers([listing, 1]) == [listed(f"local-{listing}", url, "qwen3")]
     monkeypatch.setitem(discovery.PORTS, listing, "vllm")
@@ -229,33 +272,50 @@ def test_a_server_is_found_by_its_list_of_models(listing: int, monkeypatch: pyte
 @pytest.mark.system
 def test_two_commands_start_a_working_gateway(tmp_path: Path, system: None) -> None:
     command = [sys.executable, "-m", "splitsecond.cli"]
-    code = "from splitsecond.routing.configuration import discovery; discovery.find_servers = list\n"
-    code += "from splitsecond.cli.app import app; app(['init', '--yes'])"  # other tests may serve at those ports
+    code = (
+        "from splitsecond.routing.configuration import discovery; discovery.find_servers = list\n"
+    )
+    # other tests may serve at those ports
+    code += "from splitsecond.cli.app import app; app(['init', '--yes'])"
     printed = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     ).stdout
-    with Process([*command, "serve", "--port", "0"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as gateway:
+    with Process(
+        [*command, "serve", "--port", "0"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as gateway:
         url = gateway.read_line().removeprefix("READY ").strip()
         printed = printed.replace("http://127.0.0.1:8800/v1", url)
         blocks = re.findall(r"(?:^    .*\n?)+", printed, re.MULTILINE)
         curl, python = blocks[1], "\n".join(line.strip() for line in blocks[2].splitlines())
-        answer = subprocess.run(["sh", "-c", curl], cwd=tmp_path, capture_output=True, check=True).stdout
+        answer = subprocess.run(
+            ["sh", "-c", curl], cwd=tmp_path, capture_output=True, check=True
+        ).stdout
         assert json.loads(answer)["choices"][0]["message"]["content"]
-        answered = subprocess.run([sys.executable, "-c", python], cwd=tmp_path, capture_output=True, check=True)
+        answered = subprocess.run(
+            [sys.executable, "-c", python], cwd=tmp_path, capture_output=True, check=True
+        )
         assert answered.stdout.strip()
         without = curl.replace("$(cat splitsecond.key)", "wrong")
-        refused = subprocess.run(["sh", "-c", without], cwd=tmp_path, capture_output=True, check=True).stdout
+        refused = subprocess.run(
+            ["sh", "-c", without], cwd=tmp_path, capture_output=True, check=True
+        ).stdout
         assert "error" in json.loads(refused)
 
 
 @pytest.mark.system
-@pytest.mark.skipif(not (Path(sys.prefix) / "bin" / "activate").exists(), reason="needs a virtual environment")
+@pytest.mark.skipif(
+    not (Path(sys.prefix) / "bin" / "activate").exists(), reason="needs a virtual environment"
+)
 def test_the_commands_that_make_demo_prints_work(tmp_path: Path) -> None:
     makefile = (Path(__file__).parents[2] / "Makefile").read_text("utf-8")
     (printed,) = re.findall(r'@echo "Next, a gateway:  (.*)"', makefile)
     (tmp_path / ".venv").symlink_to(sys.prefix)
-    commands = printed.replace("$(BIN)", ".venv/bin").replace("splitsecond serve", "splitsecond serve --check")
-    ended = subprocess.run(["sh", "-c", commands], cwd=tmp_path, capture_output=True, text=True, check=False)
+    commands = printed.replace("$(BIN)", ".venv/bin").replace(
+        "splitsecond serve", "splitsecond serve --check"
+    )
+    ended = subprocess.run(
+        ["sh", "-c", commands], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     assert "ok: 1 route, 1 key" in ended.stdout
 
@@ -271,7 +331,10 @@ def test_settings_of_a_client_name_the_gateway_and_its_route(
     assert "http://127.0.0.1:8123" in text
     assert "smart" in text
     assert "SPLITSECOND_KEY" in text
-    assert "https://gateway.example" in split("init", "--for", agent, "--url", "https://gateway.example/v1").out
+    assert (
+        "https://gateway.example"
+        in split("init", "--for", agent, "--url", "https://gateway.example/v1").out
+    )
     assert [each.name for each in tmp_path.iterdir()] == ["splitsecond.yaml"]
 
 

@@ -112,7 +112,9 @@ with Interruption() as stop:
 @BOTH
 @pytest.mark.system
 def test_a_second_signal_ends_the_process_at_once(number: signal.Signals) -> None:
-    with Process[str]([sys.executable, "-c", ENDLESS], stdout=PIPE, stderr=PIPE, text=True) as process:
+    with Process[str](
+        [sys.executable, "-c", ENDLESS], stdout=PIPE, stderr=PIPE, text=True
+    ) as process:
         for words in ("measuring\n", "concluding\n"):
             assert process.read_line() == words
             process.send_signal(number)

@@ -36,24 +36,32 @@ def turn(number: int, random: Random, ago_s: float) -> CallRecord:
     first_ns = start_ns + round(ttft_s * NS_PER_S)
     last_ns = first_ns + 2 * NS_PER_S
     attempt = msgspec.structs.replace(
-        attempt, sent_ns=start_ns + 2_000_000, tcp_ns=1_000_000, rtt_ns=20_000_000, first_event_ns=first_ns,
+        attempt, sent_ns=start_ns + 2_000_000, tcp_ns=1_000_000, rtt_ns=20_000_000,
+        first_event_ns=first_ns,
         first_token_ns=first_ns, first_answer_ns=first_ns, last_token_ns=last_ns, end_ns=last_ns,
-        token_at=[first_ns, last_ns], token_lengths=[10, 800], output_tokens=201, input_tokens=new + reusable,
+        token_at=[first_ns, last_ns], token_lengths=[10, 800], output_tokens=201,
+        input_tokens=new + reusable,
         cached_tokens=cached,
     )  # fmt: skip
     attempts = [attempt]
     if number == 9:
-        fault = FaultRecord(type="ProviderFault", kind="http_503", phase="head", message="full", status=503)
+        fault = FaultRecord(
+            type="ProviderFault", kind="http_503", phase="head", message="full", status=503
+        )
         failed = msgspec.structs.replace(
-            attempt, id=f"{record.call}.0", target="groq/openai/gpt-oss-120b", role="loser", outcome="failed",
-            fault=fault, first_token_ns=None, first_answer_ns=None, last_token_ns=None, input_tokens=None,
+            attempt, id=f"{record.call}.0", target="groq/openai/"
+            "gpt-oss-120b", role="loser", outcome="failed",
+            fault=fault, first_token_ns=None, first_answer_ns=None, last_token_ns=None,
+            input_tokens=None,
             output_tokens=None, cached_tokens=None, token_at=[], token_lengths=[], sent_ns=start_ns,
             end_ns=start_ns + 1_000_000,
         )  # fmt: skip
         attempts.insert(0, failed)
     idle_ns = None if number == 0 else (400 if missed else 10) * NS_PER_S
     loop = number - 13 if 16 <= number < 20 else 0
-    session = in_session(number + 1, AGENT, new_tokens=new, reusable_tokens=reusable, idle_ns=idle_ns, repeated=loop)
+    session = in_session(
+        number + 1, AGENT, new_tokens=new, reusable_tokens=reusable, idle_ns=idle_ns, repeated=loop
+    )
     return msgspec.structs.replace(
         record, end_ns=last_ns, first_token_ns=first_ns, session=session, attempts=tuple(attempts)
     )
@@ -107,7 +115,9 @@ def test_a_narrow_list_names_the_columns_it_leaves_out(
     assert "…" not in shown
     assert all(len(line) <= columns for line in shown.splitlines())
     assert AGENT in shown
-    assert ("errors, slowest turn, client and agents need more columns." in shown) == (columns == 80)
+    assert ("errors, slowest turn, client and agents need more columns." in shown) == (
+        columns == 80
+    )
     waterfall = split("sessions", AGENT, "--log", log).out
     assert "…" not in waterfall
     assert "moved from groq/openai/gpt-oss-120b" in " ".join(waterfall.split()).replace("- ", "-")
@@ -120,11 +130,16 @@ def test_a_narrow_list_names_the_columns_it_leaves_out(
         (["--since", "soon"], "--since"),
         (["--since", "1s"], "has no sessions"),
         (["3f9c", "--allow"], "the whole id of a session"),
-        ([AGENT, "--allow", "--url", "http://127.0.0.1:9"], "no gateway answers at http://127.0.0.1:9"),
+        (
+            [AGENT, "--allow", "--url", "http://127.0.0.1:9"],
+            "no gateway answers at http://127.0.0.1:9",
+        ),
         ([AGENT, "--allow", "--url", "here"], "the server at here is not a gateway"),
     ],
 )
-def test_wrong_questions_are_refused(split: Split, log: str, arguments: list[str], words: str) -> None:
+def test_wrong_questions_are_refused(
+    split: Split, log: str, arguments: list[str], words: str
+) -> None:
     done = split("sessions", *arguments, "--log", log)
     assert done.code == 2
     assert words in done.err
@@ -135,18 +150,27 @@ def test_a_stopped_session_goes_on_when_it_is_allowed(
     split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_profile: Path
 ) -> None:
     monkeypatch.setenv("WEB_KEY", KEY)
-    headers = {"content-type": "application/json", "authorization": f"Bearer {KEY}", "x-session-id": "one"}
+    headers = {
+        "content-type": "application/json",
+        "authorization": f"Bearer {KEY}",
+        "x-session-id": "one",
+    }
     with run_simulator(str(quick_profile)) as (simulated,):
         keys = "listen: {port: 1}\nkeys: [{name: web, key: env:WEB_KEY, turns_per_session: 1}]\n"
-        Path("splitsecond.yaml").write_text(f"{keys}providers: {{sim: {{base_url: '{simulated.base_url}'}}}}\n")
+        Path("splitsecond.yaml").write_text(
+            f"{keys}providers: {{sim: {{base_url: '{simulated.base_url}'}}}}\n"
+        )
         with gateway(tmp_path) as process:
             url = ready(process)
 
             def ask() -> tuple[int, str]:
-                body = json.dumps({"model": "sim/quick", "messages": [{"role": "user", "content": "hi"}]}).encode()
+                body = json.dumps(
+                    {"model": "sim/quick", "messages": [{"role": "user", "content": "hi"}]}
+                ).encode()
                 try:
                     with urllib.request.urlopen(
-                        urllib.request.Request(f"{url}/chat/completions", body, headers), timeout=WITHIN_S
+                        urllib.request.Request(f"{url}/chat/completions", body, headers),
+                        timeout=WITHIN_S,
                     ) as answer:
                         return answer.status, ""
                 except urllib.error.HTTPError as error:
@@ -157,6 +181,9 @@ def test_a_stopped_session_goes_on_when_it_is_allowed(
             status, words = ask()
             assert status == 429
             command = words.partition("`splitsecond ")[2].partition("`")[0]
-            assert "no session with this id" in split("sessions", "0" * 16, "--allow", "--url", url).complaint
+            assert (
+                "no session with this id"
+                in split("sessions", "0" * 16, "--allow", "--url", url).complaint
+            )
             assert "once more" in split(*command.split(), "--url", url).out
             assert [ask()[0], ask()[0]] == [200, 429]

@@ -10,7 +10,12 @@ def test_an_owned_machine_has_a_price_per_hour(text: str) -> None:
     found = prices(["2,4"], ["rented/m=2.69"], [f"own/m={text}"])
     own = found["own/m"]
     assert own.owned is not None
-    assert (own.owned.purchase_usd, own.owned.life_years, own.owned.watts, own.owned.usd_per_kwh) == (
+    assert (
+        own.owned.purchase_usd,
+        own.owned.life_years,
+        own.owned.watts,
+        own.owned.usd_per_kwh,
+    ) == (
         1500,
         3,
         450,

@@ -26,7 +26,9 @@ URL = "http://127.0.0.1:8000/v1"
         ({"targets": [URL], "cache": "reuse"}, False),
     ],
 )
-def test_only_a_single_url_without_options_needs_a_pilot(asked: dict[str, Any], wanted: bool) -> None:
+def test_only_a_single_url_without_options_needs_a_pilot(
+    asked: dict[str, Any], wanted: bool
+) -> None:
     assert needs_pilot(BenchOptions(**asked)) == wanted
 
 
@@ -40,8 +42,14 @@ def test_only_a_single_url_without_options_needs_a_pilot(asked: dict[str, Any], 
         (Pilot(ttft_s=0.3, token_s=0.0, crowding=1.0), 512, "512", "1,8"),
     ],
 )
-def test_lengths_and_loads_follow_the_speed(pilot: Pilot, tokens: int, prompt: str, loads: str) -> None:
+def test_lengths_and_loads_follow_the_speed(
+    pilot: Pilot, tokens: int, prompt: str, loads: str
+) -> None:
     options, words = decided(BenchOptions(targets=[URL]), pilot)
-    assert (options.output_tokens, options.input_tokens, options.concurrency) == (tokens, prompt, loads)
+    assert (options.output_tokens, options.input_tokens, options.concurrency) == (
+        tokens,
+        prompt,
+        loads,
+    )
     assert options.duration == "80s"
     assert f"responses of {tokens} tokens" in words

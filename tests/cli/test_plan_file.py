@@ -34,7 +34,12 @@ def test_written_plan_gives_the_same_options(tmp_path: Path) -> None:
     assert 'for = "voice"' in text
     found = read(tmp_path, text)
     assert plan_text(found) == text
-    assert (found.prompts, found.timeout, found.out, found.header) == (Path("p.jsonl"), 9.5, None, None)
+    assert (found.prompts, found.timeout, found.out, found.header) == (
+        Path("p.jsonl"),
+        9.5,
+        None,
+        None,
+    )
 
 
 def test_numbers_and_lists_are_what_options_take_as_text(tmp_path: Path) -> None:
@@ -64,7 +69,8 @@ def test_wrong_plan_is_refused_with_its_place(tmp_path: Path, text: str, says: s
 
 
 def test_profile_of_the_simulator_is_no_plan() -> None:
-    assert [is_plan(each) for each in ("plan.toml", "runs/x/plan.toml", "sim/mine.toml", "http://h/v1.toml")] == [
+    assert [is_plan(each) for each in ("plan.toml", "runs/x/"
+    "plan.toml", "sim/mine.toml", "http://h/v1.toml")] == [
         True, True, False, False,
     ]  # fmt: skip
 

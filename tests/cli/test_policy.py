@@ -20,7 +20,8 @@ def test_a_policy_is_timed_like_a_target(
     assert ended.code == 0
     written = f'race("quick", "sim/{quick_profile}")'
     plain, raced = ended.json["conditions"]
-    assert (plain["target"], raced["target"]) == ("quick", written)  # the second provider was not asked for by itself
+    # the second provider was not asked for by itself
+    assert (plain["target"], raced["target"]) == ("quick", written)
     assert (raced["requests"], raced["errors"]) == (4, 0)
     assert raced["ttft_ms"]["p50"] > 0
     seen = [o for o in read_observations(tmp_path / "run") if o.condition == raced["condition"]]
@@ -38,10 +39,23 @@ def test_a_policy_of_the_user_runs_in_the_worker_processes(
     split: Split, endpoint: list[str], quick_profile: Path
 ) -> None:
     Path("mine.py").write_text(
-        "import splitsecond as ss\n\n@ss.policy\nasync def mine(call, a, b):\n    return await b(call)\n"
+        "import splitsecond as ss\n\n@ss.policy\nasync def mine(call, a, b):\n    return await "
+        "b(call)\n"
     )
     rule = f"mine('quick', 'sim/{quick_profile}')"
-    ended = split("bench", *endpoint, "--policy", rule, "--policies", "mine.py", *FEW, "--json", "-", "--out", "run")
+    ended = split(
+        "bench",
+        *endpoint,
+        "--policy",
+        rule,
+        "--policies",
+        "mine.py",
+        *FEW,
+        "--json",
+        "-",
+        "--out",
+        "run",
+    )
     assert ended.code == 0
     assert ended.json["conditions"][1]["target"] == rule.replace("'", '"')
     seen = [o for o in read_observations(Path("run")) if o.role == "winner"]
@@ -50,13 +64,19 @@ def test_a_policy_of_the_user_runs_in_the_worker_processes(
     assert split("report", "run").code == 0  # a recorded run needs no file
     assert "unknown policy mine" in split("bench", *endpoint, "--policy", rule, *FEW).complaint
     Path("mine.py").write_text("x = 1\n")
-    assert "mine.py has no policy" in split("bench", *endpoint, "--policies", "mine.py", *FEW).complaint
+    assert (
+        "mine.py has no policy"
+        in split("bench", *endpoint, "--policies", "mine.py", *FEW).complaint
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--policy", "race(groq/x, b)"], "at character 6: expected a target or a policy, got groq/x"),
+        (
+            ["--policy", "race(groq/x, b)"],
+            "at character 6: expected a target or a policy, got groq/x",
+        ),
         (["--policy", 'rase("sim/groq", "sim/steady")'], "Did you mean race"),
         (["--policy", 'race("sim/steady", "nobody/x")'], "nobody"),
         (["--policy", 'race("sim/steady", "sim/groq")', "--side-by-side"], "--side-by-side"),

@@ -1,4 +1,5 @@
-"""`splitsecond providers` and `splitsecond models`: who can be called, whose key is here, what it costs, how fast."""
+"""`splitsecond providers` and `splitsecond models`: who can be called, whose key is here, what it
+costs, how fast."""
 
 import re
 from datetime import UTC, datetime
@@ -24,7 +25,9 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_keys")
-def test_providers_list_names_of_keys_but_no_keys(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_providers_list_names_of_keys_but_no_keys(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "gsk-very-secret")
     ended = split("providers", "--json", "-")
     assert "gsk-very-secret" not in ended.out
@@ -39,7 +42,9 @@ def test_providers_list_names_of_keys_but_no_keys(split: Split, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("no_keys")
-def test_key_without_its_endpoint_names_the_missing_variable(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_without_its_endpoint_names_the_missing_variable(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "k")
     monkeypatch.setenv("VERTEX_ACCESS_TOKEN", "t")
     monkeypatch.setenv("COLUMNS", "300")
@@ -49,7 +54,10 @@ def test_key_without_its_endpoint_names_the_missing_variable(split: Split, monke
     assert "AZURE_OPENAI_ENDPOINT" in found["azure"]["why_not"]
     assert "GOOGLE_CLOUD_PROJECT" in found["vertex-claude"]["why_not"]
     text = split("providers").words
-    assert "AZURE_OPENAI_API_KEY is set, but Azure OpenAI needs AZURE_OPENAI_ENDPOINT in the environment" in text
+    assert (
+        "AZURE_OPENAI_API_KEY is set, but Azure OpenAI needs AZURE_OPENAI_ENDPOINT in the "
+        "environment" in text
+    )
     assert "Keys are set for: no provider." in text
 
 
@@ -79,8 +87,14 @@ def test_all_of_one_provider(split: Split, monkeypatch: pytest.MonkeyPatch) -> N
     assert "earlier reasoning accepted, as reasoning_content" in words
     assert "rarely supported fields none" in words
     assert "reasoning effort thinking" in words
-    assert "reasoning effort *gpt-oss*: reasoning_effort, low to high" in split("providers", "groq").words
-    assert "distance, 2026-04 best from China; US and EU +150–400 ms; lower in Asia (Crazyrouter, " in words
+    assert (
+        "reasoning effort *gpt-oss*: reasoning_effort, low to high"
+        in split("providers", "groq").words
+    )
+    assert (
+        "distance, 2026-04 best from China; US and EU +150–400 ms; lower in Asia (Crazyrouter, "
+        in words
+    )
     assert "note While a request waits, its stream has comments" in words
     ended = split("providers", "grog")
     assert (ended.code, "Did you mean groq?" in ended.words) == (2, True)
@@ -111,7 +125,19 @@ def test_the_table_fits_a_narrow_screen(split: Split, monkeypatch: pytest.Monkey
     [
         (80, ["qwen", "DASHSCOPE_API_KEY", "openai"]),
         (120, ["qwen", "DASHSCOPE_API_KEY", "openai", "own chunk", "billed on", "partial"]),
-        (200, ["qwen", "DASHSCOPE_API_KEY", "openai", "own chunk", "billed on", "partial", "cn, hk, us", "qwen-plus"]),
+        (
+            200,
+            [
+                "qwen",
+                "DASHSCOPE_API_KEY",
+                "openai",
+                "own chunk",
+                "billed on",
+                "partial",
+                "cn, hk, us",
+                "qwen-plus",
+            ],
+        ),
     ],
 )
 def test_a_wide_screen_shows_how_providers_differ(
@@ -131,7 +157,9 @@ def test_models_have_price_context_and_published_speed(split: Split) -> None:
     model = found["groq/llama-3.1-70b-versatile"]
     assert model["price"]["source"].startswith("genai-prices ")
     assert model["price"]["as_of"]
-    assert model["blended_usd"] == pytest.approx((3 * model["price"]["input_usd"] + model["price"]["output_usd"]) / 4)
+    assert model["blended_usd"] == pytest.approx(
+        (3 * model["price"]["input_usd"] + model["price"]["output_usd"]) / 4
+    )
     assert model["context_tokens"] == 131072
     assert [(speed["tps"], speed["ttft_p95_ms"]) for speed in model["published"]] == [
         (215, 290),
@@ -144,9 +172,14 @@ def test_models_have_price_context_and_published_speed(split: Split) -> None:
 
 def test_models_as_a_table_with_sources_once(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
-    with clock.using(clock.now_ns, lambda: int(datetime(2026, 8, 1, tzinfo=UTC).timestamp()) * clock.NS_PER_S):
+    with clock.using(
+        clock.now_ns, lambda: int(datetime(2026, 8, 1, tzinfo=UTC).timestamp()) * clock.NS_PER_S
+    ):
         words = split("models", "groq").words
-    assert "230 ms (p95 290), 215 tok/s (p95 200) (c=1); from US East, 512 tokens in, 512 out, 2025-06 [1]" in words
+    assert (
+        "230 ms (p95 290), 215 tok/s (p95 200) (c=1); from US East, 512 tokens in, 512 out, "
+        "2025-06 [1]" in words
+    )
     assert words.count("General Compute, LLM Token Generation Speed") == 1
     assert "over 100 tok/s with the wait, 2024-09-01" in words
     assert "over 3000 tok/s in parallel (c=1); $0.5 a million, 2026-03" in words
@@ -158,7 +191,9 @@ def test_models_as_a_table_with_sources_once(split: Split, monkeypatch: pytest.M
 def test_models_without_arguments_have_a_published_speed(split: Split) -> None:
     entries = split("models", "--json", "-").json
     assert all(entry["published"] for entry in entries)
-    assert {"openai/gpt-5-mini", "runpod/mistralai/Mistral-7B-Instruct-v0.2"} <= {entry["target"] for entry in entries}
+    assert {"openai/gpt-5-mini", "runpod/mistralai/Mistral-7B-Instruct-v0.2"} <= {
+        entry["target"] for entry in entries
+    }
 
 
 @each_case(
@@ -166,7 +201,11 @@ def test_models_without_arguments_have_a_published_speed(split: Split) -> None:
     [
         (["groq/llama3"], {"groq/llama-3.3-70b-versatile", "groq/llama3-70b-8192"}, "groq/"),
         (["GROQ/Llama-3.3"], {"groq/llama-3.3-70b-versatile"}, "groq/llama-3.3"),
-        (["llama", "70b"], {"together/meta-llama/Llama-3.3-70B-Instruct-Turbo", "groq/llama3-70b-8192"}, ""),
+        (
+            ["llama", "70b"],
+            {"together/meta-llama/Llama-3.3-70B-Instruct-Turbo", "groq/llama3-70b-8192"},
+            "",
+        ),
         (["grok"], {"xai/grok-4.3"}, ""),
         (["openai/gpt-oss-120b"], {"openai/gpt-oss-120b"}, "openai/"),
         (["meta-llama/llama-3.3"], {"openrouter/meta-llama/llama-3.3-70b-instruct"}, ""),
@@ -176,7 +215,9 @@ def test_models_without_arguments_have_a_published_speed(split: Split) -> None:
         (["groq/claude"], set(), "-"),
     ],
 )
-def test_models_are_found_by_parts_of_their_names(words: list[str], among: set[str], all_of: str, split: Split) -> None:
+def test_models_are_found_by_parts_of_their_names(
+    words: list[str], among: set[str], all_of: str, split: Split
+) -> None:
     ended = split("models", *words, "--json", "-")
     if not among:
         assert ended.code == 2
@@ -190,10 +231,16 @@ def test_models_are_found_by_parts_of_their_names(words: list[str], among: set[s
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("cluade", "unknown provider 'cluade', and no known model has it in its name. Did you mean claude"),
+        (
+            "cluade",
+            "unknown provider 'cluade', and no known model has it in its name. Did you mean claude",
+        ),
         ("groq/lama-3.9", "no known model has 'groq/lama-3.9' in its name. Did you mean llama"),
         ("openai/gpt-5-mnii", "has 'openai/gpt-5-mnii' in its name. Did you mean gpt-5-mini"),
-        ("qwen-cm", "has no region 'cm', and no known model has it in its name. Did you mean qwen-cn"),
+        (
+            "qwen-cm",
+            "has no region 'cm', and no known model has it in its name. Did you mean qwen-cn",
+        ),
     ],
 )
 def test_unknown_model_suggests_the_nearest_name(asked: str, said: str, split: Split) -> None:
@@ -203,21 +250,34 @@ def test_unknown_model_suggests_the_nearest_name(asked: str, said: str, split: S
 
 
 def test_provider_without_listed_models_accepts_every_model(split: Split) -> None:
-    assert "The catalogue lists no model of vllm, but every model can be called." in split("models", "vllm").words
+    assert (
+        "The catalogue lists no model of vllm, but every model can be called."
+        in split("models", "vllm").words
+    )
 
 
-def test_a_long_name_of_a_model_breaks_after_a_slash(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_name_of_a_model_breaks_after_a_slash(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    lines = [line.split()[0] for line in split("models", "fireworks").out.splitlines() if line.strip()]
+    lines = [
+        line.split()[0] for line in split("models", "fireworks").out.splitlines() if line.strip()
+    ]
     name = lines.index("fireworks/accounts/fireworks/models/")
     assert lines[name + 1] == "deepseek-r1-0528"
 
 
 @pytest.mark.parametrize("columns", [60, 72, 80, 120, 200])
-def test_the_table_of_models_fits_the_screen(columns: int, split: Split, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_of_models_fits_the_screen(
+    columns: int, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = split("models").out.splitlines()
-    table = lines[: next(number for number, line in enumerate(lines) if line.startswith("Published speed of "))]
+    table = lines[
+        : next(
+            number for number, line in enumerate(lines) if line.startswith("Published speed of ")
+        )
+    ]
     assert max(map(len, table)) <= columns
     assert ("price of" in table[1]) == (columns > 80)
     assert "…" not in "".join(table)
@@ -237,13 +297,15 @@ def test_the_table_of_models_fits_the_screen(columns: int, split: Split, monkeyp
             "groq/llama-3.3-70b-versatile",
             "http_404",
             "got status 404",
-            "The provider's retirement date of this model is 2026-08-16. Did you mean groq/openai/gpt-oss-120b? ",
+            "The provider's retirement date of this model is 2026-08-16. Did you mean "
+            "groq/openai/gpt-oss-120b? ",
         ),
         (
             "openai/gpt-4-turbo",
             "http_404",
             "got status 404",
-            "The provider's retirement date of this model is 2026-10-23. Did you mean openai/gpt-5.6-sol? ",
+            "The provider's retirement date of this model is 2026-10-23. Did you mean "
+            "openai/gpt-5.6-sol? ",
         ),
         ("qwen-cn/qwen-plsu", "http_400", "no such Model", "Did you mean qwen-cn/qwen-plus"),
         ("groq/openai/gpt-oss-120b", "http_404", "got status 404", "Check the name."),
@@ -252,27 +314,45 @@ def test_the_table_of_models_fits_the_screen(columns: int, split: Split, monkeyp
         ("127.0.0.1:8000/mine", "http_404", "got status 404", "Check the name."),
     ],
 )
-def test_hint_suggests_the_nearest_model_for_a_refused_one(target: str, kind: str, message: str, near: str) -> None:
+def test_hint_suggests_the_nearest_model_for_a_refused_one(
+    target: str, kind: str, message: str, near: str
+) -> None:
     fault = ProviderFault(message, kind=kind, phase="head", target=target, hint="Check the name.")
     assert advised(fault).hint.startswith(near)
 
 
 def test_hint_for_404_names_the_address() -> None:
-    spec = TargetSpec(name="azure/mine", base_url="https://a.example/openai/v1/openai/v1", model="mine")
-    fault = ProviderFault("got status 404", kind="http_404", phase="head", target="azure/mine", hint="Check the name.")
-    assert advised(fault, spec).hint.endswith("Check the name. The address was https://a.example/openai/v1/openai/v1.")
+    spec = TargetSpec(
+        name="azure/mine", base_url="https://a.example/openai/v1/openai/v1", model="mine"
+    )
+    fault = ProviderFault(
+        "got status 404", kind="http_404", phase="head", target="azure/mine", hint="Check the name."
+    )
+    assert advised(fault, spec).hint.endswith(
+        "Check the name. The address was https://a.example/openai/v1/openai/v1."
+    )
 
 
-@pytest.mark.parametrize(("set_here", "named"), [((), "B_KEY"), (("OTHER",), "B_KEY"), (("C_KEY",), "C_KEY")])
+@pytest.mark.parametrize(
+    ("set_here", "named"), [((), "B_KEY"), (("OTHER",), "B_KEY"), (("C_KEY",), "C_KEY")]
+)
 def test_hint_for_a_refused_key_names_its_variable(
     set_here: tuple[str, ...], named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in set_here:
         monkeypatch.setenv(variable, "secret")
-    spec = TargetSpec(name="b/x", base_url="http://b.test", model="x", api_key_env=("B_KEY", "C_KEY"))
-    fault = ProviderFault("HTTP 401: no", kind="http_401", phase="head", target="b/x", hint="Check the API key.")
+    spec = TargetSpec(
+        name="b/x", base_url="http://b.test", model="x", api_key_env=("B_KEY", "C_KEY")
+    )
+    fault = ProviderFault(
+        "HTTP 401: no", kind="http_401", phase="head", target="b/x", hint="Check the API key."
+    )
     assert advised(fault, spec).hint == f"Check the API key. The key comes from {named}."
-    gemini = ProviderFault("HTTP 400: API key not valid", kind="key_refused", phase="head", target="b/x", status=400)
+    gemini = ProviderFault(
+        "HTTP 400: API key not valid", kind="key_refused", phase="head", target="b/x", status=400
+    )
     assert advised(gemini, spec).hint == f"The key comes from {named}."
-    gone = CallerFault("no access token from the credentials in [key]", kind="bad_key", target="b/x")
+    gone = CallerFault(
+        "no access token from the credentials in [key]", kind="bad_key", target="b/x"
+    )
     assert advised(gone, spec).hint == f"The key comes from {named}."

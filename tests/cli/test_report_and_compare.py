@@ -52,16 +52,28 @@ def rewrite(file: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
 DAMAGES = [
     (lambda run: (run / "run.json").unlink(), "no run at run: No such file"),
     (lambda run: (run / "run.json").write_text("{"), "run/run.json is not a run of this version"),
-    (lambda run: (run / "run.json").write_bytes(b'{"id": "\xff"}'), "run/run.json is not a run of this version"),
+    (
+        lambda run: (run / "run.json").write_bytes(b'{"id": "\xff"}'),
+        "run/run.json is not a run of this version",
+    ),
     (lambda run: (run / "run.json").write_text("[]"), "Expected `object`, got `array`"),
     (lambda run: (run / "run.json").write_text('{"name": "a package"}'), "missing required field"),
     (rewrite("run.json", lambda run: {**run, "schema": "other/1"}), "got the schema 'other/1'"),
     (rewrite("run.json", lambda run: {**run, "asked": {}}), "what was asked cannot be read"),
-    (rewrite("run.json", lambda run: {**run, "conditions": 3}), "Expected `array`, got `int` - at `$.conditions`"),
-    (lambda run: (run / "observations.jsonl").unlink(), "cannot read run/observations.jsonl: No such file"),
+    (
+        rewrite("run.json", lambda run: {**run, "conditions": 3}),
+        "Expected `array`, got `int` - at `$.conditions`",
+    ),
+    (
+        lambda run: (run / "observations.jsonl").unlink(),
+        "cannot read run/observations.jsonl: No such file",
+    ),
     (lambda run: (run / "readings.jsonl").unlink(), "cannot read run/readings.jsonl: No such file"),
     (lambda run: (run / "observations.jsonl").write_text("\n\n"), "run/observations.jsonl:1: "),
-    (lambda run: (run / "observations.jsonl").write_bytes(b'{"id": "\xff"}\n'), "run/observations.jsonl:1: "),
+    (
+        lambda run: (run / "observations.jsonl").write_bytes(b'{"id": "\xff"}\n'),
+        "run/observations.jsonl:1: ",
+    ),
 ]
 
 
@@ -87,7 +99,17 @@ def test_a_last_line_that_was_cut_is_passed_over(split: Split, run: Path) -> Non
 
 
 def test_two_runs_compared(split: Split, run: Path, kept_run: Path) -> None:
-    ended = split("compare", kept_run, run, "--json", "-", "--fail-if", "ttft_ms.p50 > +10%", "--fail-if", "errors > 0")
+    ended = split(
+        "compare",
+        kept_run,
+        run,
+        "--json",
+        "-",
+        "--fail-if",
+        "ttft_ms.p50 > +10%",
+        "--fail-if",
+        "errors > 0",
+    )
     assert ended.code == 0
     assert [row["concurrency"] for row in ended.json["conditions"]] == [1, 4]
     assert not any(figure["real"] for row in ended.json["conditions"] for figure in row["figures"])
@@ -101,8 +123,12 @@ def test_breached_gate_sets_the_exit_code(split: Split, run: Path, kept_run: Pat
     assert "Passed" not in ended.words
 
 
-def test_gate_that_cannot_be_checked_has_its_own_exit_code(split: Split, run: Path, kept_run: Path) -> None:
-    ended = split("compare", kept_run, run, "--fail-if", "ttft_ms.p95 > 1", "--fail-if", "errors > 0")
+def test_gate_that_cannot_be_checked_has_its_own_exit_code(
+    split: Split, run: Path, kept_run: Path
+) -> None:
+    ended = split(
+        "compare", kept_run, run, "--fail-if", "ttft_ms.p95 > 1", "--fail-if", "errors > 0"
+    )
     assert ended.code == 3
     assert ended.words.count("NOT CHECKED: quick at concurrency") == 2
     assert "Use -n 150." in ended.words

@@ -43,7 +43,13 @@ for variable, path, body, header in asks:
         print(response.status, response.headers["x-splitsecond-target"])
 sys.exit(7)
 """
-TARGETS = ["anthropic/claude-x", "openai/gpt-x", "openai-responses/gpt-y", "gemini/gemini-x", "ollama/llama"]
+TARGETS = [
+    "anthropic/claude-x",
+    "openai/gpt-x",
+    "openai-responses/gpt-y",
+    "gemini/gemini-x",
+    "ollama/llama",
+]
 WAITS = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
@@ -56,7 +62,10 @@ while True:
 def test_each_client_gets_the_end_of_the_address_it_expects() -> None:
     found = client_variables("http://127.0.0.1:1", {})
     assert (
-        found["ANTHROPIC_BASE_URL"] == found["GOOGLE_GEMINI_BASE_URL"] == found["OLLAMA_HOST"] == "http://127.0.0.1:1"
+        found["ANTHROPIC_BASE_URL"]
+        == found["GOOGLE_GEMINI_BASE_URL"]
+        == found["OLLAMA_HOST"]
+        == "http://127.0.0.1:1"
     )
     assert found["OPENAI_BASE_URL"] == "http://127.0.0.1:1/v1"
     assert "NO_PROXY" not in found
@@ -65,7 +74,9 @@ def test_each_client_gets_the_end_of_the_address_it_expects() -> None:
 
 def test_a_variable_of_a_client_replaces_the_vendors_address() -> None:
     assert vendor_addresses({})["anthropic"] == "https://api.anthropic.com/v1"
-    found = vendor_addresses({"ANTHROPIC_BASE_URL": "https://proxy.example/", "OLLAMA_HOST": "127.0.0.1:1"})
+    found = vendor_addresses(
+        {"ANTHROPIC_BASE_URL": "https://proxy.example/", "OLLAMA_HOST": "127.0.0.1:1"}
+    )
     assert found["anthropic"] == "https://proxy.example/v1"
     assert found["ollama"] == "http://127.0.0.1:1"
     assert found["openai"] == "https://api.openai.com/v1"
@@ -90,7 +101,9 @@ def test_overlapping_calls_are_waited_for_once() -> None:
     begin = datetime(2026, 1, 1, tzinfo=UTC)
 
     def call(start_s: int, end_s: int) -> tuple[datetime, CallRecord]:
-        record = CallRecord(call="c", start_ns=0, end_ns=(end_s - start_s) * NS_PER_S, route="a/m", status=200)
+        record = CallRecord(
+            call="c", start_ns=0, end_ns=(end_s - start_s) * NS_PER_S, route="a/m", status=200
+        )
         return begin + timedelta(seconds=start_s), record
 
     calls = [call(0, 10), call(5, 20), call(40, 50)]
@@ -123,20 +136,25 @@ def run(
 ) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "splitsecond.cli", "run", *options, "--", *arguments]
     return subprocess.run(
-        command, env=environment(vendor, folder), capture_output=True, text=True, timeout=WITHIN_S, check=False,
+        command, env=environment(vendor, folder), capture_output=True, text=True, timeout=WITHIN_S,
+        check=False,
         stdin=subprocess.DEVNULL, cwd=folder,
     )  # fmt: skip
 
 
 @pytest.mark.system
-def test_a_program_calls_each_vendor_with_its_own_credentials(vendor: RunningProvider, tmp_path: Path) -> None:
+def test_a_program_calls_each_vendor_with_its_own_credentials(
+    vendor: RunningProvider, tmp_path: Path
+) -> None:
     vendor.reset()
     ended = run(vendor, tmp_path, sys.executable, "-c", CLIENT)
     assert ended.returncode == 7, ended.stderr
     assert ended.stdout.splitlines() == [f"200 {target}" for target in TARGETS]
     headers = [request.headers for request in vendor.requests()]
     keys = ["x-api-key", "authorization", "authorization", "x-goog-api-key", "authorization"]
-    assert [[name for name, value in each.items() if value == "[key]"] for each in headers] == [[key] for key in keys]
+    assert [[name for name, value in each.items() if value == "[key]"] for each in headers] == [
+        [key] for key in keys
+    ]
     assert "for 5 calls." in ended.stderr
     assert all(f"{target}: 1 call, " in ended.stderr for target in TARGETS)
     assert "You waited " in ended.stderr
@@ -150,14 +168,23 @@ def test_a_program_calls_each_vendor_with_its_own_credentials(vendor: RunningPro
 def test_a_route_takes_every_call(vendor: RunningProvider, tmp_path: Path) -> None:
     """Without credentials of the program, which gets keys that stand for them."""
     words = "import os; assert os.environ['ANTHROPIC_API_KEY']\n" + CLIENT
-    ended = run(vendor, tmp_path, sys.executable, "-c", words, options=("--route", "sim/groq", "--log", "here.db"))
+    ended = run(
+        vendor,
+        tmp_path,
+        sys.executable,
+        "-c",
+        words,
+        options=("--route", "sim/groq", "--log", "here.db"),
+    )
     assert ended.returncode == 7, ended.stderr
     assert ended.stdout.splitlines() == ["200 sim/groq"] * 5
     assert (tmp_path / "here.db").exists()
 
 
 @pytest.mark.system
-def test_a_wrong_route_is_named_before_the_program_starts(vendor: RunningProvider, tmp_path: Path) -> None:
+def test_a_wrong_route_is_named_before_the_program_starts(
+    vendor: RunningProvider, tmp_path: Path
+) -> None:
     ended = run(vendor, tmp_path, "true", options=("--route", 'fallback("sim/groq"'))
     assert ended.returncode == 2
     assert ended.stderr.startswith("splitsecond: --route: ")
@@ -165,7 +192,8 @@ def test_a_wrong_route_is_named_before_the_program_starts(vendor: RunningProvide
 
 @pytest.mark.system
 @pytest.mark.parametrize(
-    ("program", "code"), [(["./missing"], 127), (["/dev/null"], 126), (["sh", "-c", "kill -KILL $$"], 137)]
+    ("program", "code"),
+    [(["./missing"], 127), (["/dev/null"], 126), (["sh", "-c", "kill -KILL $$"], 137)],
 )
 def test_the_exit_code_is_that_of_a_shell(
     vendor: RunningProvider, tmp_path: Path, program: list[str], code: int
@@ -174,11 +202,15 @@ def test_the_exit_code_is_that_of_a_shell(
 
 
 @contextmanager
-def waiting(vendor: RunningProvider, folder: Path) -> "Iterator[tuple[subprocess.Popen[bytes], int]]":
+def waiting(
+    vendor: RunningProvider, folder: Path
+) -> "Iterator[tuple[subprocess.Popen[bytes], int]]":
     """Run a program that waits. Yields the command, and the port of its gateway."""
     command = [sys.executable, "-m", "splitsecond.cli", "run", sys.executable, "-c", WAITS]
     pipe = subprocess.PIPE
-    with Process[bytes](command, env=environment(vendor, folder), stdout=pipe, stdin=subprocess.DEVNULL) as process:
+    with Process[bytes](
+        command, env=environment(vendor, folder), stdout=pipe, stdin=subprocess.DEVNULL
+    ) as process:
         port = urlsplit(process.read_line().decode().strip()).port
         assert port
         yield process, port
@@ -190,7 +222,9 @@ def listens(port: int) -> bool:
 
 
 @pytest.mark.system
-def test_signals_are_passed_on_and_the_gateway_ends(vendor: RunningProvider, tmp_path: Path) -> None:
+def test_signals_are_passed_on_and_the_gateway_ends(
+    vendor: RunningProvider, tmp_path: Path
+) -> None:
     with waiting(vendor, tmp_path) as (process, port):
         assert listens(port)
         process.send_signal(signal.SIGTERM)
@@ -199,7 +233,9 @@ def test_signals_are_passed_on_and_the_gateway_ends(vendor: RunningProvider, tmp
 
 
 @pytest.mark.system
-def test_the_gateway_ends_when_the_command_is_killed(vendor: RunningProvider, tmp_path: Path) -> None:
+def test_the_gateway_ends_when_the_command_is_killed(
+    vendor: RunningProvider, tmp_path: Path
+) -> None:
     with waiting(vendor, tmp_path) as (process, port):
         process.kill()
     until(lambda: not listens(port), "the gateway serves on")
@@ -217,12 +253,26 @@ sys.exit(40 + len(presses))
 
 
 @pytest.mark.system
-def test_the_program_has_the_terminal_and_gets_its_ctrl_c_once(vendor: RunningProvider, tmp_path: Path) -> None:
+def test_the_program_has_the_terminal_and_gets_its_ctrl_c_once(
+    vendor: RunningProvider, tmp_path: Path
+) -> None:
     ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "splitsecond.cli", "run", "--log", "off", sys.executable, "-c", PRESSED]
+    command = [
+        sys.executable,
+        "-m",
+        "splitsecond.cli",
+        "run",
+        "--log",
+        "off",
+        sys.executable,
+        "-c",
+        PRESSED,
+    ]
     with Process[bytes](
-        command, env=environment(vendor, tmp_path), stdin=theirs, stdout=subprocess.PIPE, start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # no other thread of the test holds a lock
+        command, env=environment(vendor, tmp_path), stdin=theirs, stdout=subprocess.PIPE,
+        start_new_session=True,
+        # no other thread of the test holds a lock
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     ) as process:  # fmt: skip
         assert process.read_line() == b"ready\n"
         os.write(ours, b"\x03")

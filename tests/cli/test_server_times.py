@@ -1,4 +1,5 @@
-"""`bench` shows what a provider says of its own time beside what we measured of it, and the two agree."""
+"""`bench` shows what a provider says of its own time beside what we measured of it, and the two
+agree."""
 
 from pathlib import Path
 
@@ -15,15 +16,28 @@ GAPS = 19
 
 
 @pytest.mark.parametrize(("form", "api_format"), [("groq", "openai"), ("", "ollama")])
-def test_server_times_are_shown_beside_measured_ones(split: Split, tmp_path: Path, form: str, api_format: str) -> None:
+def test_server_times_are_shown_beside_measured_ones(
+    split: Split, tmp_path: Path, form: str, api_format: str
+) -> None:
     (tmp_path / "says.toml").write_text(f'server_timings = "{form}"\n{QUICK}')
     with run_simulator(str(tmp_path / "says.toml")) as (simulated,):
         base_url = simulated.origin if api_format == "ollama" else simulated.base_url
-        ended = split("bench", "--base-url", base_url, "--model", simulated.model, "--api-format", api_format, *FEW)
+        ended = split(
+            "bench",
+            "--base-url",
+            base_url,
+            "--model",
+            simulated.model,
+            "--api-format",
+            api_format,
+            *FEW,
+        )
     assert ended.code == 0
     (row,) = ended.json["conditions"]
     said = row["server_ms"]
-    wait, prompt, output = ("queue", "prompt", "completion") if form else ("load", "prompt_eval", "eval")
+    wait, prompt, output = (
+        ("queue", "prompt", "completion") if form else ("load", "prompt_eval", "eval")
+    )
     assert said[wait] == 0
     assert said[prompt] > 17, "as the profile has it; a machine that is busy may take longer"
     assert said["total"] > 17 + GAPS / 425 * 1000

@@ -8,7 +8,11 @@ from splitsecond.core.errors import CallerFault
 
 
 def test_tool_time_is_limited_to_ten_seconds_by_default() -> None:
-    assert (longest_wait("", False), longest_wait("2m", False), longest_wait("", True)) == (10.0, 120.0, 0.0)
+    assert (longest_wait("", False), longest_wait("2m", False), longest_wait("", True)) == (
+        10.0,
+        120.0,
+        0.0,
+    )
     with pytest.raises(CallerFault, match="--no-waits"):
         longest_wait("3s", True)
 

@@ -1,4 +1,5 @@
-"""`splitsecond simulate`: what it passes on, lists and refuses. Serving is tested with the simulator."""
+"""`splitsecond simulate`: what it passes on, lists and refuses. Serving is tested with the
+simulator."""
 
 import subprocess
 import sys
@@ -36,17 +37,29 @@ def test_flags_are_passed_on(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(server, "serve", lambda profiles, **flags: served.append((profiles, flags)))
     flags = ["--port", "0", "--host", "::1", "--seed", "7", "--log", "x.jsonl", "--strict"]
     CliRunner().invoke(app, ["groq", "together", *flags])
-    expected = {"host": "::1", "port": 0, "seed": 7, "log": Path("x.jsonl"), "replies": None, "strict": True}
+    expected = {
+        "host": "::1",
+        "port": 0,
+        "seed": 7,
+        "log": Path("x.jsonl"),
+        "replies": None,
+        "strict": True,
+    }
     assert served == [(["groq", "together"], expected)]
 
 
-def test_recording_and_replay_are_passed_on(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recording_and_replay_are_passed_on(
+    app: typer.Typer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     called: list[Any] = []
     monkeypatch.setattr(server, "serve", lambda profiles, **flags: called.append(profiles))
     monkeypatch.setattr(server, "record", lambda *given, **flags: called.append((given, flags)))
     CliRunner().invoke(app, ["mock", "--replay", "x.jsonl"])
     CliRunner().invoke(app, ["--record", "http://x/v1", "--out", "y.jsonl", "--port", "7"])
-    assert called == [["mock", "x.jsonl"], (("http://x/v1", Path("y.jsonl")), {"host": "127.0.0.1", "port": 7})]
+    assert called == [
+        ["mock", "x.jsonl"],
+        (("http://x/v1", Path("y.jsonl")), {"host": "127.0.0.1", "port": 7}),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,16 @@ HOUR_S = 3600.0
 
 
 def calls() -> Iterator[CallRecord]:
-    """Two targets: 20 tokens in 0.5 s is 40 total tokens/s, and 200 in as long are 400. TTFT is 0.199 s."""
+    """Two targets: 20 tokens in 0.5 s is 40 total tokens/s, and 200 in as long are 400. TTFT is
+    0.199 s."""
     for number in range(40):
         slow = answered(number, target="slow/m", ago_s=number * HOUR_S)
         yield slow
         quick = answered(100 + number, target="quick/m", ago_s=number * HOUR_S)
         (attempt,) = quick.attempts
-        yield msgspec.structs.replace(quick, attempts=(msgspec.structs.replace(attempt, output_tokens=200),))
+        yield msgspec.structs.replace(
+            quick, attempts=(msgspec.structs.replace(attempt, output_tokens=200),)
+        )
     yield answered(999, target="old/m", ago_s=20 * 24 * HOUR_S)
 
 
@@ -57,10 +60,13 @@ def test_targets_are_graded(split: Split, log: str) -> None:
         ("quick/m", 1, 40),
         ("slow/m", 4, 40),
     ]
-    assert found["speeds"][0]["total_tps"]["p50"] == pytest.approx(200 / 0.501)  # 1 ms before it was sent
+    # 1 ms before it was sent
+    assert found["speeds"][0]["total_tps"]["p50"] == pytest.approx(200 / 0.501)
     assert "quick/m is the fastest: 399 total tokens/s, grade 1." in found["statements"]
     shown = split("speed", "--log", log, "--least", "40").out
-    assert [line.split()[:2] for line in shown.splitlines() if "/m" in line and "•" not in line] == [
+    assert [
+        line.split()[:2] for line in shown.splitlines() if "/m" in line and "•" not in line
+    ] == [
         ["quick/m", "1"],
         ["slow/m", "4"],
     ]
@@ -86,21 +92,43 @@ FROM attempts WHERE came_us >= :since_us GROUP BY target
 
 
 def served(number: int, random: Random) -> CallRecord:
-    """A call of the last 18 days to one of three targets, of which some fail and some are closed."""
+    """A call of the last 18 days to one of three targets, of which some fail and some are
+    closed."""
     call = answered(number, target=f"p{number % 3}/m", ago_s=random.uniform(0, 18) * 24 * HOUR_S)
     (attempt,) = call.attempts
     ended = attempt.start_ns + 1_000_000 + round(random.lognormvariate(0, 0.5) * 1e9)
-    change: dict[str, Any] = {"output_tokens": random.randint(2, 400), "last_token_ns": ended, "end_ns": ended}
+    change: dict[str, Any] = {
+        "output_tokens": random.randint(2, 400),
+        "last_token_ns": ended,
+        "end_ns": ended,
+    }
     if number % 17 == 0:
-        fault = FaultRecord(type="ProviderFault", kind="http_429", phase="head", message="", status=429)
-        change = {"outcome": "failed", "fault": fault, "status": 429, "first_token_ns": None, "output_tokens": None}
+        fault = FaultRecord(
+            type="ProviderFault", kind="http_429", phase="head", message="", status=429
+        )
+        change = {
+            "outcome": "failed",
+            "fault": fault,
+            "status": 429,
+            "first_token_ns": None,
+            "output_tokens": None,
+        }
     elif number % 13 == 0:
-        change = {"outcome": "cancelled", "first_token_ns": None, "last_token_ns": None, "output_tokens": None}
-    return msgspec.structs.replace(call, attempts=(msgspec.structs.replace(attempt, cached_tokens=None, **change),))
+        change = {
+            "outcome": "cancelled",
+            "first_token_ns": None,
+            "last_token_ns": None,
+            "output_tokens": None,
+        }
+    return msgspec.structs.replace(
+        call, attempts=(msgspec.structs.replace(attempt, cached_tokens=None, **change),)
+    )
 
 
 @pytest.mark.usefixtures("noon")
-def test_figures_equal_those_of_handwritten_sql(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_equal_those_of_handwritten_sql(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     random = Random(7)
     with Log.open(f"sqlite:///{tmp_path}/log.db") as opened:
         for number in range(3000):
@@ -127,7 +155,12 @@ log: sqlite:///{tmp_path}/log.db
         assert found[target]["total_tps"]["p50"] == pytest.approx(median, rel=1e-6)
     for target, requests, ok, failed, closed, tokens, cost in counted:
         row = found[target]
-        assert (row["requests"], row["answered"], row["failed"], row["closed"]) == (requests, ok, failed, closed)
+        assert (row["requests"], row["answered"], row["failed"], row["closed"]) == (
+            requests,
+            ok,
+            failed,
+            closed,
+        )
         assert row["output_tokens"] == pytest.approx(tokens)
         assert row["cost_usd"] == pytest.approx(cost)
         assert row["faults"] == {"http_429": failed}
@@ -156,7 +189,9 @@ def test_too_few_answers_have_no_grade(split: Split, log: str) -> None:
         (["--by", "key"], ["team"]),
     ],
 )
-def test_options_select_the_rows(split: Split, log: str, options: list[str], names: list[str]) -> None:
+def test_options_select_the_rows(
+    split: Split, log: str, options: list[str], names: list[str]
+) -> None:
     found = split("speed", "--log", log, "--json", "-", *options).json
     assert sorted(each["name"] for each in found["speeds"]) == sorted(names)
 
@@ -168,7 +203,9 @@ def test_a_row_for_each_hour_of_the_day(split: Split, log: str) -> None:
     assert all(each["name"].endswith(":00 UTC") for each in found)
 
 
-def test_a_file_and_a_configuration_name_the_log_too(split: Split, log: str, tmp_path: Path) -> None:
+def test_a_file_and_a_configuration_name_the_log_too(
+    split: Split, log: str, tmp_path: Path
+) -> None:
     file = str(tmp_path / "gateway.db")
     Path("splitsecond.yaml").write_text(f"""
 providers:
@@ -179,7 +216,11 @@ log: sqlite:///{file}
 """)
     by_configuration = split("speed", "--json", "-").json["speeds"]
     by_file = split("speed", "--log", file, "--json", "-").json["speeds"]
-    assert [each["name"] for each in by_configuration] == [each["name"] for each in by_file] == ["quick/m", "slow/m"]
+    assert (
+        [each["name"] for each in by_configuration]
+        == [each["name"] for each in by_file]
+        == ["quick/m", "slow/m"]
+    )
     priced, unpriced = by_configuration
     assert priced["cost_usd"] == pytest.approx(40 * (100 * 1 + 200 * 2) / 1e6)
     assert unpriced["cost_usd"] is None
@@ -189,9 +230,21 @@ def test_recommendations(split: Split, log: str) -> None:
     ended = split("recommend", "--log", log, "--json", "-")
     assert ended.code == 0
     uses = {each["use"]: each for each in ended.json["uses"]}
-    assert list(uses) == ["edge", "translation", "voice", "completion", "chat", "agent", "long-form", "batch"]
+    assert list(uses) == [
+        "edge",
+        "translation",
+        "voice",
+        "completion",
+        "chat",
+        "agent",
+        "long-form",
+        "batch",
+    ]
     assert uses["edge"]["fastest"] == ""
-    assert {c["target"]: c["keeps"] for c in uses["voice"]["candidates"]} == {"slow/m": "unsure", "quick/m": "unsure"}
+    assert {c["target"]: c["keeps"] for c in uses["voice"]["candidates"]} == {
+        "slow/m": "unsure",
+        "quick/m": "unsure",
+    }
     assert json.dumps(uses["voice"]["policy"]).count("/m") == 2
     shown = split("recommend", "voice", "edge", "--log", log).out
     assert "No measured target can be recommended." in shown
@@ -199,7 +252,9 @@ def test_recommendations(split: Split, log: str) -> None:
     assert shown.count("cannot tell") == 2
 
 
-def test_smallest_target_of_sufficient_quality_is_named(split: Split, log: str, tmp_path: Path) -> None:
+def test_smallest_target_of_sufficient_quality_is_named(
+    split: Split, log: str, tmp_path: Path
+) -> None:
     (tmp_path / "quality.toml").write_text("""
 [scores]
 "quick/m" = 80
@@ -220,17 +275,22 @@ def test_smallest_target_of_sufficient_quality_is_named(split: Split, log: str, 
 
 
 def made_run(folder: Path) -> Path:
-    """The folder of a run of one target at concurrency 1 and 4, 24 requests each, without any noise."""
+    """The folder of a run of one target at concurrency 1 and 4, 24 requests each, without any
+    noise."""
     conditions, observations = [], []
     for concurrency in (1, 4):
         name = f"quick@c{concurrency}"
         conditions.append(AskedCondition(condition=name, target="quick", concurrency=concurrency))
-        observations += renamed(closed_loop(concurrency, 24 // concurrency, ttft_ms=20, tokens=50), name, "quick")
+        observations += renamed(
+            closed_loop(concurrency, 24 // concurrency, ttft_ms=20, tokens=50), name, "quick"
+        )
     asked = RunRequest(command=[], settings={}, targets=[], conditions=conditions)
     with RunFolder.create(folder) as kept:
         for o in observations:
             kept.add(o)
-        kept.write_run(Run(id="r", began="2026-01-01T00:00:00Z", began_ns=0, asked=msgspec.to_builtins(asked)))
+        kept.write_run(
+            Run(id="r", began="2026-01-01T00:00:00Z", began_ns=0, asked=msgspec.to_builtins(asked))
+        )
     return folder
 
 
@@ -261,18 +321,41 @@ def test_recommendations_from_a_run(split: Split, tmp_path: Path) -> None:
         (["speed", "--log", "LOG", "--days", "nan"], "--days: got nan"),
         (["speed", "--log", "LOG", "--days", "0.0001", "old"], "the log has no calls from"),
         (["speed", "--log", "LOG", "nobody"], "the log has no target like 'nobody'"),
-        (["recommend", "lunch", "--log", "LOG"], "'lunch' is neither a use nor the folder of a run. Uses: edge, "),
+        (
+            ["recommend", "lunch", "--log", "LOG"],
+            "'lunch' is neither a use nor the folder of a run. Uses: edge, ",
+        ),
         (["recommend", "voise", "--log", "LOG"], "Did you mean voice?"),
-        (["recommend", "runs/nothing", "voice", "--log", "LOG"], "there is no folder runs/nothing.\n"),
-        (["recommend", "--log", "LOG", "--least-quality", "3"], "--least-quality: got 3.0, expected --quality FILE"),
+        (
+            ["recommend", "runs/nothing", "voice", "--log", "LOG"],
+            "there is no folder runs/nothing.\n",
+        ),
+        (
+            ["recommend", "--log", "LOG", "--least-quality", "3"],
+            "--least-quality: got 3.0, expected --quality FILE",
+        ),
         (["recommend", "--log", "LOG", "--quality", "none.toml"], "cannot read none.toml"),
-        (["recommend", "--log", "LOG", "--needs", "wings"], "--needs: got 'wings', expected tools or images"),
-        (["recommend", "--log", "LOG", "--context", "big"], "--context: got 'big', expected a number of tokens"),
-        (["recommend", "--log", "LOG", "--json", "no/such/folder.json"], "there is no folder no/such"),
+        (
+            ["recommend", "--log", "LOG", "--needs", "wings"],
+            "--needs: got 'wings', expected tools or images",
+        ),
+        (
+            ["recommend", "--log", "LOG", "--context", "big"],
+            "--context: got 'big', expected a number of tokens",
+        ),
+        (
+            ["recommend", "--log", "LOG", "--json", "no/such/folder.json"],
+            "there is no folder no/such",
+        ),
     ],
 )
 def test_wrong_use_is_reported(
-    split: Split, log: str, arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    split: Split,
+    log: str,
+    arguments: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # without a log of `splitsecond run`
     ended = split(*[log if argument == "LOG" else argument for argument in arguments])
@@ -288,12 +371,17 @@ providers: {quick: {base_url: "http://127.0.0.1:9/v1"}}
 routes: {r: {policy: '"quick/m"'}}
 """)
     ended = split("recommend")
-    assert (ended.code, "has no log. Add log: sqlite:///splitsecond.db to it." in ended.err) == (2, True)
+    assert (ended.code, "has no log. Add log: sqlite:///splitsecond.db to it." in ended.err) == (
+        2,
+        True,
+    )
 
 
 def test_a_page_and_a_picture(split: Split, log: str, tmp_path: Path) -> None:
     page, picture = tmp_path / "speed.html", tmp_path / "speed.png"
-    ended = split("speed", "--log", log, "--least", "40", "--html", str(page), "--png", str(picture))
+    ended = split(
+        "speed", "--log", log, "--least", "40", "--html", str(page), "--png", str(picture)
+    )
     assert ended.code == 0
     assert "quick/m is the fastest" in page.read_text()
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -302,4 +390,7 @@ def test_a_page_and_a_picture(split: Split, log: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["--html", "--png"])
 def test_unwritable_page_is_refused_before_reading_the_log(split: Split, option: str) -> None:
     ended = split("speed", "--log", "missing.db", option, "no/such/file")
-    assert (ended.code, f"there is no folder no/such. Name another file with {option}" in ended.err) == (2, True)
+    assert (
+        ended.code,
+        f"there is no folder no/such. Name another file with {option}" in ended.err,
+    ) == (2, True)

@@ -1,4 +1,5 @@
-"""`splitsecond watch`, from the command line to the files. Sleeping moves the wall clock instead of waiting."""
+"""`splitsecond watch`, from the command line to the files. Sleeping moves the wall clock instead of
+waiting."""
 
 import asyncio
 import json
@@ -32,13 +33,15 @@ FEW = ("-n", 4, "--warmup", 1, "--input-tokens", 64, "--output-tokens", 8, "--no
 
 @pytest.fixture(autouse=True)
 def a_machine_that_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine makes rows INVALID, which are not judged; the one that runs these tests is busy."""
+    """A busy machine makes rows INVALID, which are not judged; the one that runs these tests is
+    busy."""
     monkeypatch.setattr(condition, "invalid_reasons", lambda _: [])
 
 
 @pytest.fixture(autouse=True)
 def hours(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Sleeping ends at once, and the wall clock shows when it was to end. How many hours each sleep was."""
+    """Sleeping ends at once, and the wall clock shows when it was to end. How many hours each sleep
+    was."""
     slept: list[int] = []
     ahead_ns = 0
 
@@ -59,14 +62,17 @@ def rounds_of(folder: Path) -> list[Run]:
 def past(folder: Path, run: Run, *, count: int, ttft: float) -> None:
     """Write rounds like `run`, an hour apart, with `ttft` times its TTFT, give or take 3%.
 
-    Their TPS is half of its own, so that a busy machine never looks like a drift of TPS for the worse.
+    Their TPS is half of its own, so that a busy machine never looks like a drift of TPS for the
+    worse.
     """
     for number in range(count):
         made = msgspec.convert(msgspec.to_builtins(run), Run)
         day, hour = divmod(number, 24)
         made.began = f"2026-01-{day + 1:02d}T{hour:02d}:00:00.000+00:00"
         for row in made.conditions:
-            row.ttft_ms.p50 = (row.ttft_ms.p50 or 0.0) * ttft * (1, 1.03, 0.97, 1.01, 0.99)[number % 5]
+            row.ttft_ms.p50 = (
+                (row.ttft_ms.p50 or 0.0) * ttft * (1, 1.03, 0.97, 1.01, 0.99)[number % 5]
+            )
             row.tps.p50 = (row.tps.p50 or 0.0) / 2
         (folder / made.began[:13]).mkdir(parents=True)
         (folder / made.began[:13] / "run.json").write_bytes(msgspec.json.encode(made))
@@ -84,13 +90,17 @@ def test_each_round_is_a_run_in_its_own_folder(
     assert second.endswith("round 2 of 8.")
     runs = rounds_of(tmp_path / "watch")
     assert [run.finished for run in runs] == [True, True]
-    assert len({run.id for run in runs}) == 2, "a round that has the prompts of another meets a warm cache"
+    assert len({run.id for run in runs}) == 2, (
+        "a round that has the prompts of another meets a warm cache"
+    )
     folders = sorted(path.name for path in (tmp_path / "watch").iterdir())
-    for run, name in zip(runs, folders, strict=True):  # a folder is made before its run begins, maybe a second earlier
+    # a folder is made before its run begins, maybe a second earlier
+    for run, name in zip(runs, folders, strict=True):
         made = datetime.strptime(name, "%Y-%m-%dT%H%M%S%z")
         assert timedelta(0) <= datetime.fromisoformat(run.began) - made < timedelta(minutes=1)
     measured = [
-        [o.role for o in read_observations(tmp_path / "watch" / folder)].count("measured") for folder in folders
+        [o.role for o in read_observations(tmp_path / "watch" / folder)].count("measured")
+        for folder in folders
     ]
     assert measured[0] == measured[1] > 0  # how many calibrate a prompt's length is left to each
     found = json.loads((tmp_path / "found.json").read_text())
@@ -102,7 +112,9 @@ def test_each_round_is_a_run_in_its_own_folder(
     assert split("report", tmp_path / "watch" / folders[0], "--no-html").code == 0
 
 
-def test_watch_continues_earlier_rounds_and_reports_a_drift(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+def test_watch_continues_earlier_rounds_and_reports_a_drift(
+    split: Split, endpoint: list[str], tmp_path: Path
+) -> None:
     assert split("watch", *endpoint, "--times", 1, *FEW, "--out", "one").code == 0
     (run,) = rounds_of(tmp_path / "one")
     past(tmp_path / "watch", run, count=12, ttft=0.2)
@@ -116,13 +128,23 @@ def test_watch_continues_earlier_rounds_and_reports_a_drift(split: Split, endpoi
     found = ended.json
     assert found["rounds"] == 15
     assert found["lines"][0]["drifts"][0]["worse"] is True
-    assert [point["state"] for point in found["lines"][0]["points"]][11:] == ["usual", *["drifted"] * 3]
-    faster = split("watch", *endpoint, "--times", 1, *FEW, "--out", "one", "--fail-if", "ttft_ms.p95 > +20%")
+    assert [point["state"] for point in found["lines"][0]["points"]][11:] == [
+        "usual",
+        *["drifted"] * 3,
+    ]
+    faster = split(
+        "watch", *endpoint, "--times", 1, *FEW, "--out", "one", "--fail-if", "ttft_ms.p95 > +20%"
+    )
     assert faster.code == 0
-    assert "'ttft_ms.p95 > +20%' cannot be checked yet for quick at concurrency 1: too few rounds." in faster.words
+    assert (
+        "'ttft_ms.p95 > +20%' cannot be checked yet for quick at concurrency 1: too few rounds."
+        in faster.words
+    )
 
 
-def test_a_drift_that_stays_fails_until_it_is_accepted(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+def test_a_drift_that_stays_fails_until_it_is_accepted(
+    split: Split, endpoint: list[str], tmp_path: Path
+) -> None:
     assert split("watch", *endpoint, "--times", 1, *FEW, "--out", "one").code == 0
     (run,) = rounds_of(tmp_path / "one")
     past(tmp_path / "watch", run, count=60, ttft=1)
@@ -137,7 +159,10 @@ def test_a_drift_that_stays_fails_until_it_is_accepted(split: Split, endpoint: l
     assert "and stays there. `--accept` acknowledges it." in again.words
     accepted = split("watch", "--accept", "--json", "found.json")
     assert accepted.code == 0
-    assert "accepted: quick at concurrency 1: TTFT p50 has drifted since 2026-01-01 20:00, from " in accepted.words
+    assert (
+        "accepted: quick at concurrency 1: TTFT p50 has drifted since 2026-01-01 20:00, from "
+        in accepted.words
+    )
     assert "and stayed there" in json.loads((tmp_path / "found.json").read_text())["statements"][0]
     assert (tmp_path / "watch" / "report.html").exists()
     assert split("watch", *endpoint, "--times", 1, *FEW, "-n", 60).code == 0
@@ -145,7 +170,9 @@ def test_a_drift_that_stays_fails_until_it_is_accepted(split: Split, endpoint: l
     assert split("watch", "--accept", "--out", "elsewhere").code == 2
 
 
-def test_drift_for_the_better_is_not_a_failure(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+def test_drift_for_the_better_is_not_a_failure(
+    split: Split, endpoint: list[str], tmp_path: Path
+) -> None:
     assert split("watch", *endpoint, "--times", 1, *FEW, "--out", "one").code == 0
     past(tmp_path / "watch", rounds_of(tmp_path / "one")[0], count=12, ttft=5)
     ended = split("watch", *endpoint, "--times", 3, *FEW)
@@ -154,9 +181,13 @@ def test_drift_for_the_better_is_not_a_failure(split: Split, endpoint: list[str]
 
 
 @pytest.mark.system
-def test_failed_round_is_kept_and_the_next_one_runs(split: Split, tmp_path: Path, hours: list[int]) -> None:
+def test_failed_round_is_kept_and_the_next_one_runs(
+    split: Split, tmp_path: Path, hours: list[int]
+) -> None:
     nobody = ["--base-url", "http://127.0.0.1:1/v1", "--model", "m", "--name", "gone"]
-    ended = split("watch", *nobody, "--times", 2, *FEW, "--json", "found.json", "--fail-if", "errors > 5")
+    ended = split(
+        "watch", *nobody, "--times", 2, *FEW, "--json", "found.json", "--fail-if", "errors > 5"
+    )
     assert ended.code == 1
     assert hours == [0, 1]
     assert ended.out.count("the round failed: gone: cannot connect to http://127.0.0.1:1") == 2
@@ -170,7 +201,9 @@ def test_failed_round_is_kept_and_the_next_one_runs(split: Split, tmp_path: Path
 
 
 @pytest.mark.system
-def test_failing_target_does_not_stop_the_others(split: Split, quick_profile: Path, tmp_path: Path) -> None:
+def test_failing_target_does_not_stop_the_others(
+    split: Split, quick_profile: Path, tmp_path: Path
+) -> None:
     def refuse(_: ReceivedRequest) -> bytes:
         return answer(401, '{"error": {"message": "no such key"}}')
 
@@ -191,7 +224,10 @@ def test_all_rounds_share_one_budget(split: Split, endpoint: list[str], tmp_path
     money = ("--price", "1000,1000", "--max-cost", 2)
     first = split("watch", *endpoint, "--every", "30m", "--times", 9, *FEW, *money)
     assert first.code == 1
-    announced = "for 8 requests (4 of them for warm-up and cool-down) plus a few calibration requests: about $"
+    announced = (
+        "for 8 requests (4 of them for warm-up and cool-down) plus a few calibration "
+        "requests: about $"
+    )
     assert announced in first.words
     assert "The watch stops when all rounds have cost $2.00." in first.words
     assert "the run was stopped: it has cost $2." in first.err
@@ -205,16 +241,32 @@ def test_all_rounds_share_one_budget(split: Split, endpoint: list[str], tmp_path
     assert len(rounds_of(tmp_path / "watch")) == len(runs)
 
 
-def test_cost_limit_includes_forgotten_rounds(split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_limit_includes_forgotten_rounds(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watching, "REMEMBERED", 1)
-    run = Run(id="r", began="2026-01-01T00:00:00.000+00:00", began_ns=1, finished=True, cost_usd=1.5)
+    run = Run(
+        id="r", began="2026-01-01T00:00:00.000+00:00", began_ns=1, finished=True, cost_usd=1.5
+    )
     past(tmp_path / "watch", run, count=3, ttft=1)
-    ended = split("watch", "--base-url", "http://127.0.0.1:1/v1", "--model", "m", "--price", "1,1", "--max-cost", 4)
+    ended = split(
+        "watch",
+        "--base-url",
+        "http://127.0.0.1:1/v1",
+        "--model",
+        "m",
+        "--price",
+        "1,1",
+        "--max-cost",
+        4,
+    )
     assert (ended.code, ended.out) == (1, "")
     assert "the rounds in watch have cost $4.50, the limit is $4.00" in ended.complaint
 
 
-def test_folder_that_is_not_a_round_is_ignored(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+def test_folder_that_is_not_a_round_is_ignored(
+    split: Split, endpoint: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "watch" / "2026-01-01T000000Z").mkdir(parents=True)
     (tmp_path / "watch" / "2026-01-01T000000Z" / "run.json").write_text("{")
     ended = split("watch", *endpoint, "--times", 1, *FEW)
@@ -260,10 +312,14 @@ def test_a_signal_in_a_finalizer_between_rounds_ends_the_watch(
 
 
 @pytest.mark.parametrize(
-    ("how", "words"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "ended by SIGTERM")], ids=["SIGINT", "SIGTERM"]
+    ("how", "words"),
+    [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "ended by SIGTERM")],
+    ids=["SIGINT", "SIGTERM"],
 )
 @pytest.mark.system
-def test_signal_in_a_round_keeps_its_observations(tmp_path: Path, how: signal.Signals, words: str) -> None:
+def test_signal_in_a_round_keeps_its_observations(
+    tmp_path: Path, how: signal.Signals, words: str
+) -> None:
     enough = threading.Event()
 
     def say(asked: ReceivedRequest) -> bytes:
@@ -272,10 +328,22 @@ def test_signal_in_a_round_keeps_its_observations(tmp_path: Path, how: signal.Si
         enough.set()
         return b""
 
-    command = [sys.executable, "-m", "splitsecond.cli", "watch", "--model", "m", "-n", "50", "--no-html"]
+    command = [
+        sys.executable,
+        "-m",
+        "splitsecond.cli",
+        "watch",
+        "--model",
+        "m",
+        "-n",
+        "50",
+        "--no-html",
+    ]
     with Peer(say) as peer:
         options = ["--base-url", peer.base_url, "--output-tokens", "8", "--json", "found.json"]
-        with Process([*command, *options], cwd=tmp_path, stdout=PIPE, stderr=PIPE, text=True) as process:
+        with Process(
+            [*command, *options], cwd=tmp_path, stdout=PIPE, stderr=PIPE, text=True
+        ) as process:
             assert enough.wait(WITHIN_S)
             process.send_signal(how)
             out, err = process.communicate(timeout=WITHIN_S)
@@ -287,7 +355,9 @@ def test_signal_in_a_round_keeps_its_observations(tmp_path: Path, how: signal.Si
     assert json.loads((tmp_path / "found.json").read_text())["lines"] == []
 
 
-def test_unwritable_folder_ends_the_watch(split: Split, endpoint: list[str], tmp_path: Path) -> None:
+def test_unwritable_folder_ends_the_watch(
+    split: Split, endpoint: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "watch").write_text("a file")
     ended = split("watch", *endpoint, *FEW)
     assert ended.code == 2
@@ -302,7 +372,10 @@ def test_watch_writes_its_page(split: Split, endpoint: list[str], tmp_path: Path
 
 
 WRONG: list[tuple[tuple[Any, ...], tuple[str, ...]]] = [
-    (("--every", "5x"), ('--every is "5x", expected a duration such as "2s" or "300ms", at most 30 days',)),
+    (
+        ("--every", "5x"),
+        ('--every is "5x", expected a duration such as "2s" or "300ms", at most 30 days',),
+    ),
     (("--every", "31d"), ('--every is "31d"', "at most 30 days")),
     (("--every", "500ms"), ("--every: got '500ms', expected a second or more",)),
     (("--times", "0"), ("--times: got 0, expected 1 or more",)),
@@ -317,7 +390,9 @@ WRONG: list[tuple[tuple[Any, ...], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(
-    ("options", "words"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+    ("options", "words"),
+    WRONG,
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_wrong_use_is_reported_and_nothing_is_written(
     split: Split, tmp_path: Path, options: tuple[Any, ...], words: tuple[str, ...]

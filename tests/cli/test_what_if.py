@@ -29,7 +29,9 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_answer_begins_with_todays_policy(split: Split, log: Path) -> None:
     ended = split("what-if", ONLY_A, "--log", log, *AS_TODAY)
     assert ended.code == 0
-    assert ended.out.startswith("✓ Today's policy, replayed over its own log, gives the log's figures: TTFT p50")
+    assert ended.out.startswith(
+        "✓ Today's policy, replayed over its own log, gives the log's figures: TTFT p50"
+    )
     assert "Route chat," in ended.words
     assert "100% of 600 calls rest on at least 20 similar attempts." in ended.words
     assert "answered by a/m" in ended.words
@@ -40,7 +42,9 @@ def test_the_answer_begins_with_todays_policy(split: Split, log: Path) -> None:
 def test_another_policy_in_the_log_ends_with_1(split: Split, log: Path) -> None:
     ended = split("what-if", TODAY, "--log", log, "--today", ONLY_A)
     assert ended.code == 1
-    assert ended.out.startswith("✗ Today's policy, replayed over its own log, does not give the log's figures:")
+    assert ended.out.startswith(
+        "✗ Today's policy, replayed over its own log, does not give the log's figures:"
+    )
     assert "share of b/m 0% for 50%" in ended.words
     assert "Name it with --today" in ended.words
 
@@ -55,7 +59,11 @@ def test_too_few_similar_attempts_end_with_1(split: Split, log: Path) -> None:
 
 def test_json_has_the_figures(split: Split, log: Path) -> None:
     found = split("what-if", ONLY_A, "--log", log, *AS_TODAY, "--json", "-").json
-    assert (found["schema"], found["route"], found["calls"]) == ("splitsecond.what-if/1", "chat", 600)
+    assert (found["schema"], found["route"], found["calls"]) == (
+        "splitsecond.what-if/1",
+        "chat",
+        600,
+    )
     (answer,) = found["answers"]
     assert answer["figures"][0]["name"] == "ttft_p50_ms"
     assert answer["coverage"]["covered"] == 600
@@ -70,7 +78,9 @@ def test_csv_has_a_row_for_each_figure(split: Split, log: Path) -> None:
 def test_most_calls_are_whole_hours(split: Split, tmp_path: Path) -> None:
     file = tmp_path / "log.db"
     write(f"sqlite:///{file}", alternating(3000, hours=9.0))
-    found = split("what-if", ONLY_A, "--log", file, *AS_TODAY, "--calls", "1000", "--json", "-").json
+    found = split(
+        "what-if", ONLY_A, "--log", file, *AS_TODAY, "--calls", "1000", "--json", "-"
+    ).json
     assert found["logged_calls"] == 3000
     assert 600 < found["replayed_calls"] < 1100
 

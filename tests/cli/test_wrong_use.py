@@ -1,4 +1,5 @@
-"""Wrong use of every kind: one sentence that says what is wrong, and what would be right; code 2; nothing written."""
+"""Wrong use of every kind: one sentence that says what is wrong, and what would be right; code 2;
+nothing written."""
 
 from pathlib import Path
 
@@ -13,29 +14,74 @@ UNKNOWN_FIELD = "lgo: off\nroutes: {one: {policy: 'rase(\"groq/m\")'}}\n"
 WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
     (("bench",), ("no target given", "sim/groq", "the URL of a server")),
     (("bench", "nope/x"), ("unknown provider 'nope'", "--base-url")),
-    (("bench", "groq/llama-3.3-70b-versatile"), ("no key: GROQ_API_KEY is not set", "export GROQ_API_KEY")),
+    (
+        ("bench", "groq/llama-3.3-70b-versatile"),
+        ("no key: GROQ_API_KEY is not set", "export GROQ_API_KEY"),
+    ),
     (("bench", "groq"), ("'groq' is not a target", "PROVIDER/MODEL")),
     (("bench", "sim/grok"), ("unknown profile 'grok'", "Did you mean", "groq")),
     (("bench", "sim/nowhere.toml"), ("cannot read the profile nowhere.toml: No such file",)),
     (("bench", "sim/groq", "sim/groq"), ("sim/groq is named twice",)),
-    ((*SOMEWHERE, "http://127.0.0.1:1/v1"), ("--base-url: http://127.0.0.1:1/v1 is given twice", "a=URL b=URL")),
-    ((*SOMEWHERE, "a=http://127.0.0.1:2/v1", "--base-url", "a=http://x/v1"), ("--base-url: a is the name of two",)),
-    ((*SOMEWHERE, "http://x/v1", "--name", "a"), ("--name: got 'a', expected --base-url NAME=URL for each",)),
-    ((*SOMEWHERE, "127.0.0.1:1/m=http://127.0.0.1:2/v1"), ("127.0.0.1:1/m is named twice", "another name")),
-    (("bench", "a(b)=http://127.0.0.1:1/v1", "--model", "m"), ("--name: got 'a(b)', expected a name without",)),
-    ((*SOMEWHERE, "--name", "sim/groq"), ("--name: got 'sim/groq', expected a name", "does not begin with sim/")),
-    ((*SOMEWHERE, "own/m", "--config", "nowhere.yaml"), ("cannot read nowhere.yaml: No such file",)),
+    (
+        (*SOMEWHERE, "http://127.0.0.1:1/v1"),
+        ("--base-url: http://127.0.0.1:1/v1 is given twice", "a=URL b=URL"),
+    ),
+    (
+        (*SOMEWHERE, "a=http://127.0.0.1:2/v1", "--base-url", "a=http://x/v1"),
+        ("--base-url: a is the name of two",),
+    ),
+    (
+        (*SOMEWHERE, "http://x/v1", "--name", "a"),
+        ("--name: got 'a', expected --base-url NAME=URL for each",),
+    ),
+    (
+        (*SOMEWHERE, "127.0.0.1:1/m=http://127.0.0.1:2/v1"),
+        ("127.0.0.1:1/m is named twice", "another name"),
+    ),
+    (
+        ("bench", "a(b)=http://127.0.0.1:1/v1", "--model", "m"),
+        ("--name: got 'a(b)', expected a name without",),
+    ),
+    (
+        (*SOMEWHERE, "--name", "sim/groq"),
+        ("--name: got 'sim/groq', expected a name", "does not begin with sim/"),
+    ),
+    (
+        (*SOMEWHERE, "own/m", "--config", "nowhere.yaml"),
+        ("cannot read nowhere.yaml: No such file",),
+    ),
     (("bench", "engine/huge"), ("unknown model 'huge'", "engine/tiny or engine/small")),
     (("bench", "--model", "m"), ("--model needs --base-url with it",)),
-    (("bench", "http://127.0.0.1:1/v1"), ("http://127.0.0.1:1/v1 does not list its models", "Name the model")),
-    (("bench", "http://x/v1", "--api-format", "gemini"), ("--model: got '', expected the name of the model", "gemini")),
+    (
+        ("bench", "http://127.0.0.1:1/v1"),
+        ("http://127.0.0.1:1/v1 does not list its models", "Name the model"),
+    ),
+    (
+        ("bench", "http://x/v1", "--api-format", "gemini"),
+        ("--model: got '', expected the name of the model", "gemini"),
+    ),
     (("bench", "sim/groq", "--api-key-env", "X"), ("--api-key-env needs --base-url with it",)),
     (("bench", "sim/groq", "--api-format", "openai"), ("--api-format needs --base-url with it",)),
-    ((*SOMEWHERE, "--api-format", "latin"), ("--api-format: got 'latin', expected openai or anthropic or",)),
-    (("bench", "--base-url", "127.0.0.1", "--model", "m"), ("cannot use the URL", "http or https", "https://HOST/v1")),
-    (("bench", "--base-url", "http://x:99999", "--model", "m"), ("cannot use the URL 'http://x:99999'", "Port")),
-    (("bench", "--base-url", "http://u:p@x", "--model", "m"), ("holds credentials", "Authorization header")),
-    ((*SOMEWHERE, "--api-key-env", "SPLITSECOND_NO_KEY"), ("no key: SPLITSECOND_NO_KEY is not set",)),
+    (
+        (*SOMEWHERE, "--api-format", "latin"),
+        ("--api-format: got 'latin', expected openai or anthropic or",),
+    ),
+    (
+        ("bench", "--base-url", "127.0.0.1", "--model", "m"),
+        ("cannot use the URL", "http or https", "https://HOST/v1"),
+    ),
+    (
+        ("bench", "--base-url", "http://x:99999", "--model", "m"),
+        ("cannot use the URL 'http://x:99999'", "Port"),
+    ),
+    (
+        ("bench", "--base-url", "http://u:p@x", "--model", "m"),
+        ("holds credentials", "Authorization header"),
+    ),
+    (
+        (*SOMEWHERE, "--api-key-env", "SPLITSECOND_NO_KEY"),
+        ("no key: SPLITSECOND_NO_KEY is not set",),
+    ),
     ((*SOMEWHERE, "-c", "0"), ("-c: got '0', expected whole numbers from 1",)),
     ((*SOMEWHERE, "-c", "a"), ("-c: got 'a'",)),
     ((*SOMEWHERE, "-c", "1,,2"), ("-c: got '1,,2'",)),
@@ -46,34 +92,76 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
     ((*SOMEWHERE, "--rate", "nan"), ("--rate: got 'nan'",)),
     ((*SOMEWHERE, "--arrivals", "odd"), ("--arrivals: got 'odd'", "poisson")),
     ((*SOMEWHERE, "--arrivals", "trace"), ("--arrivals", "--trace FILE with it")),
-    ((*SOMEWHERE, "--rate", "1", "--trace", "x"), ("--rate: got '1', expected either a rate or a trace",)),
+    (
+        (*SOMEWHERE, "--rate", "1", "--trace", "x"),
+        ("--rate: got '1', expected either a rate or a trace",),
+    ),
     ((*SOMEWHERE, "--trace", "nowhere"), ("cannot read nowhere: No such file",)),
     ((*SOMEWHERE, "--trace", "x", "-c", "8"), ("-c: got '8', expected either it or a trace",)),
-    ((*SOMEWHERE, "--trace", "x", "--precision", "5%"), ("--precision: got '5%', expected no trace with it",)),
-    ((*SOMEWHERE, "--trace", "x", "--over", "15m"), ("--over: got 900.0, expected no trace with it",)),
-    ((*SOMEWHERE, "--over", "15m", "--duration", "15m"), ("--over: got 900.0, expected no duration with it",)),
-    ((*SOMEWHERE, "--over", "15m", "--rounds", 1), ("--over: got 900.0, expected two rounds or more with it",)),
+    (
+        (*SOMEWHERE, "--trace", "x", "--precision", "5%"),
+        ("--precision: got '5%', expected no trace with it",),
+    ),
+    (
+        (*SOMEWHERE, "--trace", "x", "--over", "15m"),
+        ("--over: got 900.0, expected no trace with it",),
+    ),
+    (
+        (*SOMEWHERE, "--over", "15m", "--duration", "15m"),
+        ("--over: got 900.0, expected no duration with it",),
+    ),
+    (
+        (*SOMEWHERE, "--over", "15m", "--rounds", 1),
+        ("--over: got 900.0, expected two rounds or more with it",),
+    ),
     ((*SOMEWHERE, "--over", "5x"), ('--over is "5x", expected a duration',)),
-    ((*SOMEWHERE, "--trace", "x", "--workload", "chat"), ("--workload: got ['chat'], expected no trace with it",)),
-    ((*SOMEWHERE, "--trace", "x", "--time-scale", "0"), ("--time-scale: got 0.0, expected a number above 0",)),
+    (
+        (*SOMEWHERE, "--trace", "x", "--workload", "chat"),
+        ("--workload: got ['chat'], expected no trace with it",),
+    ),
+    (
+        (*SOMEWHERE, "--trace", "x", "--time-scale", "0"),
+        ("--time-scale: got 0.0, expected a number above 0",),
+    ),
     ((*SOMEWHERE, "--time-scale", "2"), ("--time-scale: got 2.0, expected a trace with it",)),
-    ((*SOMEWHERE, "--trace", TRACES / "README.md"), ("README.md:1: got '# Excerpts", "the JSONL of Mooncake")),
-    ((*SOMEWHERE, "--trace", TRACES / "azure-code.csv", "--input-tokens", 9), ("--input-tokens: got 9, expected no",)),
-    ((*SOMEWHERE, "--trace", TRACES / "azure-code.csv", "--cache", "reuse"), ("--cache: got 'reuse', expected fresh",)),
+    (
+        (*SOMEWHERE, "--trace", TRACES / "README.md"),
+        ("README.md:1: got '# Excerpts", "the JSONL of Mooncake"),
+    ),
+    (
+        (*SOMEWHERE, "--trace", TRACES / "azure-code.csv", "--input-tokens", 9),
+        ("--input-tokens: got 9, expected no",),
+    ),
+    (
+        (*SOMEWHERE, "--trace", TRACES / "azure-code.csv", "--cache", "reuse"),
+        ("--cache: got 'reuse', expected fresh",),
+    ),
     ((*SOMEWHERE, "--burstiness", "-1"), ("--burstiness: got -1.0, expected a number above 0",)),
     ((*SOMEWHERE, "--warmup", "-1"), ("the number of warm-ups is -1",)),
     ((*SOMEWHERE, "--rounds", "0"), ("rounds: got 0",)),
     ((*SOMEWHERE, "--processes", "0"), ("--processes: got 0, expected 1 or more",)),
-    ((*SOMEWHERE, "--input-tokens", "0"), ("--input-tokens: got '0', expected a number of tokens",)),
+    (
+        (*SOMEWHERE, "--input-tokens", "0"),
+        ("--input-tokens: got '0', expected a number of tokens",),
+    ),
     ((*SOMEWHERE, "--input-tokens", "512,8x"), ("--input-tokens: got '8x'",)),
     ((*SOMEWHERE, "--input-tokens", "512,512"), ("the workload 512 is given twice",)),
-    ((*SOMEWHERE, "--input-tokens", "512,8k", "--cache", "reuse"), ("got '512', expected no cache with it",)),
-    ((*SOMEWHERE, "--workload", "lunch"), ("--workload: got 'lunch', expected autocomplete or chat",)),
+    (
+        (*SOMEWHERE, "--input-tokens", "512,8k", "--cache", "reuse"),
+        ("got '512', expected no cache with it",),
+    ),
+    (
+        (*SOMEWHERE, "--workload", "lunch"),
+        ("--workload: got 'lunch', expected autocomplete or chat",),
+    ),
     (
         (*SOMEWHERE, "--workload", "chat", "--input-tokens", "8"),
         ("--workload: got 'chat', expected no --input-tokens",),
     ),
-    ((*SOMEWHERE, "--workloads", "w.toml"), ("--workloads: got 'w.toml', expected --workload NAME with it",)),
+    (
+        (*SOMEWHERE, "--workloads", "w.toml"),
+        ("--workloads: got 'w.toml', expected --workload NAME with it",),
+    ),
     ((*SOMEWHERE, "--output-tokens", "-5"), ("--output-tokens: got -5",)),
     ((*SOMEWHERE, "--timeout", "inf"), ("--timeout: got inf",)),
     ((*SOMEWHERE, "--cache", "cold"), ("--cache: got 'cold', expected fresh or reuse",)),
@@ -81,22 +169,43 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
     ((*SOMEWHERE, "--body", "{"), ("--body: got '{'",)),
     ((*SOMEWHERE, "--header", "x"), ("--header: got 'x', expected 'Name: value'",)),
     ((*SOMEWHERE, "--header", "a: b\r\nc: d"), ("--header: got",)),
-    ((*SOMEWHERE, "--slo", "nonsense"), ("cannot read the limits 'nonsense'", "ttft=300ms", "voice")),
-    ((*SOMEWHERE, "--owned", "1500"), ("--owned: got '1500', expected USD,YEARS,WATTS,USD/KWH", "rtx-4090")),
+    (
+        (*SOMEWHERE, "--slo", "nonsense"),
+        ("cannot read the limits 'nonsense'", "ttft=300ms", "voice"),
+    ),
+    (
+        (*SOMEWHERE, "--owned", "1500"),
+        ("--owned: got '1500', expected USD,YEARS,WATTS,USD/KWH", "rtx-4090"),
+    ),
     ((*SOMEWHERE, "--owned", "rtx-4090"), ("--owned: got 'rtx-4090'",)),
     ((*SOMEWHERE, "--owned", "1500,0,450,0.15"), ("--owned: got",)),
-    ((*SOMEWHERE, "--fail-if", "speed < 1"), ("cannot read the gate 'speed < 1': there is no figure 'speed'",)),
-    ((*SOMEWHERE, "--fail-if", "tps.p50 < -5%"), ("one run has nothing to compare with", "splitsecond compare")),
+    (
+        (*SOMEWHERE, "--fail-if", "speed < 1"),
+        ("cannot read the gate 'speed < 1': there is no figure 'speed'",),
+    ),
+    (
+        (*SOMEWHERE, "--fail-if", "tps.p50 < -5%"),
+        ("one run has nothing to compare with", "splitsecond compare"),
+    ),
     ((*SOMEWHERE, "--slo", "ttft=3"), ("ttft needs a time with its unit",)),
     ((*SOMEWHERE, "--prompts", "nowhere"), ("cannot read the prompts nowhere: No such file",)),
     ((*SOMEWHERE, "--prompts", "."), ("cannot read the prompts .: Is a directory",)),
-    ((*SOMEWHERE, "--json", "nowhere/x.json"), ("cannot write to nowhere/x.json: there is no folder nowhere",)),
+    (
+        (*SOMEWHERE, "--json", "nowhere/x.json"),
+        ("cannot write to nowhere/x.json: there is no folder nowhere",),
+    ),
     ((*SOMEWHERE, "--json", "."), ("cannot write to .: it is a folder",)),
-    (("report", "nowhere"), ("no run at nowhere: No such file", "A run is a folder with run.json in it")),
+    (
+        ("report", "nowhere"),
+        ("no run at nowhere: No such file", "A run is a folder with run.json in it"),
+    ),
     (("report", "."), ("no run at .",)),
     (("report", ".", "--json", "nowhere/x"), ("there is no folder nowhere",)),
     (("compare", "nowhere", "."), ("no run at nowhere",)),
-    (("compare", ".", ".", "--fail-if", "nonsense"), ("cannot read the gate 'nonsense'", "docs/reference/figures.md")),
+    (
+        ("compare", ".", ".", "--fail-if", "nonsense"),
+        ("cannot read the gate 'nonsense'", "docs/reference/figures.md"),
+    ),
     (("compare", ".", ".", "--fail-if", "errors > 5%"), ("errors is a count",)),
     (("doctor", "--model", "m"), ("--model needs --base-url with it",)),
     (("doctor", "--levels", "1,x"), ("--levels: got '1,x'",)),
@@ -109,7 +218,9 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
 
 @pytest.mark.system
 def test_wrong_use_of_the_demo_gets_one_sentence(split: Split, tmp_path: Path) -> None:
-    refused_in_one_sentence(split, tmp_path, ("demo", "--json", "nowhere/x"), ("there is no folder nowhere",))
+    refused_in_one_sentence(
+        split, tmp_path, ("demo", "--json", "nowhere/x"), ("there is no folder nowhere",)
+    )
 
 
 @sampled_cases(2)
@@ -144,7 +255,9 @@ def refused_in_one_sentence(
         (("simulate", "groq", "--port", "70000"), "Invalid value for '--port'"),
     ],
 )
-def test_parser_refuses_wrong_arguments(split: Split, arguments: tuple[object, ...], words: str) -> None:
+def test_parser_refuses_wrong_arguments(
+    split: Split, arguments: tuple[object, ...], words: str
+) -> None:
     ended = split(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert words in ended.words
@@ -159,7 +272,9 @@ def test_parser_refuses_wrong_arguments(split: Split, arguments: tuple[object, .
         ('[{"content": "hello"}]', "missing required field `role`"),
     ],
 )
-def test_a_bad_prompt_is_named_by_file_and_line(split: Split, tmp_path: Path, line: str, words: str) -> None:
+def test_a_bad_prompt_is_named_by_file_and_line(
+    split: Split, tmp_path: Path, line: str, words: str
+) -> None:
     (tmp_path / "prompts.jsonl").write_text('[{"role": "user", "content": "hi"}]\n\n' + line + "\n")
     ended = split(*SOMEWHERE, "--prompts", "prompts.jsonl")
     assert ended.code == 2
@@ -168,9 +283,12 @@ def test_a_bad_prompt_is_named_by_file_and_line(split: Split, tmp_path: Path, li
 
 
 @pytest.mark.parametrize(
-    ("folder", "words"), [("file", "File exists"), ("file/x", "Not a directory"), ("taken", "already contains a run")]
+    ("folder", "words"),
+    [("file", "File exists"), ("file/x", "Not a directory"), ("taken", "already contains a run")],
 )
-def test_a_folder_that_cannot_take_a_run(split: Split, tmp_path: Path, folder: str, words: str) -> None:
+def test_a_folder_that_cannot_take_a_run(
+    split: Split, tmp_path: Path, folder: str, words: str
+) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "run.json").touch()
@@ -199,12 +317,15 @@ def test_a_folder_that_cannot_take_a_run(split: Split, tmp_path: Path, folder: s
             [
                 "providers.mine.base_url: cannot use the URL 'ftp://host': got scheme 'ftp', "
                 "expected http or https. Try https://HOST/v1.",
-                "routes.one.policy: at character 1: unknown policy rase. Did you mean race or fastest?",
+                "routes.one.policy: at character 1: unknown policy rase. Did you mean race or "
+                "fastest?",
                 "without keys the gateway listens only on this machine, not on 0.0.0.0. "
-                "Add keys: [{name: web, key: env:WEB_KEY}] to the configuration, or listen on 127.0.0.1.",
+                "Add keys: [{name: web, key: env:WEB_KEY}] to the configuration, or listen on "
+                "127.0.0.1.",
                 "the log cannot be kept in 'mysql': sqlite and postgresql are known. "
                 "Write sqlite:///splitsecond.db, or postgresql://USER@HOST/DATABASE.",
-                "routes.two: sim/grok is not a profile of the simulator. Did you mean groq or mock?",
+                "routes.two: sim/grok is not a profile of the simulator. "
+                "Did you mean groq or mock?",
             ],
             id="every kind",
         ),
@@ -223,7 +344,9 @@ def test_a_folder_that_cannot_take_a_run(split: Split, tmp_path: Path, folder: s
         ),
     ],
 )
-def test_a_check_lists_all_mistakes(split: Split, tmp_path: Path, text: str, mistakes: list[str]) -> None:
+def test_a_check_lists_all_mistakes(
+    split: Split, tmp_path: Path, text: str, mistakes: list[str]
+) -> None:
     file = tmp_path / "splitsecond.yaml"
     file.write_text(text)
     ended = split("serve", str(file), "--check")
@@ -235,7 +358,11 @@ def test_a_check_lists_all_mistakes(split: Split, tmp_path: Path, text: str, mis
     assert last == f"{len(mistakes)} mistakes"
 
 
-def test_the_gateway_names_one_mistake_and_refers_to_the_check(split: Split, tmp_path: Path) -> None:
+def test_the_gateway_names_one_mistake_and_refers_to_the_check(
+    split: Split, tmp_path: Path
+) -> None:
     file = tmp_path / "splitsecond.yaml"
     file.write_text(UNKNOWN_FIELD)
-    assert "another mistake: `splitsecond serve --check` lists all." in " ".join(split("serve", str(file)).err.split())
+    assert "another mistake: `splitsecond serve --check` lists all." in " ".join(
+        split("serve", str(file)).err.split()
+    )

@@ -1,7 +1,7 @@
 """The Python clients against a gateway: `python clients.py CLIENT ORIGIN KEY TARGET...`.
 
-It runs in an environment of its own, with the client only. It prints one line of JSON for each target and feature: what
-the client made of the response. The test judges it.
+It runs in an environment of its own, with the client only. It prints one line of JSON for each
+target and feature: what the client made of the response. The test judges it.
 """
 
 import asyncio
@@ -34,12 +34,16 @@ def weather(city: str) -> str:
 
 
 def refused(act: Callable[[], Any]) -> dict[str, Any]:
-    """Return the status of the failure that the client reports, and whether it has a type of its own for it."""
+    """Return the status of the failure that the client reports, and whether it has a type of its
+    own for it."""
     try:
         act()
     except Exception as error:
         causes = [error, error.__cause__, error.__context__]
-        status = next((found for each in causes if (found := getattr(each, "status_code", None)) is not None), None)
+        status = next(
+            (found for each in causes if (found := getattr(each, "status_code", None)) is not None),
+            None,
+        )
         return {"status": status, "typed": type(error) is not Exception}
     return {"status": 200, "typed": False}
 
@@ -92,7 +96,12 @@ def langchain_openai(origin: str, key: str) -> Features:
 
     def model(name: str, max_tokens: int = MAX_TOKENS) -> Any:
         return ChatOpenAI(
-            model=name, base_url=f"{origin}/v1", api_key=key, max_retries=0, max_tokens=max_tokens, stream_usage=True
+            model=name,
+            base_url=f"{origin}/v1",
+            api_key=key,
+            max_retries=0,
+            max_tokens=max_tokens,
+            stream_usage=True,
         )
 
     return langchain(model)
@@ -103,7 +112,9 @@ def langchain_anthropic(origin: str, key: str) -> Features:
     from langchain_anthropic import ChatAnthropic
 
     def model(name: str, max_tokens: int = MAX_TOKENS) -> Any:
-        return ChatAnthropic(model_name=name, base_url=origin, api_key=key, max_retries=0, max_tokens=max_tokens)
+        return ChatAnthropic(
+            model_name=name, base_url=origin, api_key=key, max_retries=0, max_tokens=max_tokens
+        )
 
     return langchain(model)
 
@@ -143,7 +154,9 @@ def pydantic_ai(model: Callable[[str], Any]) -> Features:
         return found
 
     async def cancelled(name: str) -> dict[str, Any]:
-        async with Agent(model(name), model_settings={"max_tokens": 2000}).run_stream(LONG) as answer:
+        async with Agent(model(name), model_settings={"max_tokens": 2000}).run_stream(
+            LONG
+        ) as answer:
             async for _ in answer.stream_text(delta=True, debounce_by=None):
                 return {"aborted": True}
         return {"aborted": False}
@@ -153,7 +166,9 @@ def pydantic_ai(model: Callable[[str], Any]) -> Features:
         "stream": lambda name: asyncio.run(streamed(name)),
         "tools": tools,
         "structured": structured,
-        "error": lambda name: refused(lambda: Agent(model(name), model_settings=limits).run_sync(QUESTION)),
+        "error": lambda name: refused(
+            lambda: Agent(model(name), model_settings=limits).run_sync(QUESTION)
+        ),
         "cancel": lambda name: asyncio.run(cancelled(name)),
     }
 
@@ -186,7 +201,14 @@ def pydantic_ai_anthropic(origin: str, key: str) -> Features:
 
 def openai_agents(origin: str, key: str) -> Features:
     """Agents of OpenAI's, over the Responses API."""
-    from agents import Agent, ModelSettings, OpenAIResponsesModel, Runner, function_tool, set_tracing_disabled
+    from agents import (
+        Agent,
+        ModelSettings,
+        OpenAIResponsesModel,
+        Runner,
+        function_tool,
+        set_tracing_disabled,
+    )
     from openai import AsyncOpenAI
 
     set_tracing_disabled(True)
@@ -194,7 +216,12 @@ def openai_agents(origin: str, key: str) -> Features:
     def agent(name: str, max_tokens: int = MAX_TOKENS, **options: Any) -> Any:
         client = AsyncOpenAI(base_url=f"{origin}/v1", api_key=key, max_retries=0)
         model = OpenAIResponsesModel(name, openai_client=client)
-        return Agent(name="agent", model=model, model_settings=ModelSettings(max_tokens=max_tokens), **options)
+        return Agent(
+            name="agent",
+            model=model,
+            model_settings=ModelSettings(max_tokens=max_tokens),
+            **options,
+        )
 
     def text(name: str) -> dict[str, Any]:
         answer = Runner.run_sync(agent(name), QUESTION)
@@ -202,7 +229,10 @@ def openai_agents(origin: str, key: str) -> Features:
 
     async def deltas(run: Any) -> Any:
         async for event in run.stream_events():
-            if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+            if (
+                event.type == "raw_response_event"
+                and event.data.type == "response.output_text.delta"
+            ):
                 yield event.data.delta
 
     async def streamed(name: str) -> dict[str, Any]:
@@ -218,12 +248,16 @@ def openai_agents(origin: str, key: str) -> Features:
             called.append(city)
             return weather(city)
 
-        answer = Runner.run_sync(agent(name, tools=[function_tool(noted, name_override="weather")]), WEATHER)
+        answer = Runner.run_sync(
+            agent(name, tools=[function_tool(noted, name_override="weather")]), WEATHER
+        )
         (city,) = called
         return {"called": "weather", "city": city, "text": answer.final_output}
 
     def structured(name: str) -> dict[str, Any]:
-        found: dict[str, Any] = Runner.run_sync(agent(name, output_type=Trip), TRIP).final_output.model_dump()
+        found: dict[str, Any] = Runner.run_sync(
+            agent(name, output_type=Trip), TRIP
+        ).final_output.model_dump()
         return found
 
     async def cancelled(name: str) -> dict[str, Any]:
@@ -248,11 +282,14 @@ def litellm(form: str) -> Callable[[str, str], Features]:
     """LiteLLM's library. `form`: the provider whose API format it uses."""
 
     def features(origin: str, key: str) -> Features:
-        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # without it, the import downloads a list of prices
+        # without it, the import downloads a list of prices
+        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
         import litellm
 
         def complete(name: str, content: Any = QUESTION, **options: Any) -> Any:
-            messages = content if isinstance(content, list) else [{"role": "user", "content": content}]
+            messages = (
+                content if isinstance(content, list) else [{"role": "user", "content": content}]
+            )
             base = f"{origin}/v1" if form == "openai" else origin
             return litellm.completion(
                 f"{form}/{name}", messages, api_base=base, api_key=key, num_retries=0,
@@ -261,7 +298,10 @@ def litellm(form: str) -> Callable[[str, str], Features]:
 
         def text(name: str) -> dict[str, Any]:
             answer = complete(name)
-            return {"text": answer.choices[0].message.content, "tokens": answer.usage.completion_tokens}
+            return {
+                "text": answer.choices[0].message.content,
+                "tokens": answer.usage.completion_tokens,
+            }
 
         def stream(name: str) -> dict[str, Any]:
             found = (chunk.choices[0].delta.content for chunk in complete(name, stream=True))
@@ -269,7 +309,11 @@ def litellm(form: str) -> Callable[[str, str], Features]:
             return {"text": "".join(parts), "parts": len(parts)}
 
         def tools(name: str) -> dict[str, Any]:
-            schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+            schema = {
+                "type": "object",
+                "properties": {"city": {"type": "string"}},
+                "required": ["city"],
+            }
             function = {"name": "weather", "description": "The weather.", "parameters": schema}
             offered = [{"type": "function", "function": function}]
             asked = complete(name, WEATHER, tools=offered).choices[0].message
@@ -278,7 +322,11 @@ def litellm(form: str) -> Callable[[str, str], Features]:
             result = {"role": "tool", "tool_call_id": call.id, "content": weather(city)}
             messages = [{"role": "user", "content": WEATHER}, asked.model_dump(), result]
             answer = complete(name, messages, tools=offered)
-            return {"called": call.function.name, "city": city, "text": answer.choices[0].message.content}
+            return {
+                "called": call.function.name,
+                "city": city,
+                "text": answer.choices[0].message.content,
+            }
 
         def structured(name: str) -> dict[str, Any]:
             answer = complete(name, TRIP, response_format=Trip)
@@ -288,7 +336,13 @@ def litellm(form: str) -> Callable[[str, str], Features]:
             messages = [{"role": "user", "content": LONG}]
             base = f"{origin}/v1" if form == "openai" else origin
             answer = await litellm.acompletion(
-                f"{form}/{name}", messages, api_base=base, api_key=key, num_retries=0, max_tokens=2000, stream=True
+                f"{form}/{name}",
+                messages,
+                api_base=base,
+                api_key=key,
+                num_retries=0,
+                max_tokens=2000,
+                stream=True,
             )
             async for _ in answer:
                 break

@@ -1,7 +1,8 @@
-"""Clients that people use, unchanged, before a gateway as it is run: two API formats behind it, six features each.
+"""Clients that people use, unchanged, before a gateway as it is run: two API formats behind it, six
+features each.
 
-The Python clients run in an environment of their own, the JavaScript ones in Node.js; `make clients` installs both.
-Each client is one process, and prints what it made of the responses.
+The Python clients run in an environment of their own, the JavaScript ones in Node.js; `make
+clients` installs both. Each client is one process, and prints what it made of the responses.
 """
 
 import json
@@ -82,26 +83,32 @@ def front(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fr
             lines += [
                 f"  {name}: {{base_url: '{quick.base_url}', dialect: {dialect}}}",
                 f"  slow-{name}: {{base_url: '{slow.base_url}', dialect: {dialect}}}",
-                f"  limited-{name}: {{base_url: '{quick.base_url}', dialect: {dialect}, {limited}}}",
+                f"  limited-{name}: {{base_url: '{quick.base_url}', dialect: {dialect}, "
+                f"{limited}}}",
             ]
         (folder / "splitsecond.yaml").write_text("\n".join(lines))
         with gateway(folder) as process:
             yield Front(ready(process).removesuffix("/v1"), slow)
 
 
-def results(command: list[str], script: str, client: str, front: Front) -> dict[tuple[str, str], dict[str, Any]]:
+def results(
+    command: list[str], script: str, client: str, front: Front
+) -> dict[tuple[str, str], dict[str, Any]]:
     """What a client made of the responses, by target and feature."""
     if not ENVIRONMENT.exists():
         raise FileNotFoundError(f"{ENVIRONMENT} does not exist: run `make clients`")
     cancelled = closed(front.slow)
     ran = subprocess.run(
-        [*command, "-", client, front.origin, KEY, *TARGETS], input=(HERE / script).read_text("utf-8"),
+        [*command, "-", client, front.origin, KEY, *TARGETS],
+        input=(HERE / script).read_text("utf-8"),
         cwd=ENVIRONMENT, capture_output=True, text=True, timeout=LONGEST_S, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-3000:]
     found = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith('{"target"')]
     expected = cancelled + len(TARGETS)
-    until(lambda: closed(front.slow) == expected, "the provider is not told that the client has gone")
+    until(
+        lambda: closed(front.slow) == expected, "the provider is not told that the client has gone"
+    )
     return {(each["target"], each["feature"]): each["result"] for each in found}
 
 

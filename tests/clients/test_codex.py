@@ -52,17 +52,24 @@ def front(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fr
             "providers:",
         ]
         for dialect, path in FORMATS.items():
-            for name, fault in ((f"sim-{dialect}", ""), (f"down-{dialect}", "500"), (f"cut-{dialect}", "cut; after=1")):
+            for name, fault in (
+                (f"sim-{dialect}", ""),
+                (f"down-{dialect}", "500"),
+                (f"cut-{dialect}", "cut; after=1"),
+            ):
                 headers = f"headers: {{x-splitsecond-fault: '{fault}'}}, " if fault else ""
                 address = f"base_url: '{provider.origin}{path}', dialect: {dialect}"
-                lines.append(f"  {name}: {{{address}, {headers}quirks: {{drop_tools: [web_search]}}}}")
+                lines.append(
+                    f"  {name}: {{{address}, {headers}quirks: {{drop_tools: [web_search]}}}}"
+                )
         (folder / "splitsecond.yaml").write_text("\n".join(lines))
         with gateway(folder) as process:
             yield Front(ready(process), access_log, provider)
 
 
 def configuration(base_url: str, more: str = LESS_PATIENT) -> str:
-    """Return the configuration of the page for the gateway at `base_url`, and `more` about the provider."""
+    """Return the configuration of the page for the gateway at `base_url`, and `more` about the
+    provider."""
     blocks: list[str] = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     (shown,) = blocks
     assert shown.count("http://HOST:8800/v1") == 1
@@ -92,7 +99,15 @@ def codex(
     front.provider.reset()
     front.provider.reply(offers=SHELL, prompt="Run the command.", calls=[ECHO])
     front.provider.reply("It said hello.", after=SHELL)
-    command = ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "-m", model, prompt]
+    command = [
+        "exec",
+        "--skip-git-repo-check",
+        "--sandbox",
+        "danger-full-access",
+        "-m",
+        model,
+        prompt,
+    ]
     return subprocess.run(
         [CODEX, *command], cwd=work, env=os.environ | nowhere, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=LONGEST_S, check=False,
@@ -110,7 +125,8 @@ def test_codex_runs_a_command(front: Front, tmp_path: Path, dialect: str) -> Non
 
 
 def test_a_refused_websocket_is_followed_by_posts_at_once(front: Front, tmp_path: Path) -> None:
-    """Codex tries it once, although it may repeat requests, and does not report that it was refused."""
+    """Codex tries it once, although it may repeat requests, and does not report that it was
+    refused."""
     front.access_log.write_text("")
     ran = codex(front, tmp_path, "sim-responses/m", "Run the command.", WEBSOCKETS)
     assert ran.stdout.strip() == "It said hello.", ran.stderr[-3000:]
@@ -124,7 +140,8 @@ def test_a_refused_websocket_is_followed_by_posts_at_once(front: Front, tmp_path
 def test_codex_reports_provider_failures(front: Front, tmp_path: Path, dialect: str) -> None:
     failures = {
         f"down-{dialect}/m": "502 Bad Gateway",
-        f"cut-{dialect}/m": "before (the end of the answer|response.completed)",  # without a first token, and after one
+        # without a first token, and after one
+        f"cut-{dialect}/m": "before (the end of the answer|response.completed)",
         "none": "unknown model",
     }
     for number, (model, words) in enumerate(failures.items()):
@@ -147,9 +164,18 @@ def test_codex_runs_with_a_gateway_of_its_own(front: Front, tmp_path: Path) -> N
         "CODEX_API_KEY": "sk-canary-of-the-user-0123456789",
         "OPENAI_BASE_URL": f"{front.provider.origin}/v1",
     }
-    options = ["--log", str(tmp_path / "runs.db"), "--", str(CODEX), "exec", "--skip-git-repo-check", "Say hello."]
+    options = [
+        "--log",
+        str(tmp_path / "runs.db"),
+        "--",
+        str(CODEX),
+        "exec",
+        "--skip-git-repo-check",
+        "Say hello.",
+    ]
     ran = subprocess.run(
-        [sys.executable, "-m", "splitsecond.cli", "run", *options], cwd=tmp_path, env=os.environ | own,
+        [sys.executable, "-m", "splitsecond.cli", "run", *options], cwd=tmp_path,
+        env=os.environ | own,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONGEST_S, check=False,
     )  # fmt: skip
     assert ran.stdout.strip() == "It said hello.", ran.stderr[-3000:]

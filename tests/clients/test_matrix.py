@@ -1,4 +1,5 @@
-"""The table of clients in the documents is what the stored results say, and the reader of requests is strict."""
+"""The table of clients in the documents is what the stored results say, and the reader of requests
+is strict."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -43,7 +44,9 @@ def test_base64_that_is_not_standard_is_an_error(data: str) -> None:
         read_chat("openai", {"messages": [{"role": "user", "content": [part]}]}, "")
 
 
-def verdict(feature: Feature, result: dict[str, Any], response: bytes = b"", left_out: str = "") -> str:
+def verdict(
+    feature: Feature, result: dict[str, Any], response: bytes = b"", left_out: str = ""
+) -> str:
     evidence = Evidence([], Exchange(bytearray(response), left_out))
     return judge(feature, "openai", result, evidence).state
 
@@ -67,11 +70,15 @@ def test_field_that_a_header_names_is_left_out() -> None:
 
 def test_count_that_a_header_calls_an_estimate_is_estimated() -> None:
     chat = {"messages": [{"role": "user", "content": "hi"}]}
-    received = ReceivedRequest(1, datetime.now(UTC), "POST", "/v1/chat", "", {}, "openai", chat, "m", True, 200, "r")
+    received = ReceivedRequest(
+        1, datetime.now(UTC), "POST", "/v1/chat", "", {}, "openai", chat, "m", True, 200, "r"
+    )
 
     def state(estimated: bool, *usage: int) -> str:
         evidence = Evidence([received], Exchange(estimated=estimated), tokens=(19, 6))
-        return judge(COUNTED, "openai", {"answer": {**COUNTED.answer, "usage": list(usage)}}, evidence).state
+        return judge(
+            COUNTED, "openai", {"answer": {**COUNTED.answer, "usage": list(usage)}}, evidence
+        ).state
 
     assert [state(True, 15, 6), state(False, 15, 6)] == ["estimated", "wrong"]
     assert [state(True, 0, 6), state(True, 15, 0)] == ["wrong", "wrong"]

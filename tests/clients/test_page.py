@@ -1,4 +1,5 @@
-"""docs/clients.md names the clients that the tests run, with the versions that they are pinned to."""
+"""docs/clients.md names the clients that the tests run, with the versions that they are pinned
+to."""
 
 import json
 import re
@@ -37,7 +38,9 @@ PACKAGES = {"pydantic-ai": "pydantic-ai-slim"}
 
 def pinned(file: str) -> dict[str, str]:
     """The versions in a file of requirements."""
-    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)$", (ROOT / file).read_text("utf-8"), re.MULTILINE))
+    return dict(
+        re.findall(r"^([a-z0-9._-]+)==(\S+)$", (ROOT / file).read_text("utf-8"), re.MULTILINE)
+    )
 
 
 def locked() -> dict[str, str]:
@@ -66,16 +69,23 @@ def test_the_table_of_further_clients_is_current(golden: Golden) -> None:
     page = f"{before}<!-- clients -->\n{table}<!-- end -->\n{after}"
     if golden.update:
         PAGE.write_text(page, "utf-8")
-    assert PAGE.read_text("utf-8") == page, "docs/clients.md is not current: run with --update-golden"
+    assert PAGE.read_text("utf-8") == page, (
+        "docs/clients.md is not current: run with --update-golden"
+    )
 
 
 def test_the_page_names_the_features_of_further_clients() -> None:
-    assert f"Each of them is tested with {', '.join(WORDS[feature] for feature in FEATURES)}" in PAGE.read_text("utf-8")
+    assert (
+        f"Each of them is tested with {', '.join(WORDS[feature] for feature in FEATURES)}"
+        in PAGE.read_text("utf-8")
+    )
 
 
 def test_library_versions_on_the_page_are_those_of_the_tests() -> None:
     table = PAGE.read_text("utf-8").partition("<!-- clients -->")[0]
-    named = dict(re.findall(r"^\| `([a-z-]+)`(?: for Python)? \| ([0-9.]+) \|", table, re.MULTILINE))
+    named = dict(
+        re.findall(r"^\| `([a-z-]+)`(?: for Python)? \| ([0-9.]+) \|", table, re.MULTILINE)
+    )
     versions = pinned("constraints.txt")
     assert {"openai", "anthropic", "google-genai", "ollama"} <= named.keys()
     assert named == {name: versions[name] for name in named}

@@ -1,4 +1,5 @@
-"""Ten turns of real agents, unchanged, through a gateway of two workers: one session, whose cache the simulator knows.
+"""Ten turns of real agents, unchanged, through a gateway of two workers: one session, whose cache
+the simulator knows.
 
 `make build/claude/.installed build/codex/.installed` installs them.
 """
@@ -50,11 +51,15 @@ providers:
   responses: {{base_url: '{url}', dialect: responses, quirks: {{drop_tools: [web_search]}}}}
 routes: {{"*": {{policy: '"{provider}/m"'}}}}
 """
-SAYS_HELLO = {"name": "Bash", "arguments": {"command": "echo hello-from-the-shell", "description": "Say hello"}}
+SAYS_HELLO = {
+    "name": "Bash",
+    "arguments": {"command": "echo hello-from-the-shell", "description": "Say hello"},
+}
 
 
 class Agent(Struct, frozen=True):
-    """`program`: where it is installed. `provider`: that of its API format. `tool`: its shell, which makes `call`."""
+    """`program`: where it is installed. `provider`: that of its API format. `tool`: its shell,
+    which makes `call`."""
 
     program: Path
     provider: str
@@ -62,11 +67,19 @@ class Agent(Struct, frozen=True):
     call: dict[str, Any]
 
     def start(self, url: str, home: Path) -> tuple[list[str], Mapping[str, str]]:
-        """Return the arguments and the environment for one prompt at the gateway, without access to other servers."""
+        """Return the arguments and the environment for one prompt at the gateway, without access to
+        other servers."""
         nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1", "HOME": str(home)}
         if self.program == CODEX:
             (home / "config.toml").write_text(configuration(url))
-            arguments = ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "-m", "m"]
+            arguments = [
+                "exec",
+                "--skip-git-repo-check",
+                "--sandbox",
+                "danger-full-access",
+                "-m",
+                "m",
+            ]
             return arguments, nowhere | {"CODEX_HOME": str(home), "SPLITSECOND_KEY": KEY}
         own = {
             "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
@@ -78,15 +91,23 @@ class Agent(Struct, frozen=True):
         return ["--allowedTools", self.tool, "-p"], nowhere | own
 
 
-AGENTS = {"claude": Agent(CLAUDE, "messages", "Bash", SAYS_HELLO), "codex": Agent(CODEX, "responses", SHELL, ECHO)}
+AGENTS = {
+    "claude": Agent(CLAUDE, "messages", "Bash", SAYS_HELLO),
+    "codex": Agent(CODEX, "responses", SHELL, ECHO),
+}
 
 
 def played(agent: Agent, folder: Path) -> tuple[list[ReportedSession], list[dict[str, Any]]]:
-    """Return the sessions of the log, and the simulator's records, after an agent has used its shell nine times."""
+    """Return the sessions of the log, and the simulator's records, after an agent has used its
+    shell nine times."""
     if not agent.program.exists():
         name = agent.program.parents[2].name
-        raise FileNotFoundError(f"{agent.program} does not exist: run `make build/{name}/.installed`")
-    profile, truth, home, work = (folder / name for name in ("cached.toml", "truth.jsonl", "home", "work"))
+        raise FileNotFoundError(
+            f"{agent.program} does not exist: run `make build/{name}/.installed`"
+        )
+    profile, truth, home, work = (
+        folder / name for name in ("cached.toml", "truth.jsonl", "home", "work")
+    )
     profile.write_text(PROFILE)
     home.mkdir()
     work.mkdir()
@@ -100,7 +121,8 @@ def played(agent: Agent, folder: Path) -> tuple[list[ReportedSession], list[dict
         with gateway(folder) as process:
             arguments, environment = agent.start(ready(process), home)
             ran = subprocess.run(
-                [agent.program, *arguments, PROMPT], cwd=work, env=os.environ | environment, stdin=subprocess.DEVNULL,
+                [agent.program, *arguments, PROMPT], cwd=work, env=os.environ | environment,
+                stdin=subprocess.DEVNULL,
                 capture_output=True, text=True, timeout=LONGEST_S, check=False,
             )  # fmt: skip
             assert ran.stdout.strip() == "Nine times.", ran.stdout[-1000:] + ran.stderr[-3000:]
@@ -108,7 +130,10 @@ def played(agent: Agent, folder: Path) -> tuple[list[ReportedSession], list[dict
             process.wait(WITHIN_S)
     until = datetime.now(UTC) + timedelta(minutes=1)
     since, past = until - timedelta(hours=1), Past.open(f"sqlite:///{folder}/log.db")
-    sessions = [reported(list(past.calls(since, until, session=each.id))) for each in past.sessions(since, until)]
+    sessions = [
+        reported(list(past.calls(since, until, session=each.id)))
+        for each in past.sessions(since, until)
+    ]
     return sessions, [json.loads(line) for line in truth.read_text().splitlines()]
 
 
@@ -118,7 +143,9 @@ def test_ten_turns_of_an_agent_are_one_session(name: str, tmp_path: Path) -> Non
     assert [turn.turn for turn in session.turns] == list(range(1, TURNS + 1))
     assert session.agents == 1
     assert session.errors == 0
-    truth = sum(each["cached_tokens"] for each in records) / sum(each["prompt_tokens"] for each in records)
+    truth = sum(each["cached_tokens"] for each in records) / sum(
+        each["prompt_tokens"] for each in records
+    )
     assert session.cached_share == pytest.approx(truth)
     assert truth > 0.5
     assert session.causes.total_s == pytest.approx(session.wall_s, rel=0.01)

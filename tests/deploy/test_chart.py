@@ -1,7 +1,7 @@
 """The Helm chart: its manifests are valid, fit the gateway, and are those of the chart.
 
-`golden/test_chart` has the rendered manifests. Fast tests check them against the schemas of Kubernetes; a system test
-renders the chart again.
+`golden/test_chart` has the rendered manifests. Fast tests check them against the schemas of
+Kubernetes; a system test renders the chart again.
 """
 
 import json
@@ -51,14 +51,19 @@ def pod(release: str) -> dict[str, Any]:
 def test_the_chart_renders_to_these_manifests(release: str, golden: Golden, tmp_path: Path) -> None:
     text = rendered(VALUES[release], tmp_path)
     documents = [each for each in yaml.safe_load_all(text) if each is not None]
-    documents.sort(key=lambda each: (each["kind"], each["metadata"]["name"]))  # helm sorts them by kind, we do not
-    golden.check(f"# sha256 of the chart: {digest()}\n" + yaml.safe_dump_all(documents, sort_keys=False))
+    # helm sorts them by kind, we do not
+    documents.sort(key=lambda each: (each["kind"], each["metadata"]["name"]))
+    golden.check(
+        f"# sha256 of the chart: {digest()}\n" + yaml.safe_dump_all(documents, sort_keys=False)
+    )
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_rendered_manifests_have_the_digest_of_the_chart(release: str) -> None:
     text = (GOLDEN / f"test_the_chart_renders_to_these_manifests-{release}-.txt").read_text("utf-8")
-    assert text.startswith(f"# sha256 of the chart: {digest()}\n"), "run the system test with --update-golden"
+    assert text.startswith(f"# sha256 of the chart: {digest()}\n"), (
+        "run the system test with --update-golden"
+    )
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -66,14 +71,20 @@ def test_kubernetes_accepts_them(release: str) -> None:
     kinds = []
     for each in manifests(release):
         kinds.append(each["kind"])
-        if each["kind"] == "ServiceMonitor":  # of the Prometheus operator: Kubernetes has no schema of it
+        # of the Prometheus operator: Kubernetes has no schema of it
+        if each["kind"] == "ServiceMonitor":
             endpoint = each["spec"]["endpoints"][0]
             assert endpoint["path"] == "/metrics"
-            assert endpoint["authorization"]["credentials"] == {"name": "splitsecond", "key": "metrics_key"}
+            assert endpoint["authorization"]["credentials"] == {
+                "name": "splitsecond",
+                "key": "metrics_key",
+            }
         else:
             validate(each, "1.37", strict=True)
     more = ["HorizontalPodAutoscaler", "ServiceMonitor"] if release == "all" else []
-    assert sorted(kinds) == sorted(["ConfigMap", "Deployment", "PodDisruptionBudget", "Service", *more])
+    assert sorted(kinds) == sorted(
+        ["ConfigMap", "Deployment", "PodDisruptionBudget", "Service", *more]
+    )
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -81,11 +92,17 @@ def test_the_gateway_accepts_the_configuration(release: str) -> None:
     text = manifest(release, "ConfigMap")["data"]["splitsecond.yaml"]
     for name in re.findall(r"file:(/run/secrets/splitsecond/\w+)", text):
         text = text.replace(f"file:{name}", f"env:{Path(name).name}")
-    environment = {"web_key": "k" * 32, "database_url": "postgresql://splitsecond:secret@db/splitsecond"}
+    environment = {
+        "web_key": "k" * 32,
+        "database_url": "postgresql://splitsecond:secret@db/splitsecond",
+    }
     settings = read(text, environment)
     values: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_bytes()) | VALUES[release]
     assert (settings.listen.host, settings.listen.port) == ("0.0.0.0", 8800)
-    assert (settings.listen.workers, settings.listen.drain_s) == (values["workers"], values["drainSeconds"])
+    assert (settings.listen.workers, settings.listen.drain_s) == (
+        values["workers"],
+        values["drainSeconds"],
+    )
     (container,) = pod(release)["containers"]
     assert [each["containerPort"] for each in container["ports"]] == [settings.listen.port]
 
@@ -101,7 +118,10 @@ def test_a_pod_has_the_time_that_the_gateway_needs_to_end(release: str) -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_probes_use_paths_that_answer(release: str) -> None:
     (container,) = pod(release)["containers"]
-    paths = {container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "readiness", "liveness")}
+    paths = {
+        container[f"{kind}Probe"]["httpGet"]["path"]
+        for kind in ("startup", "readiness", "liveness")
+    }
     assert paths == {"/health/ready", "/health/live"}
     for path in paths:
         client = visitor(FakeService())
@@ -126,9 +146,12 @@ def test_the_autoscaler_uses_a_metric_that_exists() -> None:
     (metric,) = manifest("all", "HorizontalPodAutoscaler")["spec"]["metrics"]
     name = metric["pods"]["metric"]["name"]
     assert name in metric_names()
-    (rule,) = yaml.safe_load((ROOT / "deploy/kubernetes/prometheus-adapter.yaml").read_bytes())["rules"]["custom"]
+    (rule,) = yaml.safe_load((ROOT / "deploy/kubernetes/prometheus-adapter.yaml").read_bytes())[
+        "rules"
+    ]["custom"]
     assert rule["seriesQuery"].startswith(name)
-    assert "replicas" not in manifest("all", "Deployment")["spec"]  # it would undo what the autoscaler did
+    # it would undo what the autoscaler did
+    assert "replicas" not in manifest("all", "Deployment")["spec"]
 
 
 def test_settings_that_need_a_restart_change_the_pod_annotation() -> None:
@@ -155,7 +178,9 @@ def test_wrong_values_are_refused(wrong: dict[str, Any]) -> None:
     schema = json.loads((CHART / "values.schema.json").read_bytes())
     defaults = yaml.safe_load((CHART / "values.yaml").read_bytes())
     for values in VALUES.values():
-        Draft7Validator(schema).validate(defaults | values | {"config": defaults["config"] | values.get("config", {})})
+        Draft7Validator(schema).validate(
+            defaults | values | {"config": defaults["config"] | values.get("config", {})}
+        )
     with pytest.raises(ValidationError):
         Draft7Validator(schema).validate(defaults | wrong)
 
@@ -168,5 +193,7 @@ def test_bench_is_a_valid_job_with_persistent_runs() -> None:
     (container,) = spec["containers"]
     mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
     kept = {each["name"] for each in spec["volumes"] if "persistentVolumeClaim" in each}
-    assert container["args"][container["args"].index("--out") + 1].startswith(mounts[kept.pop()] + "/")
+    assert container["args"][container["args"].index("--out") + 1].startswith(
+        mounts[kept.pop()] + "/"
+    )
     assert job["spec"]["backoffLimit"] == 0

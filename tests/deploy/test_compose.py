@@ -1,4 +1,5 @@
-"""The Compose file and what it mounts: valid, consistent, and accepted by the programs that read it."""
+"""The Compose file and what it mounts: valid, consistent, and accepted by the programs that read
+it."""
 
 import json
 import os
@@ -39,7 +40,11 @@ def test_compose_file_is_valid(compose: dict[str, Any]) -> None:
 
 
 def test_compose_file_mounts_existing_files(compose: dict[str, Any]) -> None:
-    mounted = [mount.split(":")[0] for each in compose["services"].values() for mount in each.get("volumes", ())]
+    mounted = [
+        mount.split(":")[0]
+        for each in compose["services"].values()
+        for mount in each.get("volumes", ())
+    ]
     files = [name for name in mounted if name.startswith(".")]
     assert len(files) == 5
     assert [name for name in files if not (COMPOSE / name).exists()] == []
@@ -64,7 +69,9 @@ def settings_file(tmp_path: Path) -> Path:
     return found
 
 
-def test_the_gateway_accepts_its_configuration(compose: dict[str, Any], settings_file: Path) -> None:
+def test_the_gateway_accepts_its_configuration(
+    compose: dict[str, Any], settings_file: Path
+) -> None:
     settings = load(settings_file, {})
     metrics = next(key for key in settings.keys if key.name == "prometheus")
     assert metrics.routes == ("/metrics",)
@@ -84,7 +91,9 @@ def test_prometheus_reads_the_gateway_with_its_key(compose: dict[str, Any]) -> N
 
 
 @pytest.mark.system
-@pytest.mark.skipif(shutil.which("promtool") is None and "CI" not in os.environ, reason="promtool is not installed")
+@pytest.mark.skipif(
+    shutil.which("promtool") is None and "CI" not in os.environ, reason="promtool is not installed"
+)
 def test_promtool_accepts_the_configuration() -> None:
     command = ["promtool", "check", "config", "--syntax-only", str(COMPOSE / "prometheus.yaml")]
     subprocess.run(command, check=True, timeout=WITHIN_S, capture_output=True)

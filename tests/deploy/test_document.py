@@ -1,4 +1,5 @@
-"""docs/deployment.md: the commands that need no container engine run, and the others name what exists."""
+"""docs/deployment.md: the commands that need no container engine run, and the others name what
+exists."""
 
 import json
 import re
@@ -42,14 +43,17 @@ def compose_folder(tmp_path: Path) -> Path:
 
 @pytest.mark.system
 def test_the_commands_make_all_secrets(compose_folder: Path) -> None:
-    """All that the Compose file names, readable by the users of the containers, and accepted by the gateway."""
+    """All that the Compose file names, readable by the users of the containers, and accepted by the
+    gateway."""
     compose = yaml.safe_load((compose_folder / "compose.yaml").read_bytes())
     files = {compose_folder / each["file"] for each in compose["secrets"].values()}
     assert files == set((compose_folder / "secrets").iterdir())
     assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o644"}
     assert oct((compose_folder / "secrets").stat().st_mode & 0o777) == "0o711"
     config = compose_folder / "gateway/splitsecond.yaml"
-    config.write_text(config.read_text("utf-8").replace("/run/secrets", str(compose_folder / "secrets")))
+    config.write_text(
+        config.read_text("utf-8").replace("/run/secrets", str(compose_folder / "secrets"))
+    )
     password = (compose_folder / "secrets/postgres_password").read_text().strip()
     url = (compose_folder / "secrets/database_url").read_text()
     assert url == f"postgresql://splitsecond:{password}@postgres/splitsecond"
@@ -77,7 +81,10 @@ def test_the_image_is_built_and_run_as_its_file_says() -> None:
 
 
 def test_the_chart_and_the_gateway_accept_the_values() -> None:
-    secret, install = command(KUBERNETES, "kubectl create secret"), command(KUBERNETES, "helm install")
+    secret, install = (
+        command(KUBERNETES, "kubectl create secret"),
+        command(KUBERNETES, "helm install"),
+    )
     assert ROOT / install[3] == CHART
     assert install[install.index("--values") + 1] == VALUES.title
     name, value = install[install.index("--set") + 1].split("=")
@@ -87,9 +94,15 @@ def test_the_chart_and_the_gateway_accept_the_values() -> None:
     config = defaults["config"] | values["config"]
     schema = json.loads((CHART / "values.schema.json").read_bytes())
     Draft7Validator(schema).validate(defaults | values | {"config": config})
-    made = {word.removeprefix("--from-literal=").split("=")[0] for word in secret if word.startswith("--from-literal=")}
+    made = {
+        word.removeprefix("--from-literal=").split("=")[0]
+        for word in secret
+        if word.startswith("--from-literal=")
+    }
     text = yaml.safe_dump(config)
     assert set(re.findall(r"file:/run/secrets/splitsecond/(\w+)", text)) == made
     assert secret[4] in defaults["secrets"]
-    settings = read(text.replace("file:/run/secrets/splitsecond/", "env:"), dict.fromkeys(made, "k" * 32))
+    settings = read(
+        text.replace("file:/run/secrets/splitsecond/", "env:"), dict.fromkeys(made, "k" * 32)
+    )
     assert settings.routes

@@ -1,7 +1,9 @@
-"""The container image: its file is linted, and its command runs with the rights that a container leaves it.
+"""The container image: its file is linted, and its command runs with the rights that a container
+leaves it.
 
-The test of the command needs no container engine. It makes a root file system of read-only mounts in new namespaces,
-and runs the image's ENTRYPOINT and CMD there as process 1, as another user without any right.
+The test of the command needs no container engine. It makes a root file system of read-only mounts
+in new namespaces, and runs the image's ENTRYPOINT and CMD there as process 1, as another user
+without any right.
 """
 
 import contextlib
@@ -58,7 +60,8 @@ exec unshare --user --map-user=10001 --map-group=10001 \
 
 
 def instruction(name: str) -> list[str]:
-    """Return the arguments of an instruction in JSON form, such as ENTRYPOINT. HEALTHCHECK's CMD is indented."""
+    """Return the arguments of an instruction in JSON form, such as ENTRYPOINT. HEALTHCHECK's CMD is
+    indented."""
     found = re.search(rf"^{name} (\[.*\])$", FILE.read_text("utf-8"), re.MULTILINE)
     assert found is not None
     arguments: list[str] = json.loads(found[1])
@@ -81,13 +84,19 @@ def allowed() -> bool:
         "/mnt",
     ]
     return (
-        all(map(shutil.which, ("unshare", "setpriv"))) and not subprocess.run(command, capture_output=True).returncode
+        all(map(shutil.which, ("unshare", "setpriv")))
+        and not subprocess.run(command, capture_output=True).returncode
     )
 
 
 def answer(url: str) -> "contextlib.AbstractContextManager[urllib.response.addinfourl]":
     """Send a request for a stream of about a second."""
-    body = {"model": "fast", "stream": True, "max_tokens": 300, "messages": [{"role": "user", "content": "hi"}]}
+    body = {
+        "model": "fast",
+        "stream": True,
+        "max_tokens": 300,
+        "messages": [{"role": "user", "content": "hi"}],
+    }
     headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
     request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode(), headers)
     found: contextlib.AbstractContextManager[urllib.response.addinfourl] = urllib.request.urlopen(
@@ -113,18 +122,49 @@ def folder(tmp_path: Path) -> Path:
 def container(folder: Path) -> "subprocess.Popen[bytes]":
     """Start the command of the image as in a container, at a free port."""
     scripts = Path(sys.executable).parent
-    mounts = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ssl", sys.prefix, sys.base_prefix, str(ROOT)]
+    mounts = [
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib64",
+        "/etc/ssl",
+        sys.prefix,
+        sys.base_prefix,
+        str(ROOT),
+    ]
     paths = {name: str(folder / name) for name in ("root", "config", "data")}
-    inside = INSIDE.format(mounts=shlex.join(dict.fromkeys(filter(os.path.exists, mounts))), **paths)
-    namespaces = ["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]
+    inside = INSIDE.format(
+        mounts=shlex.join(dict.fromkeys(filter(os.path.exists, mounts))), **paths
+    )
+    namespaces = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+    ]
     environment = {
         "PATH": f"{scripts}:/usr/sbin:/usr/bin:/sbin:/bin",
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": "/var/lib/splitsecond",
     }
     return Process(
-        [*namespaces, "sh", "-c", inside, "sh", *instruction("ENTRYPOINT"), *instruction("CMD"), "--port", "0"],
-        env=environment | {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
+        [
+            *namespaces,
+            "sh",
+            "-c",
+            inside,
+            "sh",
+            *instruction("ENTRYPOINT"),
+            *instruction("CMD"),
+            "--port",
+            "0",
+        ],
+        env=environment
+        | {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         bufsize=0,
@@ -153,7 +193,10 @@ def test_the_command_serves_without_rights_and_drains(folder: Path) -> None:
             if "rw" in fields[5].split(",") and not fields[4].startswith(("/dev", "/proc"))
         }
         assert writable == {"/tmp", "/var/lib/splitsecond"}
-        healthy = [each.replace(":8800", ":" + url.split(":")[2].split("/")[0]) for each in instruction("  CMD")]
+        healthy = [
+            each.replace(":8800", ":" + url.split(":")[2].split("/")[0])
+            for each in instruction("  CMD")
+        ]
         subprocess.run([sys.executable, *healthy[1:]], check=True, timeout=WITHIN_S)
         with answer(url) as stream:
             stream.readline()

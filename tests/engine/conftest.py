@@ -1,4 +1,5 @@
-"""One engine for all tests of this folder, with room for answers that are longer than any test waits for."""
+"""One engine for all tests of this folder, with room for answers that are longer than any test
+waits for."""
 
 from collections.abc import Iterator
 

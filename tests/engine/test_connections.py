@@ -1,4 +1,5 @@
-"""How llama.cpp's server keeps and ends connections, and that it serves clients that are not ours."""
+"""How llama.cpp's server keeps and ends connections, and that it serves clients that are not
+ours."""
 
 import asyncio
 import http.client
@@ -46,7 +47,9 @@ def test_a_connection_that_idles_is_closed_by_the_server(engine: EngineProcess) 
 
 def test_stream_closes_its_connection_despite_keep_alive(engine: EngineProcess) -> None:
     connection = connect(engine)
-    connection.request("POST", "/v1/chat/completions", json.dumps({**BODY, "stream": True, "max_tokens": 1}))
+    connection.request(
+        "POST", "/v1/chat/completions", json.dumps({**BODY, "stream": True, "max_tokens": 1})
+    )
     response = connection.getresponse()
     assert response.headers["keep-alive"] == "timeout=5, max=100"
     assert response.headers["connection"] is None
@@ -58,7 +61,9 @@ def test_stream_closes_its_connection_despite_keep_alive(engine: EngineProcess) 
 
 
 @pytest.mark.parametrize("concurrency", [1, 8, 32])
-def test_the_official_client_gets_every_token_at_any_concurrency(engine: EngineProcess, concurrency: int) -> None:
+def test_the_official_client_gets_every_token_at_any_concurrency(
+    engine: EngineProcess, concurrency: int
+) -> None:
     async def ask(client: openai.AsyncOpenAI) -> tuple[int, int]:
         chunks = await client.chat.completions.create(
             model=engine.model,
@@ -74,7 +79,9 @@ def test_the_official_client_gets_every_token_at_any_concurrency(engine: EngineP
         return words, counted
 
     async def ask_all() -> list[tuple[int, int]]:
-        client = openai.AsyncOpenAI(base_url=engine.base_url, api_key="none", timeout=WITHIN_S, max_retries=0)
+        client = openai.AsyncOpenAI(
+            base_url=engine.base_url, api_key="none", timeout=WITHIN_S, max_retries=0
+        )
         async with client, asyncio.TaskGroup() as tasks:
             asked = [tasks.create_task(ask(client)) for _ in range(concurrency)]
         return [answer.result() for answer in asked]
@@ -83,7 +90,9 @@ def test_the_official_client_gets_every_token_at_any_concurrency(engine: EngineP
 
 
 def test_official_client_reads_a_response_and_the_models(engine: EngineProcess) -> None:
-    with openai.OpenAI(base_url=engine.base_url, api_key="none", timeout=WITHIN_S, max_retries=0) as client:
+    with openai.OpenAI(
+        base_url=engine.base_url, api_key="none", timeout=WITHIN_S, max_retries=0
+    ) as client:
         assert [model.id for model in client.models.list()] == ["tiny"]
         reply = client.completions.create(model=engine.model, prompt="the river", max_tokens=5)
     assert reply.usage

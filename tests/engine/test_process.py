@@ -1,4 +1,5 @@
-"""Starting and stopping the engine: it reports what is wrong, and it does not outlive its parent."""
+"""Starting and stopping the engine: it reports what is wrong, and it does not outlive its
+parent."""
 
 import socket
 import subprocess
@@ -37,7 +38,10 @@ def test_serves_while_the_context_is_open() -> None:
         assert engine.model == "tiny"
         assert pid
         assert repr(engine) == f"<EngineProcess {engine.base_url}>"
-        assert urllib.request.urlopen(f"{address}/health", timeout=WITHIN_S).read() == b'{"status":"ok"}'
+        assert (
+            urllib.request.urlopen(f"{address}/health", timeout=WITHIN_S).read()
+            == b'{"status":"ok"}'
+        )
     assert not listens(address)
     assert engine.pid is None
     engine.stop()  # again: does nothing
@@ -45,7 +49,9 @@ def test_serves_while_the_context_is_open() -> None:
 
 def test_request_without_the_key_is_refused() -> None:
     with EngineProcess(slots=1, api_key="sesame") as engine:
-        request = urllib.request.Request(f"{engine.base_url}/completions", data=b'{"prompt":"the","max_tokens":1}')
+        request = urllib.request.Request(
+            f"{engine.base_url}/completions", data=b'{"prompt":"the","max_tokens":1}'
+        )
         with pytest.raises(urllib.error.HTTPError, match="401") as refused:
             urllib.request.urlopen(request, timeout=WITHIN_S)
         with refused.value as reply:
@@ -81,13 +87,18 @@ def test_engine_prints_its_address_and_ends_at_sigterm() -> None:
 def test_port_in_use_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run([*COMMAND, f"--port={port}"], capture_output=True, text=True, timeout=WITHIN_S)
+        done = subprocess.run(
+            [*COMMAND, f"--port={port}"], capture_output=True, text=True, timeout=WITHIN_S
+        )
     assert done.returncode == 1
     assert f"llama.cpp did not start on 127.0.0.1:{port}" in done.stderr
 
 
 def test_engine_that_ends_at_once_reports_why() -> None:
-    with pytest.raises(ProviderFault, match="--slots: 0 is not from 1 to 256") as fault, EngineProcess(slots=0):
+    with (
+        pytest.raises(ProviderFault, match="--slots: 0 is not from 1 to 256") as fault,
+        EngineProcess(slots=0),
+    ):
         pass
     assert fault.value.kind == "engine_failed"
 
@@ -106,12 +117,17 @@ def test_missing_package_names_what_to_install(
     assert available()
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     assert not available()
-    with pytest.raises(CallerFault, match=r"pip install 'splitsecond\[engine\]'") as fault, EngineProcess():
+    with (
+        pytest.raises(CallerFault, match=r"pip install 'splitsecond\[engine\]'") as fault,
+        EngineProcess(),
+    ):
         pass
     assert fault.value.kind == "engine_missing"
     monkeypatch.setattr(sys, "argv", ["engine"])
     assert __main__.main() == 3
-    assert capsys.readouterr().err == ("llama.cpp's engine is not installed: pip install 'splitsecond[engine]'\n")
+    assert capsys.readouterr().err == (
+        "llama.cpp's engine is not installed: pip install 'splitsecond[engine]'\n"
+    )
 
 
 def test_a_library_that_the_system_lacks_is_named(
@@ -123,5 +139,8 @@ def test_a_library_that_the_system_lacks_is_named(
     monkeypatch.setattr(process, "import_module", fail)
     monkeypatch.setattr(sys, "argv", ["engine"])
     assert __main__.main() == 3
-    said = "llama.cpp cannot be loaded: libgomp.so.1: cannot open. On Debian: apt-get install libgomp1.\n"
+    said = (
+        "llama.cpp cannot be loaded: libgomp.so.1: cannot open. On Debian: apt-get install "
+        "libgomp1.\n"
+    )
     assert capsys.readouterr().err == said

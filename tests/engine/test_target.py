@@ -1,4 +1,5 @@
-"""Our own client against the real engine: observations are complete, and closed connections lose no request."""
+"""Our own client against the real engine: observations are complete, and closed connections lose no
+request."""
 
 import asyncio
 import http.client
@@ -27,7 +28,8 @@ MESSAGES = [{"role": "user", "content": "tell me about the river"}]
 
 
 class HealthReceiver:
-    """Waits for the end of one answer, and gives its status. A `core.transport.exchange.Receiver`."""
+    """Waits for the end of one answer, and gives its status. A
+    `core.transport.exchange.Receiver`."""
 
     def __init__(self) -> None:
         self.answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -51,7 +53,10 @@ def observe(engine: EngineProcess, ask: Callable[[Target], Awaitable[None]]) -> 
     seen: list[Observation] = []
 
     async def run() -> None:
-        target = connect(TargetSpec(name="engine/tiny", base_url=engine.base_url, model=engine.model), seen.append)
+        target = connect(
+            TargetSpec(name="engine/tiny", base_url=engine.base_url, model=engine.model),
+            seen.append,
+        )
         try:
             async with asyncio.timeout(WITHIN_S):
                 await ask(target)
@@ -88,7 +93,12 @@ def test_every_token_is_counted_at_any_concurrency(engine: EngineProcess, concur
         assert observation.sent_ns is not None
         assert observation.first_token_ns is not None
         assert observation.last_token_ns is not None
-        assert observation.sent_ns < observation.first_token_ns <= observation.last_token_ns <= observation.end_ns
+        assert (
+            observation.sent_ns
+            < observation.first_token_ns
+            <= observation.last_token_ns
+            <= observation.end_ns
+        )
 
 
 def test_closed_connections_lose_no_request(engine: EngineProcess) -> None:
@@ -113,7 +123,11 @@ def test_connection_is_replaced_after_100_requests(engine: EngineProcess) -> Non
         client.close()
         return reused
 
-    assert [number for number, reused in enumerate(asyncio.run(run())) if not reused] == [0, 100, 200]
+    assert [number for number, reused in enumerate(asyncio.run(run())) if not reused] == [
+        0,
+        100,
+        200,
+    ]
 
 
 def test_closing_a_reply_after_its_first_token_frees_the_slot(engine: EngineProcess) -> None:
@@ -138,7 +152,9 @@ def wait_until_idle(engine: EngineProcess) -> None:
 
 
 def predicted_tokens(engine: EngineProcess) -> int:
-    found = re.search(rb"^llamacpp:tokens_predicted_total (\d+)", page(engine, "/metrics"), re.MULTILINE)
+    found = re.search(
+        rb"^llamacpp:tokens_predicted_total (\d+)", page(engine, "/metrics"), re.MULTILINE
+    )
     assert found
     return int(found[1])
 

@@ -1,4 +1,5 @@
-"""What llama.cpp's server puts on the wire, read by our own decoder: the habits that a client has to know."""
+"""What llama.cpp's server puts on the wire, read by our own decoder: the habits that a client has
+to know."""
 
 import urllib.error
 import urllib.request
@@ -22,18 +23,30 @@ SILENT_ON_USAGE = Quirks(stream_options=False)
 
 
 def request(
-    engine: EngineProcess, body: dict[str, Any], operation: Operation = "chat", quirks: Quirks | None = None
+    engine: EngineProcess,
+    body: dict[str, Any],
+    operation: Operation = "chat",
+    quirks: Quirks | None = None,
 ) -> urllib.request.Request:
-    encoded = encode(Call(id="test", operation=operation, body=body), engine.model, quirks or Quirks())
-    return urllib.request.Request(engine.base_url + encoded.path, encoded.body, dict(encoded.headers))
+    encoded = encode(
+        Call(id="test", operation=operation, body=body), engine.model, quirks or Quirks()
+    )
+    return urllib.request.Request(
+        engine.base_url + encoded.path, encoded.body, dict(encoded.headers)
+    )
 
 
 def answer(
-    engine: EngineProcess, body: dict[str, Any], operation: Operation = "chat", quirks: Quirks | None = None
+    engine: EngineProcess,
+    body: dict[str, Any],
+    operation: Operation = "chat",
+    quirks: Quirks | None = None,
 ) -> tuple[list[Event], Decoder]:
     """Each read of the body is given to the decoder, with its number as its time."""
     reading, events = decoder(operation), []
-    with urllib.request.urlopen(request(engine, body, operation, quirks), timeout=WITHIN_S) as response:
+    with urllib.request.urlopen(
+        request(engine, body, operation, quirks), timeout=WITHIN_S
+    ) as response:
         reads = 0
         while data := response.read1():
             events += reading.feed(data, reads)
@@ -76,7 +89,9 @@ def test_usage_is_sent_on_request_and_timings_always(engine: EngineProcess) -> N
 
 
 def test_completions_carry_usage_on_their_last_chunk(engine: EngineProcess) -> None:
-    events, _ = answer(engine, {"prompt": "tell me about the river", "max_tokens": 6}, "completions")
+    events, _ = answer(
+        engine, {"prompt": "tell me about the river", "max_tokens": 6}, "completions"
+    )
     assert len(tokens(events)) == 6
     assert {type(event) for event in events[-3:]} == {Finish, Usage, Done}
 
@@ -95,7 +110,9 @@ def test_repeated_prompt_is_not_cached(engine: EngineProcess) -> None:
 
 
 def test_unknown_model_name_is_answered(engine: EngineProcess) -> None:
-    encoded = encode(Call(id="test", body={"messages": HELLO, "max_tokens": 1}), "no-such-model", Quirks())
+    encoded = encode(
+        Call(id="test", body={"messages": HELLO, "max_tokens": 1}), "no-such-model", Quirks()
+    )
     asked = urllib.request.Request(engine.base_url + encoded.path, encoded.body)
     assert urllib.request.urlopen(asked, timeout=WITHIN_S).status == 200
 
@@ -103,12 +120,18 @@ def test_unknown_model_name_is_answered(engine: EngineProcess) -> None:
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        ({"messages": [{"role": "user", "content": "x" * 20_000}]}, "context_length_exceeded", "16384 tokens"),
+        (
+            {"messages": [{"role": "user", "content": "x" * 20_000}]},
+            "context_length_exceeded",
+            "16384 tokens",
+        ),
         ({"max_tokens": 1}, "http_400", "messages"),
         ({"messages": HELLO, "temperature": "hot"}, "http_400", "type"),
     ],
 )
-def test_invalid_request_is_a_caller_fault(engine: EngineProcess, body: dict[str, Any], kind: str, words: str) -> None:
+def test_invalid_request_is_a_caller_fault(
+    engine: EngineProcess, body: dict[str, Any], kind: str, words: str
+) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request(engine, body), timeout=WITHIN_S)
     with refused.value as reply:

@@ -24,32 +24,38 @@ from splitsecond.simulator.content.faults import InjectedFault
 PER_S = 1
 MAX_A_MINUTE = 6
 MAX_SEEN_LATE = 10
-"""Where an answer goes wrong only after seconds: until then it looks well, and others are let through."""
+"""Where an answer goes wrong only after seconds: until then it looks well, and others are let
+through."""
 MINUTE_NS = 60 * clock.NS_PER_S
 FOUND_OUT_S = DEADLINE_S + 10
-"""By then it is known to be down, by whatever fault: five calls have failed, the slowest at their deadline."""
+"""By then it is known to be down, by whatever fault: five calls have failed, the slowest at their
+deadline."""
 TO_FIND_OUT = 9
-"""Requests to a provider that fails at once: five until it is down, and four to see whether it still is."""
+"""Requests to a provider that fails at once: five until it is down, and four to see whether it
+still is."""
 TOKENS = 4
 DOWN = [name for name in FAULTS if name not in (*HARMLESS, "http 400")]
 IN_SECONDS: Mapping[str, tuple[int, InjectedFault]] = {
     "stall after seconds": (500, InjectedFault(kind="stall", after=450, seconds=FOR_EVER_S)),
     "cut after seconds": (500, InjectedFault(kind="cut", after=450)),
 }
-"""How many tokens an answer has, at 100 a second, and what befalls it when it has gone well for longer than a probe."""
+"""How many tokens an answer has, at 100 a second, and what befalls it when it has gone well for
+longer than a probe."""
 OF_EVERY_SORT = ("http", "slow_first_token", "cut")
 ALTERNATIVES = [name for name, form in POLICIES.items() if form.alternatives]
 SEEN_BY_A_RACE = AT_THE_HEAD
-"""A race asks all of its targets each time, and closes who loses: of one that is slow, or breaks off later than the
-other begins, it learns nothing."""
+"""A race asks all of its targets each time, and closes who loses: of one that is slow, or breaks
+off later than the other begins, it learns nothing."""
 
 
 LATE = "20s"
-"""Until a silence within an answer is called one; by then a target that gave a first token has long looked well."""
+"""Until a silence within an answer is called one; by then a target that gave a first token has long
+looked well."""
 
 
 def pairs() -> Iterator[tuple[str, str, str]]:
-    """Every fault under one policy, and a few of every sort under the others; each with its stall limit."""
+    """Every fault under one policy, and a few of every sort under the others; each with its stall
+    limit."""
     for policy in ALTERNATIVES:
         for fault in DOWN if policy == "fallback" else OF_EVERY_SORT:
             if policy != "race" or fault in SEEN_BY_A_RACE:
@@ -68,20 +74,28 @@ def fast_pairs() -> Iterator[tuple[str, str, str]]:
         if policy == "fallback":
             yield from ((policy, fault, "2s") for fault in OF_EVERY_KIND)
         elif number % 3 == 1:
-            yield policy, "http" if policy == "race" else OF_EVERY_SORT[number % len(OF_EVERY_SORT)], "2s"
+            yield (
+                policy,
+                "http" if policy == "race" else OF_EVERY_SORT[number % len(OF_EVERY_SORT)],
+                "2s",
+            )
 
 
 LONG_ANSWERS = [("fallback", "stall after seconds", LATE), ("fallback", "cut after seconds", "2s")]
 
 
 @each_case("policy, fault, stall", fast_pairs())
-def test_provider_that_is_down_gets_few_requests(policy: str, fault: str, stall: str, tmp_path: Path) -> None:
+def test_provider_that_is_down_gets_few_requests(
+    policy: str, fault: str, stall: str, tmp_path: Path
+) -> None:
     check_left_alone(policy, fault, stall, 90, tmp_path)
 
 
 @pytest.mark.system
 @pytest.mark.parametrize(("policy", "fault", "stall"), [*pairs(), *LONG_ANSWERS])
-def test_it_is_left_alone_for_five_minutes(policy: str, fault: str, stall: str, tmp_path: Path) -> None:
+def test_it_is_left_alone_for_five_minutes(
+    policy: str, fault: str, stall: str, tmp_path: Path
+) -> None:
     check_left_alone(policy, fault, stall, 300, tmp_path)
 
 
@@ -103,7 +117,9 @@ def check_left_alone(policy: str, fault: str, stall: str, seconds: int, folder: 
 
     tokens, planned = IN_SECONDS.get(fault) or (TOKENS, FAULTS[fault])
     down, well = profile(planned, tokens=tokens), profile(tokens=tokens)
-    world = play(f'deadline({POLICY[policy]}, total="30s")', folder, story, stall=stall, a=down, b=well)
+    world = play(
+        f'deadline({POLICY[policy]}, total="30s")', folder, story, stall=stall, a=down, b=well
+    )
     asked = [record.arrived_ns for record in world.requests("a")]
     at = sorted(world.simulated["a"].connected_ns if fault == "refused" else asked)
     assert at, "nobody asked it"

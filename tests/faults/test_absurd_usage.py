@@ -1,4 +1,5 @@
-"""Providers that report absurd token counts: every answer arrives, and the client is charged our own estimate."""
+"""Providers that report absurd token counts: every answer arrives, and the client is charged our
+own estimate."""
 
 import itertools
 import json
@@ -18,7 +19,16 @@ from splitsecond.core.service import Call
 from splitsecond.core.serving.request_cycle import RequestCycle
 from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 
-ABSURD = [b"1000000000000000", b"-1", b"12.5", b'"a dozen"', b"true", b"{}", b"1" + b"0" * 400, b"1e400"]
+ABSURD = [
+    b"1000000000000000",
+    b"-1",
+    b"12.5",
+    b'"a dozen"',
+    b"true",
+    b"{}",
+    b"1" + b"0" * 400,
+    b"1e400",
+]
 MESSAGES = [{"role": "user", "content": "hi"}]
 ESTIMATED_INPUT = conservative_input_tokens(Call(id="c", body={"messages": MESSAGES}))
 MAX_INPUT = 10 * ESTIMATED_INPUT
@@ -29,8 +39,16 @@ CONTENTS = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
 CLIENTS: Mapping[str, tuple[str, str, dict[str, Any]]] = {
     "openai": ("/v1/chat/completions", "/v1/chat/completions", CHAT),
     "anthropic": ("/v1/messages", "/v1/messages", {**CHAT, "max_tokens": 50}),
-    "responses": ("/v1/responses", "/v1/responses", {"model": "fast", "input": "hi", "store": False}),
-    "gemini": ("/v1beta/models/fast:generateContent", "/v1beta/models/fast:streamGenerateContent", CONTENTS),
+    "responses": (
+        "/v1/responses",
+        "/v1/responses",
+        {"model": "fast", "input": "hi", "store": False},
+    ),
+    "gemini": (
+        "/v1beta/models/fast:generateContent",
+        "/v1beta/models/fast:streamGenerateContent",
+        CONTENTS,
+    ),
     "ollama": ("/api/chat", "/api/chat", CHAT),
 }
 """The API formats of clients: the path of a whole answer, that of a stream, and a request."""
@@ -38,18 +56,24 @@ TARGETS = ["openai", "anthropic", "responses", "gemini", "ollama", "cohere"]
 
 
 def served_as(api_format: str, usd_per_day: float = 5, price: float = 1) -> Any:
-    """Return the edit of a configuration with target "a" in this format, and a limit of the client's key."""
+    """Return the edit of a configuration with target "a" in this format, and a limit of the
+    client's key."""
 
     def edit(text: str) -> str:
-        text = text.replace("key: env:CLIENT_KEY}", f"key: env:CLIENT_KEY, usd_per_day: {usd_per_day}}}")
-        text = text.replace("{input_usd: 1, output_usd: 1}", f"{{input_usd: {price}, output_usd: {price}}}")
+        text = text.replace(
+            "key: env:CLIENT_KEY}", f"key: env:CLIENT_KEY, usd_per_day: {usd_per_day}}}"
+        )
+        text = text.replace(
+            "{input_usd: 1, output_usd: 1}", f"{{input_usd: {price}, output_usd: {price}}}"
+        )
         return text.replace("api_key: env:KEY_A,", f"api_key: env:KEY_A, api_format: {api_format},")
 
     return edit
 
 
 def says(api_format: str, kind: str, odd: bytes, number: int = OUTPUT) -> Says:
-    """Return a provider whose answers have `odd` in the place of one of their counts, and 1 in that of the other."""
+    """Return a provider whose answers have `odd` in the place of one of their counts, and 1 in that
+    of the other."""
     body = BODIES[f"{api_format}-{kind}"].replace(str(number).encode(), odd)
     body = body.replace(str(INPUT + OUTPUT - number).encode(), b"1")
     streamed = b"application/x-ndjson" if api_format == "ollama" else b"text/event-stream"
@@ -60,7 +84,9 @@ async def ask(world: World, client: str = "openai", *, stream: bool) -> Visitor:
     whole_path, stream_path, body = CLIENTS[client]
     fields = body if client == "gemini" else {**body, "stream": stream}
     headers = {"authorization": f"Bearer {CLIENT_KEY}"}
-    return await visits(world.worker.gateway).asks(fields, path=stream_path if stream else whole_path, headers=headers)
+    return await visits(world.worker.gateway).asks(
+        fields, path=stream_path if stream else whole_path, headers=headers
+    )
 
 
 def logged(folder: Path) -> list[tuple[Any, ...]]:
@@ -82,8 +108,14 @@ class SaysInTurn:
 @sampled_cases(3)
 @each_case("target", TARGETS)
 @each_case("client", CLIENTS)
-def test_every_format_delivers_and_charges_the_estimate(client: str, target: str, tmp_path: Path) -> None:
-    cases = list(itertools.product((False, True), ("stream", "whole"), ((INPUT, ABSURD[0]), (OUTPUT, ABSURD[-1]))))
+def test_every_format_delivers_and_charges_the_estimate(
+    client: str, target: str, tmp_path: Path
+) -> None:
+    cases = list(
+        itertools.product(
+            (False, True), ("stream", "whole"), ((INPUT, ABSURD[0]), (OUTPUT, ABSURD[-1]))
+        )
+    )
     provider = SaysInTurn(says(target, kind, odd, number) for _, kind, (number, odd) in cases)
     answers: list[Visitor] = []
 
@@ -115,7 +147,9 @@ def test_every_format_delivers_and_charges_the_estimate(client: str, target: str
 @each_case("odd", ABSURD)
 @each_case("kind", ["stream", "whole"])
 @each_case("stream", [False, True])
-def test_absurd_usage_is_charged_as_estimated(stream: bool, kind: str, odd: bytes, tmp_path: Path) -> None:
+def test_absurd_usage_is_charged_as_estimated(
+    stream: bool, kind: str, odd: bytes, tmp_path: Path
+) -> None:
     """A token costs 5 cents here, so that a few calls use up 5 USD."""
     statuses: list[int] = []
 
@@ -128,7 +162,13 @@ def test_absurd_usage_is_charged_as_estimated(stream: bool, kind: str, odd: byte
         assert spent_usd == pytest.approx(estimate_usd)
         assert spent_usd < 5 + (MAX_INPUT + 1) * 0.05
 
-    play('"a/m"', tmp_path, story, a=says("openai", kind, odd), edit=served_as("openai", price=50_000))
+    play(
+        '"a/m"',
+        tmp_path,
+        story,
+        a=says("openai", kind, odd),
+        edit=served_as("openai", price=50_000),
+    )
     admitted = statuses.count(200)
     assert 1 < admitted < 30
     assert statuses == [200] * admitted + [429] * (30 - admitted)

@@ -1,4 +1,5 @@
-"""What agents meet in the field, through the whole gateway: their sessions, and where their next turn goes."""
+"""What agents meet in the field, through the whole gateway: their sessions, and where their next
+turn goes."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -32,7 +33,9 @@ def conversation(turn: int, text: str = LONG) -> list[dict[str, str]]:
     return said
 
 
-async def ask(world: World, turn: int, *, worker: int = 0, session: str = "one", **fields: Any) -> Visitor:
+async def ask(
+    world: World, turn: int, *, worker: int = 0, session: str = "one", **fields: Any
+) -> Visitor:
     headers = {**KEY, "x-session-id": session, **fields.pop("headers", {})}
     body = {"model": "fast", "messages": conversation(turn), "stream": True, **fields}
     return await visits(world.workers[worker].gateway).asks(body, headers=headers)
@@ -41,7 +44,9 @@ async def ask(world: World, turn: int, *, worker: int = 0, session: str = "one",
 def logged(world: World) -> list[ReportedSession]:
     """Return the sessions of the log, after the world has ended."""
     past, until = Past.open(f"sqlite:///{world.database}"), EPOCH + timedelta(days=100_000)
-    found = [list(past.calls(EPOCH, until, session=each.id)) for each in past.sessions(EPOCH, until)]
+    found = [
+        list(past.calls(EPOCH, until, session=each.id)) for each in past.sessions(EPOCH, until)
+    ]
     return [reported(calls, PRICES.get) for calls in found]
 
 

@@ -1,4 +1,5 @@
-"""Calls with the client's own credentials, through the whole gateway: who gets them, and what a refusal means."""
+"""Calls with the client's own credentials, through the whole gateway: who gets them, and what a
+refusal means."""
 
 import json
 from collections.abc import Mapping
@@ -19,22 +20,31 @@ from splitsecond.routing.configuration.reading import read
 TOKEN = "sk-ant-oat01-canary-of-a-subscription-0123456789"
 LOGIN = {"authorization": f"Bearer {TOKEN}", "user-agent": "agent/1.0", "x-other": "stays here"}
 WITH_KEY = LOGIN | {"x-splitsecond-key": CLIENT_KEY}
-BODY = {"model": "fast", "max_tokens": 9, "messages": [{"role": "user", "content": PROMPT}], "stream": True}
+BODY = {
+    "model": "fast",
+    "max_tokens": 9,
+    "messages": [{"role": "user", "content": PROMPT}],
+    "stream": True,
+}
 KEYLESS = "keys: []\n"
 
 
 class Vendor:
-    """A provider of Anthropic's or OpenAI's format. `headers`, `models`: those of its requests. `refuses`: the error
-    with which it answers; None: it answers well."""
+    """A provider of Anthropic's or OpenAI's format. `headers`, `models`: those of its requests.
+    `refuses`: the error with which it answers; None: it answers well."""
 
-    def __init__(self, form: Any = anthropic, refuses: tuple[int, Mapping[str, Any]] | None = None) -> None:
+    def __init__(
+        self, form: Any = anthropic, refuses: tuple[int, Mapping[str, Any]] | None = None
+    ) -> None:
         self.headers: list[dict[str, str]] = []
         self.models: list[str] = []
         self.refuses = refuses
         self._form = form
 
     async def __call__(self, cycle: RequestCycle) -> None:
-        self.headers.append({name.decode(): value.decode() for name, value in cycle.headers.items()})
+        self.headers.append(
+            {name.decode(): value.decode() for name, value in cycle.headers.items()}
+        )
         self.models.append(json.loads(await cycle.body(1 << 20))["model"])
         if self.refuses is not None:
             status, error = self.refuses
@@ -66,7 +76,12 @@ def test_credentials_go_to_the_vendor_unchanged_and_nowhere_else(tmp_path: Path)
         assert (await ask(world, model="b/m")).status == 200
 
     world = play(
-        '"a/m"', tmp_path, story, edit=lambda text: edited(text) + f"access_log: {tmp_path}/access.jsonl\n", a=a, b=b
+        '"a/m"',
+        tmp_path,
+        story,
+        edit=lambda text: edited(text) + f"access_log: {tmp_path}/access.jsonl\n",
+        a=a,
+        b=b,
     )
     (to_vendor,), (to_other,) = a.headers, b.headers
     assert to_vendor["authorization"] == LOGIN["authorization"]
@@ -113,7 +128,8 @@ def test_a_server_of_ones_own_needs_no_credentials(tmp_path: Path) -> None:
         return edited(text, keys=False).replace("api_format: anthropic", "api_format: ollama")
 
     async def story(world: World) -> None:
-        assert (await ask(world, {}, path="/api/chat")).status == 502  # the vendor of this test speaks another format
+        # the vendor of this test speaks another format
+        assert (await ask(world, {}, path="/api/chat")).status == 502
 
     a = Vendor()
     play('"a/m"', tmp_path, story, edit=edit, a=a, b=Vendor())
@@ -136,13 +152,24 @@ def test_a_client_without_credentials_gets_the_next_target(tmp_path: Path) -> No
     ("status", "error", "target"),
     [
         (401, {"type": "authentication_error", "message": f"invalid bearer token {TOKEN}"}, ""),
-        (403, {"type": "permission_error", "message": "OAuth is not allowed for this organization"}, ""),
+        (
+            403,
+            {"type": "permission_error", "message": "OAuth is not allowed for this organization"},
+            "",
+        ),
         (404, {"type": "not_found_error", "message": "model: m"}, "b/m"),
-        (429, {"type": "rate_limit_error", "message": "This would exceed your account's rate limit"}, "b/m"),
+        (
+            429,
+            {"type": "rate_limit_error", "message": "This would exceed your account's rate limit"},
+            "b/m",
+        ),
     ],
 )
-def test_a_refusal_is_for_the_client(tmp_path: Path, status: int, error: dict[str, str], target: str) -> None:
-    """With the vendor's status: a client renews its token at 401. A limit makes a fallback go on."""
+def test_a_refusal_is_for_the_client(
+    tmp_path: Path, status: int, error: dict[str, str], target: str
+) -> None:
+    """With the vendor's status: a client renews its token at 401. A limit makes a fallback go
+    on."""
     a, b = Vendor(refuses=(status, error)), Vendor(openai)
 
     async def story(world: World) -> None:
@@ -170,7 +197,9 @@ def test_a_refusal_is_for_the_client(tmp_path: Path, status: int, error: dict[st
         ("", "claude-x", ""),
     ],
 )
-def test_other_models_pass_through_to_the_vendor(tmp_path: Path, routes: str, model: str, called: str) -> None:
+def test_other_models_pass_through_to_the_vendor(
+    tmp_path: Path, routes: str, model: str, called: str
+) -> None:
     a, b = Vendor(), Vendor(openai)
 
     def edit(text: str) -> str:
@@ -192,7 +221,12 @@ def test_the_route_of_every_other_model(tmp_path: Path) -> None:
         assert listed.json["data"] == []
 
     play(
-        '"a/m"', tmp_path, story, edit=lambda text: edited(text, keys=False).replace("{fast:", "{'*':"), a=a, b=Vendor()
+        '"a/m"',
+        tmp_path,
+        story,
+        edit=lambda text: edited(text, keys=False).replace("{fast:", "{'*':"),
+        a=a,
+        b=Vendor(),
     )
     assert a.models == ["m"]
 
@@ -201,12 +235,17 @@ def test_the_route_of_every_other_model(tmp_path: Path) -> None:
     ("text", "words"),
     [
         (
-            "providers: {anthropic: {credentials: client}, x: {like: anthropic, base_url: 'https://x.example/v1', "
+            "providers: {anthropic: {credentials: client}, x: {like: anthropic, base_url: "
+            "'https://x.example/v1', "
             'credentials: client}}\nroutes: {r: {policy: \'race("anthropic/m", "x/m")\'}}',
-            "routes.r.policy: api.anthropic.com and x.example would get the same credentials of a client",
+            "routes.r.policy: api.anthropic.com and x.example would get the "
+            "same credentials of a client",
         ),
         ("providers: {anthropic: {credentials: client, api_key: env:K}}", "api_key has no effect"),
-        ("providers: {cohere: {credentials: client}}", "clients have no credentials for the API format cohere"),
+        (
+            "providers: {cohere: {credentials: client}}",
+            "clients have no credentials for the API format cohere",
+        ),
     ],
 )
 def test_unsafe_settings_are_refused(text: str, words: str) -> None:

@@ -1,4 +1,5 @@
-"""Failover, scenario by scenario, under the simplest and the recommended configuration: a table of docs/failover.md."""
+"""Failover, scenario by scenario, under the simplest and the recommended configuration: a table of
+docs/failover.md."""
 
 import asyncio
 import json
@@ -46,7 +47,8 @@ ScenarioSteps = Callable[[World], Coroutine[Any, Any, Result]]
 
 
 class Scenario(Struct, kw_only=True):
-    """What target "a" does, and `b`; `story` plays the client, by default one call that is streamed or not."""
+    """What target "a" does, and `b`; `story` plays the client, by default one call that is streamed
+    or not."""
 
     title: str
     a: Profile | Application
@@ -101,8 +103,16 @@ async def open_end(cycle: RequestCycle) -> None:
 
 async def half_a_tool_call(cycle: RequestCycle) -> None:
     cycle.begin_stream([])
-    delta = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "pay", "arguments": '{"usd": 1'}}]}
-    chunk = {"id": "x", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta}]}
+    delta = {
+        "tool_calls": [
+            {"index": 0, "id": "c", "function": {"name": "pay", "arguments": '{"usd": 1'}}
+        ]
+    }
+    chunk = {
+        "id": "x",
+        "object": "chat.completion.chunk",
+        "choices": [{"index": 0, "delta": delta}],
+    }
     await cycle.send(b"data: " + json.dumps(chunk).encode() + b"\n\n")
     await asyncio.sleep(0.1)
     await drop(cycle)
@@ -135,7 +145,9 @@ async def empty(cycle: RequestCycle) -> None:
 
 def asks_to_wait(value: Callable[[], str]) -> Answer:
     async def act(cycle: RequestCycle) -> None:
-        await cycle.answer(429, b'{"error":{"message":"slow down"}}', [(b"retry-after", value().encode())])
+        await cycle.answer(
+            429, b'{"error":{"message":"slow down"}}', [(b"retry-after", value().encode())]
+        )
 
     return act
 
@@ -212,7 +224,8 @@ class Down:
 
 
 async def outage(world: World) -> Result:
-    """A call a second. Well served: none fails, and "a" responds again within 20 s of its return."""
+    """A call a second. Well served: none fails, and "a" responds again within 20 s of its
+    return."""
     failed, answered = 0, list[float]()
     began_ns = clock.now_ns()
     for _ in range(120):
@@ -223,7 +236,8 @@ async def outage(world: World) -> Result:
         await asyncio.sleep(1)
     back_s = min(answered, default=EVER_S)
     return Result(
-        f"{failed} calls fail; a/m responds again {back_s:.0f} s after its return", not failed and back_s <= 20
+        f"{failed} calls fail; a/m responds again {back_s:.0f} s after its return",
+        not failed and back_s <= 20,
     )
 
 
@@ -231,14 +245,17 @@ async def all_down(world: World) -> Result:
     seen = [await world.ask(stream=number % 2 == 0) for number in range(12)]
     statuses = sorted({visitor.status for visitor in seen})
     waits = all("retry-after" in visitor.headers for visitor in seen)
-    return Result(f"{' or '.join(map(str, statuses))} at once, with Retry-After", statuses == [503] and waits)
+    return Result(
+        f"{' or '.join(map(str, statuses))} at once, with Retry-After", statuses == [503] and waits
+    )
 
 
 class Restarted:
     """A provider that restarts: its connections from before break when they are used."""
 
     def __init__(self) -> None:
-        self.old: set[object] = set()  # not their ids: a new connection can have the id of a freed one
+        # not their ids: a new connection can have the id of a freed one
+        self.old: set[object] = set()
         self.restarted = False
         self.broken = 0
 
@@ -262,7 +279,8 @@ async def stale_connections(world: World) -> Result:
     app.restarted = True
     seen = [await world.ask(), *await asyncio.gather(*(world.ask() for _ in range(7)))]
     good = all(heard(visitor, stream=True) == (TEXT, True) for visitor in seen)
-    # One, mostly. The kernel can deliver the end of a second connection before the pool has closed it.
+    # One, mostly. The kernel can deliver the end of a second connection before the pool has closed
+    # it.
     return Result("responses of a/m, at once; 1 of 8 requests sent twice", good and app.broken <= 2)
 
 
@@ -280,21 +298,40 @@ def scenarios() -> list[Scenario]:
         Scenario(title="connection refused", a=fault("refused")),
         Scenario(title="connection broken before the headers", a=fault("reset")),
         Scenario(title="no headers for ever", a=fault("slow_head", seconds=EVER_S)),
-        Scenario(title="headers, and no token for ever", a=fault("slow_first_token", seconds=EVER_S)),
+        Scenario(
+            title="headers, and no token for ever", a=fault("slow_first_token", seconds=EVER_S)
+        ),
         Scenario(title="stream cut in the middle", a=fault("cut", after=5)),
         Scenario(title="cut in the middle, not streamed", a=fault("cut", after=5), stream=False),
-        Scenario(title="silence in the middle, not streamed", a=fault("stall", after=5, seconds=EVER_S), stream=False),
+        Scenario(
+            title="silence in the middle, not streamed",
+            a=fault("stall", after=5, seconds=EVER_S),
+            stream=False,
+        ),
         Scenario(title="an error inside a 200", a=fault("error_event", after=0)),
-        Scenario(title="an error in the middle, not streamed", a=fault("error_event", after=5), stream=False),
-        Scenario(title="a malformed event, not streamed", a=fault("malformed", after=5), stream=False),
+        Scenario(
+            title="an error in the middle, not streamed",
+            a=fault("error_event", after=5),
+            stream=False,
+        ),
+        Scenario(
+            title="a malformed event, not streamed", a=fault("malformed", after=5), stream=False
+        ),
         Scenario(title="the end mark is missing", a=fault("no_done")),
         Scenario(title="an outage of a minute", a=Down(), story=outage),
-        Scenario(title="all targets down", a=fault("http", status=500), b=fault("refused"), story=all_down),
+        Scenario(
+            title="all targets down",
+            a=fault("http", status=500),
+            b=fault("refused"),
+            story=all_down,
+        ),
         Scenario(title="finish reason, and the body stays open", a=OddTarget(open_end)),
         Scenario(title="half a tool call, then cut", a=OddTarget(half_a_tool_call)),
         Scenario(title="one byte at a time", a=OddTarget(dribbled)),
         Scenario(title="TLS handshake broken", a=profile(), story=after_connecting(fails_in_tls)),
-        Scenario(title="no connection (SYN dropped)", a=profile(), story=after_connecting(never_connects)),
+        Scenario(
+            title="no connection (SYN dropped)", a=profile(), story=after_connecting(never_connects)
+        ),
         Scenario(title="Retry-After that is no time", a=OddTarget(asks_to_wait(lambda: "soon"))),
         Scenario(title="Retry-After as a date, without Date", a=OddTarget(asks_to_wait(soon))),
         Scenario(title="stale connections after a restart", a=Restarted(), story=stale_connections),
@@ -302,13 +339,18 @@ def scenarios() -> list[Scenario]:
         Scenario(title="a web page with status 200", a=OddTarget(web_page)),
         Scenario(title="the gateway's key rejected (401)", a=fault("http", status=401)),
         Scenario(title="a token every 4 s", a=OddTarget(slow)),
-        Scenario(title="cut, and b/m says something else", a=fault("cut", after=5), b=OddTarget(another_answer)),
+        Scenario(
+            title="cut, and b/m says something else",
+            a=fault("cut", after=5),
+            b=OddTarget(another_answer),
+        ),
     ]
 
 
 TITLES = [scenario.title for scenario in scenarios()]
 NOT_RESCUED = {"half a tool call, then cut", "cut, and b/m says something else"}
-"""Here the client has seen a part that cannot be continued. It gets an error, and no end that looks well."""
+"""Here the client has seen a part that cannot be continued. It gets an error, and no end that looks
+well."""
 
 
 def played(policy: str, number: int, folder: Path) -> Result:
@@ -317,7 +359,9 @@ def played(policy: str, number: int, folder: Path) -> Result:
 
     async def story(world: World) -> None:
         act = scenario.story
-        found.append(await (act(world) if act is not None else one_call(world, stream=scenario.stream)))
+        found.append(
+            await (act(world) if act is not None else one_call(world, stream=scenario.stream))
+        )
 
     play(policy, folder, story, stall=STALL, a=scenario.a, b=scenario.b)
     return found[0]
@@ -326,7 +370,9 @@ def played(policy: str, number: int, folder: Path) -> Result:
 @sampled_cases(4)
 @each_case("name", CONFIGURATIONS)
 @each_case("number", range(len(TITLES)), ids=TITLES)
-def test_client_gets_a_good_response_in_each_scenario(number: int, name: str, tmp_path: Path) -> None:
+def test_client_gets_a_good_response_in_each_scenario(
+    number: int, name: str, tmp_path: Path
+) -> None:
     result = played(CONFIGURATIONS[name], number, tmp_path)
     assert result.good == (TITLES[number] not in NOT_RESCUED), result.words
 
@@ -348,9 +394,12 @@ class LimitedOnce:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("simplest", "response of b/m, at once"), ("recommended", "response of a/m, after 2 s")]
+    ("name", "words"),
+    [("simplest", "response of b/m, at once"), ("recommended", "response of a/m, after 2 s")],
 )
-def test_configuration_decides_to_wait_or_switch_after_429(name: str, words: str, tmp_path: Path) -> None:
+def test_configuration_decides_to_wait_or_switch_after_429(
+    name: str, words: str, tmp_path: Path
+) -> None:
     found: list[str] = []
 
     async def story(world: World) -> None:
@@ -383,7 +432,13 @@ def test_page_shows_the_measured_results(golden: Golden, tmp_path: Path) -> None
         lines.append(f"| {title} | {' | '.join(cells)} |")
     before, rest = PAGE.read_text(encoding="utf-8").split("<!-- table -->\n")
     _, after = rest.split("<!-- end -->\n")
-    page = f"{before}<!-- table -->\n" + "".join(f"{line}\n" for line in lines) + f"<!-- end -->\n{after}"
+    page = (
+        f"{before}<!-- table -->\n"
+        + "".join(f"{line}\n" for line in lines)
+        + f"<!-- end -->\n{after}"
+    )
     if golden.update:
         PAGE.write_text(page, encoding="utf-8")
-    assert PAGE.read_text(encoding="utf-8") == page, "docs/failover.md is not current: run with --update-golden"
+    assert PAGE.read_text(encoding="utf-8") == page, (
+        "docs/failover.md is not current: run with --update-golden"
+    )

@@ -19,7 +19,12 @@ FIRST = (Attempt("x", 0.0), Attempt("x", 2.0))
     [
         ("S01", Outcome(WHOLE, "", 3.0), FIRST, "pass"),
         ("S01", Outcome(WHOLE, "", 1.0), FIRST[:1], "partial"),
-        ("S01", Outcome(WHOLE, "", 1.0), [Attempt("x", 0.1 * number) for number in range(3)], "fail"),
+        (
+            "S01",
+            Outcome(WHOLE, "", 1.0),
+            [Attempt("x", 0.1 * number) for number in range(3)],
+            "fail",
+        ),
         ("S08", Outcome(None, "cut", 1.0), FIRST[:1], "safe"),
         ("S08", Outcome(PART, "", 1.0), FIRST[:1], "fail"),
         ("S08", Outcome(None, "", 40.0, hung=True), FIRST[:1], "fail"),

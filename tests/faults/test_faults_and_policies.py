@@ -1,8 +1,9 @@
-"""Every fault of the simulator under every policy, through the whole gateway: what must hold whatever goes wrong.
+"""Every fault of the simulator under every policy, through the whole gateway: what must hold
+whatever goes wrong.
 
-No hang beyond the deadline; no part of an answer that looks like a whole one; no usage that nobody counted; every
-connection to a provider closed or idle, none in use for nobody; one record of each call, and one of each attempt that
-a provider saw.
+No hang beyond the deadline; no part of an answer that looks like a whole one; no usage that nobody
+counted; every connection to a provider closed or idle, none in use for nobody; one record of each
+call, and one of each attempt that a provider saw.
 """
 
 import json
@@ -83,7 +84,8 @@ AT_THE_HEAD = (
 IN_THE_MIDDLE = ("stall", "cut", "cut at the end", "malformed", "error_event")
 """What spoils an answer that has begun. `resume` carries it on."""
 GOES_ON = ("race", "fallback")
-"""Policies that ask the other provider for the same call; of most others the failure of the chosen one is raised."""
+"""Policies that ask the other provider for the same call; of most others the failure of the chosen
+one is raised."""
 
 
 def test_every_policy_and_fault_is_covered() -> None:
@@ -94,7 +96,8 @@ def test_every_policy_and_fault_is_covered() -> None:
 
 
 def pairs() -> Iterator[ParameterSet]:
-    """Every policy with every fault. Fast are those that must succeed, and of the others each fault about once."""
+    """Every policy with every fault. Fast are those that must succeed, and of the others each fault
+    about once."""
     for row, policy in enumerate(POLICY):
         for column, fault in enumerate(FAULTS):
             must_succeed = (policy == "fallback" and fault in AT_THE_HEAD) or (
@@ -105,7 +108,9 @@ def pairs() -> Iterator[ParameterSet]:
 
 
 @each_case("policy, fault", list(pairs()))
-def test_invariants_hold_for_every_fault_and_policy(policy: str, fault: str, tmp_path: Path) -> None:
+def test_invariants_hold_for_every_fault_and_policy(
+    policy: str, fault: str, tmp_path: Path
+) -> None:
     async def story(world: World) -> None:
         for number in range(2 * PER_SORT):
             visitor = await asked(world, stream=number % 2 == 0)
@@ -119,7 +124,13 @@ def test_invariants_hold_for_every_fault_and_policy(policy: str, fault: str, tmp
             await asked(world, stream=True, leaves_after_s=seconds)
         await world.settled()
 
-    world = play(f'deadline({POLICY[policy]}, total="30s")', tmp_path, story, a=profile(FAULTS[fault]), b=profile())
+    world = play(
+        f'deadline({POLICY[policy]}, total="30s")',
+        tmp_path,
+        story,
+        a=profile(FAULTS[fault]),
+        b=profile(),
+    )
     assert all(provider.open == 0 for provider in world.simulated.values())
     _check_log(world)
 
@@ -155,8 +166,15 @@ def _check_stream(body: bytes, fault: str) -> None:
     assert all(event.startswith(b"data: ") for event in events), events
     *said, last = [event.removeprefix(b"data: ") for event in events]
     chunks = [json.loads(event) for event in said]
-    reasons = [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"] if choice["finish_reason"]]
-    text = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+    reasons = [
+        choice["finish_reason"]
+        for chunk in chunks
+        for choice in chunk["choices"]
+        if choice["finish_reason"]
+    ]
+    text = "".join(
+        choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"]
+    )
     usage = [chunk["usage"] for chunk in chunks if chunk.get("usage")]
     if last == b"[DONE]":
         assert (text, reasons) == (TEXT, ["stop"])
@@ -176,11 +194,16 @@ def _check_usage(usage: dict[str, Any], fault: str) -> None:
 
 
 def _check_log(world: World) -> None:
-    """Each call has one record, and each request that a provider saw is an attempt of one of them."""
+    """Each call has one record, and each request that a provider saw is an attempt of one of
+    them."""
     with closing(sqlite3.connect(world.database)) as log:
         calls = [call for (call,) in log.execute("select call from calls")]
         attempts = {identity for (identity,) in log.execute("select id from attempts")}
-        counted, in_calls = log.execute("select count(*), (select sum(attempts) from calls) from attempts").fetchone()
+        counted, in_calls = log.execute(
+            "select count(*), (select sum(attempts) from calls) from attempts"
+        ).fetchone()
     assert len(set(calls)) == len(calls) == world.asked
     assert counted == len(attempts) == in_calls
-    assert {record.request_id for name in world.simulated for record in world.requests(name)} <= attempts
+    assert {
+        record.request_id for name in world.simulated for record in world.requests(name)
+    } <= attempts

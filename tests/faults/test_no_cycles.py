@@ -1,7 +1,8 @@
-"""A call leaves nothing for the garbage collector, however it went: all of it is freed when it is over.
+"""A call leaves nothing for the garbage collector, however it went: all of it is freed when it is
+over.
 
-Cycles would be found only when there are many. A worker would then hold megabytes of calls that are long over, and
-stop for tens of milliseconds to look for them.
+Cycles would be found only when there are many. A worker would then hold megabytes of calls that are
+long over, and stop for tens of milliseconds to look for them.
 """
 
 import asyncio
@@ -44,7 +45,9 @@ FAULTS = (
 @sampled_cases(9)
 @each_case("faults", [(), FAULTS], ids=["well", "ill"])
 @each_case("policy", POLICY)
-def test_calls_leave_no_garbage(policy: str, faults: tuple[InjectedFault, ...], tmp_path: Path) -> None:
+def test_calls_leave_no_garbage(
+    policy: str, faults: tuple[InjectedFault, ...], tmp_path: Path
+) -> None:
     found: list[str] = []
 
     async def story(world: World) -> None:
@@ -53,7 +56,13 @@ def test_calls_leave_no_garbage(policy: str, faults: tuple[InjectedFault, ...], 
             await calls(world)
         found.extend(name for name in left if name.startswith(OURS))
 
-    play(f'deadline({POLICY[policy]}, total="30s")', tmp_path, story, a=profile(*faults), b=profile(*faults))
+    play(
+        f'deadline({POLICY[policy]}, total="30s")',
+        tmp_path,
+        story,
+        a=profile(*faults),
+        b=profile(*faults),
+    )
     assert found == []
 
 
@@ -115,14 +124,21 @@ def ignored_structs() -> Iterator[type[Struct]]:
     root = Path(splitsecond.__file__).parent
     for file in sorted(root.rglob("*.py")):
         if "gc=False" in file.read_text("utf-8"):
-            module = importlib.import_module(".".join(("splitsecond", *file.relative_to(root).with_suffix("").parts)))
+            module = importlib.import_module(
+                ".".join(("splitsecond", *file.relative_to(root).with_suffix("").parts))
+            )
             for each in vars(module).values():
-                if isinstance(each, type) and issubclass(each, Struct) and each.__module__ == module.__name__:
+                if (
+                    isinstance(each, type)
+                    and issubclass(each, Struct)
+                    and each.__module__ == module.__name__
+                ):
                     yield from () if each.__struct_config__.gc else (each,)
 
 
 def holds_only_values(kind: Any, outer: tuple[Any, ...] = ()) -> bool:
-    """Return whether objects of this type hold nothing but values of JSON. `outer`: the structs that it is part of."""
+    """Return whether objects of this type hold nothing but values of JSON. `outer`: the structs
+    that it is part of."""
     origin = get_origin(kind)
     if kind in VALUES or kind in outer or origin is Literal:
         return True
@@ -132,7 +148,10 @@ def holds_only_values(kind: Any, outer: tuple[Any, ...] = ()) -> bool:
         return all(holds_only_values(part, outer) for part in get_args(kind) if part is not ...)
     if isinstance(kind, type) and issubclass(kind, Struct):
         hints = get_type_hints(kind, include_extras=True)
-        return all(holds_only_values(hints[field.name], (*outer, kind)) for field in msgspec.structs.fields(kind))
+        return all(
+            holds_only_values(hints[field.name], (*outer, kind))
+            for field in msgspec.structs.fields(kind)
+        )
     return False
 
 
@@ -140,6 +159,7 @@ async def calls(world: World) -> None:
     """Of every sort; some clients leave."""
     for number in range(CALLS):
         await world.ask(
-            stream=number % 3 != 0, leaves_after_s=(0.04, 0.09, 0.4)[number // 4 % 3] if number % 4 == 3 else None
+            stream=number % 3 != 0,
+            leaves_after_s=(0.04, 0.09, 0.4)[number // 4 % 3] if number % 4 == 3 else None,
         )
     await world.settled()

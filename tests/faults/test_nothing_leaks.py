@@ -1,7 +1,9 @@
-"""Keys and prompts: what providers say, and what goes wrong, brings none of them where they do not belong.
+"""Keys and prompts: what providers say, and what goes wrong, brings none of them where they do not
+belong.
 
-A provider here repeats all that it was sent, in its headers and in its words, in every way of failing. Then everything
-that came out is searched: what clients received, what was printed, and every byte of the log.
+A provider here repeats all that it was sent, in its headers and in its words, in every way of
+failing. Then everything that came out is searched: what clients received, what was printed, and
+every byte of the log.
 """
 
 import json
@@ -20,7 +22,8 @@ POLICY = 'fallback("a/m", "b/m", ttft="2s")'
 SECRETS = [CLIENT_KEY, *OUR_KEYS.values()]
 ANSWER = "canary in the answer: and so is the sky above it"
 WAYS = (
-    "400", "401", "403", "404", "422", "429", "500", "302", "error in 200", "error event", "late error",
+    "400", "401", "403", "404", "422", "429", "500", "302", "error "
+    "in 200", "error event", "late error",
     "broken event", "broken answer", "html", "long",
 )  # fmt: skip
 
@@ -33,7 +36,11 @@ class Parrot:
 
     async def __call__(self, cycle: RequestCycle) -> None:
         body = (await cycle.body(1 << 20)).decode()
-        heard = " ".join(f"{name.decode()}: {value.decode()}" for name, value in cycle.headers.items()) + " " + body
+        heard = (
+            " ".join(f"{name.decode()}: {value.decode()}" for name, value in cycle.headers.items())
+            + " "
+            + body
+        )
         status, kind, said = self._said(heard)
         headers = [(b"x-heard", heard.encode()), (b"set-cookie", heard.encode())]
         await cycle.answer(status, said, headers, kind=kind)
@@ -55,7 +62,11 @@ class Parrot:
             case "html":
                 return 500, b"text/html", b"<html>" + heard.encode() + b"</html>"
             case "long":
-                return 500, b"application/json", json.dumps({"error": {"message": "x" * 550 + heard}}).encode()
+                return (
+                    500,
+                    b"application/json",
+                    json.dumps({"error": {"message": "x" * 550 + heard}}).encode(),
+                )
             case status:
                 return int(status), b"application/json", error
 
@@ -76,7 +87,11 @@ def _kept(world: World) -> bytes:
 
 def _found(data: bytes, secrets: list[str]) -> list[str]:
     """Those of `secrets`, or long parts of them, that stand in `data`."""
-    parts = [(secret, secret[at : at + 16].encode()) for secret in secrets for at in range(0, len(secret) - 15, 4)]
+    parts = [
+        (secret, secret[at : at + 16].encode())
+        for secret in secrets
+        for at in range(0, len(secret) - 15, 4)
+    ]
     return sorted({secret for secret, part in parts if part in data})
 
 

@@ -1,7 +1,9 @@
-"""Odd but valid JSON from clients and providers: every answer has a status and a body of ours, and nothing of us fails.
+"""Odd but valid JSON from clients and providers: every answer has a status and a body of ours, and
+nothing of us fails.
 
-Each example takes a request of one client format, or an answer of one target format (`odd_json_seeds.json`), replaces
-or removes some of its values, and sends it through the whole gateway.
+Each example takes a request of one client format, or an answer of one target format
+(`odd_json_seeds.json`), replaces or removes some of its values, and sends it through the whole
+gateway.
 """
 
 import json
@@ -25,11 +27,16 @@ from splitsecond.core.serving.request_cycle import RequestCycle
 SEEDS: dict[str, Any] = json.loads(Path(__file__).with_name("odd_json_seeds.json").read_text())
 REQUESTS: list[tuple[str, Any]] = SEEDS["requests"]
 TARGETS = ("openai", "anthropic", "responses", "gemini", "ollama", "cohere")
-CONFIG = "keys: [{name: web, key: env:CLIENT_KEY, usd_per_day: 100000, requests_per_minute: 100000}]\nproviders:\n" + (
-    "".join(
-        f"  {name}: {{base_url: 'http://127.0.0.1:{port}/v1', api_format: {name}, api_key: env:KEY_A, "
-        "price: {input_usd: 1, output_usd: 1}}\n"
-        for port, name in enumerate(TARGETS, 1)
+CONFIG = (
+    "keys: [{name: web, key: env:CLIENT_KEY, usd_per_day: 100000, requests_per_minute: "
+    "100000}]\nproviders:\n"
+    + (
+        "".join(
+            f"  {name}: {{base_url: 'http://127.0.0.1:{port}/v1', api_format: {name}, api_key: "
+            f"env:KEY_A, "
+            "price: {input_usd: 1, output_usd: 1}}\n"
+            for port, name in enumerate(TARGETS, 1)
+        )
     )
 )
 
@@ -49,9 +56,12 @@ RAW = {
 }
 """JSON that `json.dumps` does not write, by the string that stands for it."""
 ODD: list[Any] = [
-    *RAW, None, True, False, 0, -1, 1, 5, 2**63, -(2**64), 0.5, -0.5, 1e308, "", "a", "\ud800", "\x00", "ü" * 300,
-    "data:,", "data:image/png;base64,aa==", "https://x/a.png", "[DONE]", "{", "{}", '{"a": 1}', "[1]", "null", [], {},
-    [[]], [{}], [None], ["a"], [1], {"a": None}, {"type": None}, {"type": "text"}, {"type": 5}, {"role": "user"},
+    *RAW, None, True, False, 0, -1, 1, 5, 2**63, -(2**64), 0.5, -0.5, 1e308, "", "a", "\ud800",
+    "\x00", "ü" * 300,
+    "data:,", "data:image/"
+    "png;base64,aa==", "https://x/a.png", "[DONE]", "{", "{}", '{"a": 1}', "[1]", "null", [], {},
+    [[]], [{}], [None], ["a"], [1], {"a": None}, {"type": None}, {"type": "text"}, {"type": 5},
+    {"role": "user"},
     {"role": "tool", "content": 5}, {"type": "tool_use"}, {"type": "function", "function": {}},
 ]  # fmt: skip
 KEYS = ["type", "id", "content", "index", "\ud800", "", "n", "error", "usage"]
@@ -61,7 +71,13 @@ Choose = Callable[[Sequence[Any]], Any]
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each container in `value` with each of its keys."""
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    entries = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in list(entries):
         yield value, key
         yield from places(inner)
@@ -97,7 +113,9 @@ def encoded(value: Any) -> bytes:
 class Odd:
     """A provider that answers with a stream or a whole answer, as it is asked, or with an error."""
 
-    def __init__(self, api_format: str, stream: list[Any], whole: Any, error: tuple[int, Any] | None = None) -> None:
+    def __init__(
+        self, api_format: str, stream: list[Any], whole: Any, error: tuple[int, Any] | None = None
+    ) -> None:
         self.api_format = api_format
         self.stream = stream
         self.whole = whole
@@ -129,7 +147,11 @@ class Odd:
         )
 
 
-KINDS = {event["type"] for name in ("anthropic", "responses", "cohere") for event in SEEDS["streams"][name]}
+KINDS = {
+    event["type"]
+    for name in ("anthropic", "responses", "cohere")
+    for event in SEEDS["streams"][name]
+}
 
 
 async def ask(world: World, path: str, body: Any) -> Visitor:
@@ -223,7 +245,12 @@ STREAM, WHOLE = SEEDS["streams"]["openai"], SEEDS["wholes"]["openai"]
 @each_case("arguments", ["[1]", "{", '"x"', "nul", '{"a":1}{}'])
 @each_case("path", ["/v1beta/models/fast:generateContent", "/api/chat", "/api/generate"])
 def test_tool_arguments_that_are_no_object_are_a_provider_fault(path: str, arguments: str) -> None:
-    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    call = {
+        "index": 0,
+        "id": "c",
+        "type": "function",
+        "function": {"name": "f", "arguments": arguments},
+    }
     chunk = STREAM[0] | {"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     whole = WHOLE | {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
@@ -249,20 +276,30 @@ def test_a_client_whose_format_has_one_choice_gets_the_first(stream: bool) -> No
 
     doubled = [copy for event in STREAM[:-3] for copy in (event, second(event))]
     whole = WHOLE | {"choices": WHOLE["choices"] + second(WHOLE)["choices"]}
-    client = played(Odd("openai", doubled + STREAM[-3:], whole), "/api/chat", plain("/api/chat") | {"stream": stream})
+    client = played(
+        Odd("openai", doubled + STREAM[-3:], whole),
+        "/api/chat",
+        plain("/api/chat") | {"stream": stream},
+    )
     assert client.status == 200
     assert client.body.count(b'"name":"f"') == client.body.count(b'"content":"hi"') == 1
 
 
 @pytest.mark.parametrize("api_format", ["anthropic", "responses"])
 def test_a_count_of_tokens_that_is_no_object_is_estimated(api_format: str) -> None:
-    path = "/v1/messages/count_tokens" if api_format == "anthropic" else "/v1/responses/input_tokens"
+    path = (
+        "/v1/messages/count_tokens" if api_format == "anthropic" else "/v1/responses/input_tokens"
+    )
     client = played(Odd(api_format, [], [1, 2]), path, plain(path))
     assert (client.status, client.headers["x-splitsecond-estimated"]) == (200, "input_tokens")
 
 
 @pytest.mark.parametrize(
-    "place", ["splitsecond.core.wire.openai.encode", "splitsecond.core.wire.openai.decode.OpenAIDecoder.feed"]
+    "place",
+    [
+        "splitsecond.core.wire.openai.encode",
+        "splitsecond.core.wire.openai.decode.OpenAIDecoder.feed",
+    ],
 )
 def test_internal_error_at_one_target_leads_to_the_next(
     place: str, tmp_path: Path, error_counts: dict[str, int], monkeypatch: pytest.MonkeyPatch
@@ -273,7 +310,11 @@ def test_internal_error_at_one_target_leads_to_the_next(
     async def story(world: World) -> None:
         monkeypatch.setattr(place, fails)
         client = visits(world.worker.gateway)
-        await client.asks(plain("/v1/messages"), path="/v1/messages", headers={"authorization": f"Bearer {CLIENT_KEY}"})
+        await client.asks(
+            plain("/v1/messages"),
+            path="/v1/messages",
+            headers={"authorization": f"Bearer {CLIENT_KEY}"},
+        )
         assert (client.status, client.headers["x-splitsecond-target"]) == (200, "anthropic/m")
         await world.settled()
 

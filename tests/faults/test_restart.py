@@ -1,4 +1,5 @@
-"""Answers that are not streamed are asked for again when they break, whatever breaks them; streams are resumed."""
+"""Answers that are not streamed are asked for again when they break, whatever breaks them; streams
+are resumed."""
 
 from pathlib import Path
 
@@ -25,8 +26,12 @@ def answer(policy: str, folder: Path, *, stream: bool, a: Profile, b: Profile) -
 
 
 @pytest.mark.parametrize("fault", IN_THE_MIDDLE)
-def test_broken_whole_response_is_requested_from_the_next_target(fault: str, tmp_path: Path) -> None:
-    found = answer('fallback("a/m", "b/m")', tmp_path, stream=False, a=profile(FAULTS[fault]), b=profile())
+def test_broken_whole_response_is_requested_from_the_next_target(
+    fault: str, tmp_path: Path
+) -> None:
+    found = answer(
+        'fallback("a/m", "b/m")', tmp_path, stream=False, a=profile(FAULTS[fault]), b=profile()
+    )
     assert found.status == 200
     assert found.json["choices"][0]["message"]["content"] == TEXT
     assert found.headers["x-splitsecond-target"] == "b/m"

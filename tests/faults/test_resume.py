@@ -1,4 +1,5 @@
-"""An answer that breaks in the middle, through the whole gateway: its client gets all of it, once, as if from one."""
+"""An answer that breaks in the middle, through the whole gateway: its client gets all of it, once,
+as if from one."""
 
 import json
 import sqlite3
@@ -23,7 +24,8 @@ POLICIES = [
     'fallback("a/m", "b/m", resume="replay", stall="2s")',
     'resume("a/m", "b/m", stall="2s")',
     'deadline(fallback("a/m", "b/m", ttft="2s", resume="replay", stall="2s"), total="20s")',
-    """deadline(fallback("a/m", "b/m"), total="20s")', resume: 'replay', stall: '2s""",  # said by the route
+    # said by the route
+    """deadline(fallback("a/m", "b/m"), total="20s")', resume: 'replay', stall: '2s""",
 ]
 
 
@@ -74,15 +76,19 @@ def test_log_shows_the_broken_and_the_continuing_target(stream: bool, tmp_path: 
     log = sqlite3.connect(world.database)
     try:
         calls = log.execute("SELECT outcome, fault, status, target FROM calls").fetchall()
-        attempts = log.execute("SELECT target, role, outcome, fault FROM attempts ORDER BY n").fetchall()
+        attempts = log.execute(
+            "SELECT target, role, outcome, fault FROM attempts ORDER BY n"
+        ).fetchall()
     finally:
         log.close()
-    assert calls == [("ok", "", 200, "a/m" if stream else "b/m")]  # whose headers a stream had been given
+    # whose headers a stream had been given
+    assert calls == [("ok", "", 200, "a/m" if stream else "b/m")]
     assert attempts == [("a/m", "loser", "failed", "truncated"), ("b/m", "winner", "ok", "")]
 
 
 def test_different_second_response_is_not_delivered(tmp_path: Path) -> None:
-    """A target that ends sooner gives another text; the client gets the error of the break, and no end."""
+    """A target that ends sooner gives another text; the client gets the error of the break, and no
+    end."""
 
     async def story(world: World) -> None:
         visitor = await world.ask()
@@ -93,14 +99,25 @@ def test_different_second_response_is_not_delivered(tmp_path: Path) -> None:
         whole = await world.ask(stream=False)
         assert whole.status == 200  # nothing of the first was shown, so this one is as good
 
-    play(POLICIES[0], tmp_path, story, a=profile(InjectedFault(kind="cut", after=9)), b=profile(tokens=5))
+    play(
+        POLICIES[0],
+        tmp_path,
+        story,
+        a=profile(InjectedFault(kind="cut", after=9)),
+        b=profile(tokens=5),
+    )
 
 
 def test_failing_second_target_keeps_the_first_error(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         visitor = await world.ask()
         assert b"[DONE]" not in visitor.body
-        assert json.loads(visitor.body.split(b"\n\n")[-2].removeprefix(b"data: "))["error"]["code"] == "truncated"
+        assert (
+            json.loads(visitor.body.split(b"\n\n")[-2].removeprefix(b"data: "))["error"]["code"]
+            == "truncated"
+        )
 
     down = InjectedFault(kind="http", status=503)
-    play(POLICIES[0], tmp_path, story, a=profile(InjectedFault(kind="cut", after=9)), b=profile(down))
+    play(
+        POLICIES[0], tmp_path, story, a=profile(InjectedFault(kind="cut", after=9)), b=profile(down)
+    )

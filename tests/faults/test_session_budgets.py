@@ -56,7 +56,13 @@ async def ask(world: World, session: str = "one", form: str = "openai", **fields
     path, own = ASKS[form]
     headers = {**KEY, "x-session-id": session, **fields.pop("headers", {})}
     limit = "max_output_tokens" if form == "responses" else "max_tokens"
-    body = {"model": "fast", "messages": [{"role": "user", "content": PROMPT}], limit: TOKENS, **own, **fields}
+    body = {
+        "model": "fast",
+        "messages": [{"role": "user", "content": PROMPT}],
+        limit: TOKENS,
+        **own,
+        **fields,
+    }
     if form == "responses":
         del body["messages"]
     found = await visits(world.worker.gateway).asks(body, path=path, headers=headers)
@@ -72,12 +78,22 @@ def test_a_session_that_has_spent_its_budget_is_stopped(tmp_path: Path, of: str)
         stopped = await ask(world, form="anthropic")
         assert stopped.status == 429
         assert stopped.json["type"] == "error"
-        assert f"the session has used {3 * USD:.4g} of {LIMIT:g} USD that the {of} " in stopped.json["error"]["message"]
+        assert (
+            f"the session has used {3 * USD:.4g} of {LIMIT:g} USD that the {of} "
+            in stopped.json["error"]["message"]
+        )
         assert stopped.headers["x-should-retry"] == "false"
         assert "retry-after" not in stopped.headers
         assert (await ask(world, "another")).status == 200
 
-    play('"a/m"', tmp_path, story, edit=budget(f"usd_per_session: {LIMIT}", of), a=profile(), b=profile())
+    play(
+        '"a/m"',
+        tmp_path,
+        story,
+        edit=budget(f"usd_per_session: {LIMIT}", of),
+        a=profile(),
+        b=profile(),
+    )
 
 
 def test_a_header_warns_from_80_percent_on(tmp_path: Path) -> None:
@@ -90,7 +106,9 @@ def test_a_header_warns_from_80_percent_on(tmp_path: Path) -> None:
 
 @each_case("stream", [False, True])
 @each_case("form", ASKS)
-def test_ask_answers_with_what_was_used_and_how_to_go_on(tmp_path: Path, form: str, stream: bool) -> None:
+def test_ask_answers_with_what_was_used_and_how_to_go_on(
+    tmp_path: Path, form: str, stream: bool
+) -> None:
     async def story(world: World) -> None:
         assert (await ask(world, form=form, stream=stream)).headers["x-splitsecond-target"] == "a/m"
         answer = await ask(world, form=form, stream=stream)
@@ -100,7 +118,9 @@ def test_ask_answers_with_what_was_used_and_how_to_go_on(tmp_path: Path, form: s
         text = answer.body.decode()
         assert "the session has used 1 of 1 turn that the key 'web' allows" in text
         assert "`splitsecond sessions " in text
-        allowed = await ask(world, form=form, stream=stream, headers={"x-splitsecond-allow": "session"})
+        allowed = await ask(
+            world, form=form, stream=stream, headers={"x-splitsecond-allow": "session"}
+        )
         assert allowed.headers["x-splitsecond-target"] == "a/m"
         assert (await ask(world, form=form)).headers["x-splitsecond-target"] == "splitsecond"
 
@@ -112,7 +132,9 @@ def test_ask_answers_with_what_was_used_and_how_to_go_on(tmp_path: Path, form: s
 def test_only_the_operator_lets_a_stopped_session_go_on(tmp_path: Path) -> None:
     async def allow(world: World, session: str, **headers: str) -> int:
         gateway = visits(world.worker.gateway)
-        return (await gateway.asks({}, path=f"/sessions/allow?session={session}", headers=headers)).status
+        return (
+            await gateway.asks({}, path=f"/sessions/allow?session={session}", headers=headers)
+        ).status
 
     async def story(world: World) -> None:
         await ask(world)
@@ -137,7 +159,14 @@ def test_calls_in_flight_reserve_what_they_may_cost(tmp_path: Path) -> None:
         assert sorted(each.status for each in both) == [200, 429, 429]
         assert {each.headers.get("retry-after") for each in both} == {None, "1"}
 
-    play('"a/m"', tmp_path, story, edit=budget(f"usd_per_session: {USD / 2}"), a=profile(), b=profile())
+    play(
+        '"a/m"',
+        tmp_path,
+        story,
+        edit=budget(f"usd_per_session: {USD / 2}"),
+        a=profile(),
+        b=profile(),
+    )
 
 
 class Long:
@@ -187,17 +216,28 @@ def tool_calls(form: str, *arguments: str) -> dict[str, Any]:
             item
             for number, each in enumerate(arguments)
             for item in (
-                {"type": "function_call", "call_id": str(number), "name": "look", "arguments": each},
+                {
+                    "type": "function_call",
+                    "call_id": str(number),
+                    "name": "look",
+                    "arguments": each,
+                },
                 {"type": "function_call_output", "call_id": str(number), "output": "none"},
             )
         ]
-        return {"input": [user, *calls], "tools": [{"type": "function", "name": "look", "parameters": {}}]}
+        return {
+            "input": [user, *calls],
+            "tools": [{"type": "function", "name": "look", "parameters": {}}],
+        }
     turns: list[dict[str, Any]] = [user]
     for number, (text, value) in enumerate(zip(arguments, parsed, strict=True)):
         if form == "openai":
             function = {"name": "look", "arguments": text}
             turns.append(
-                {"role": "assistant", "tool_calls": [{"id": str(number), "type": "function", "function": function}]}
+                {
+                    "role": "assistant",
+                    "tool_calls": [{"id": str(number), "type": "function", "function": function}],
+                }
             )
             turns.append({"role": "tool", "tool_call_id": str(number), "content": "none"})
         else:
@@ -208,7 +248,9 @@ def tool_calls(form: str, *arguments: str) -> dict[str, Any]:
     schema = {"name": "look", "input_schema": {"type": "object"}}
     return {
         "messages": turns,
-        "tools": [{"type": "function", "function": {"name": "look"}} if form == "openai" else schema],
+        "tools": [
+            {"type": "function", "function": {"name": "look"}} if form == "openai" else schema
+        ],
     }
 
 

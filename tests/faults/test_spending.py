@@ -1,4 +1,5 @@
-"""A provider that ignores the request's output limit: what its answers cost a key with a limit in dollars."""
+"""A provider that ignores the request's output limit: what its answers cost a key with a limit in
+dollars."""
 
 import asyncio
 import json
@@ -17,13 +18,18 @@ USD_PER_TOKEN = 1e-6
 CALLS = 50
 TOKENS = 4_000
 WORD = b"word"
-CHUNK = b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}\n\n' % WORD
+CHUNK = (
+    b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}\n\n'
+    % WORD
+)
 END = (
     b'data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
-    b'data: {"choices":[],"usage":{"prompt_tokens":20,"completion_tokens":%d}}\n\ndata: [DONE]\n\n' % TOKENS
+    b'data: {"choices":[],"usage":{"prompt_tokens":20,"completion_tokens":%d}}\n\ndata: [DONE]\n\n'
+    % TOKENS
 )
 TOKENS_BEYOND = METERED_BYTES // len(CHUNK) + 30
-"""Tokens of one answer that arrive before its meter is read again, with its prompt and those of one read."""
+"""Tokens of one answer that arrive before its meter is read again, with its prompt and those of one
+read."""
 
 
 def limited(text: str) -> str:

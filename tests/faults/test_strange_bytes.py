@@ -1,4 +1,5 @@
-"""Providers that send any bytes at all: what a client of the gateway gets is a whole answer, or says it is none."""
+"""Providers that send any bytes at all: what a client of the gateway gets is a whole answer, or
+says it is none."""
 
 import json
 import re
@@ -20,7 +21,9 @@ def _event(data: bytes) -> bytes:
 
 
 def _chunk(delta: bytes, reason: bytes = b"null") -> bytes:
-    return _event(b'{"id":"x","choices":[{"index":0,"delta":%b,"finish_reason":%b}]}' % (delta, reason))
+    return _event(
+        b'{"id":"x","choices":[{"index":0,"delta":%b,"finish_reason":%b}]}' % (delta, reason)
+    )
 
 
 FINISH = _chunk(b"{}", b'"stop"')
@@ -28,7 +31,8 @@ DONE = _event(b"[DONE]")
 USAGE = _event(b'{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}')
 ABSURD_USAGE = USAGE.replace(b":2}", b":1000000000000000}")
 ENDS = (FINISH, DONE, USAGE, ABSURD_USAGE)
-"""What may end an answer: its reason, the end mark, or usage alone, which some send in the place of both."""
+"""What may end an answer: its reason, the end mark, or usage alone, which some send in the place of
+both."""
 ERROR = _event(b'{"error":{"message":"no"}}')
 PIECES = [
     _chunk(b'{"role":"assistant","content":""}'),
@@ -54,7 +58,9 @@ PIECES = [
     b"\xff\xfe\x00",
     b"<html>",
 ]
-WHOLE = json.dumps({"choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}]}).encode()
+WHOLE = json.dumps(
+    {"choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}]}
+).encode()
 bodies = st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join)
 
 
@@ -90,7 +96,10 @@ def _asked(provider: Says, *, stream: bool) -> Visitor:
     return found[0]
 
 
-AFTER_THE_END = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: [DONE]\n\ndata: {"error":{"message":"no"}}\n\n'
+AFTER_THE_END = (
+    b'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: [DONE]\n\ndata: '
+    b'{"error":{"message":"no"}}\n\n'
+)
 
 CR_AFTER_THE_END = USAGE + DONE + b"\r" + _chunk(b'{"content":"a"}')
 
@@ -121,7 +130,10 @@ def test_any_streamed_bytes_give_a_whole_response_or_an_error(
 
 def test_an_assembled_answer_ends_at_the_end_mark() -> None:
     visitor = _asked(
-        Says([_chunk(b'{"content":"b"}'), FINISH, CR_AFTER_THE_END], b"text/event-stream", ends=True), stream=False
+        Says(
+            [_chunk(b'{"content":"b"}'), FINISH, CR_AFTER_THE_END], b"text/event-stream", ends=True
+        ),
+        stream=False,
     )
     assert json.loads(visitor.body)["choices"][0]["message"]["content"] == "b"
 

@@ -1,4 +1,5 @@
-"""Speed tiers through the whole gateway: what the provider is asked for, and what client, log and bill say."""
+"""Speed tiers through the whole gateway: what the provider is asked for, and what client, log and
+bill say."""
 
 import asyncio
 import json
@@ -17,7 +18,8 @@ from splitsecond.core.wire.openai import StreamWriter
 
 
 class Tiered:
-    """A provider that grants the tier `granted`, whatever is asked for. `asked`: the bodies of its requests."""
+    """A provider that grants the tier `granted`, whatever is asked for. `asked`: the bodies of its
+    requests."""
 
     def __init__(self, granted: str) -> None:
         self.asked: list[dict[str, Any]] = []
@@ -39,10 +41,14 @@ class Tiered:
 
 @pytest.fixture(autouse=True)
 def like_openai(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "PROVIDERS", world.PROVIDERS.replace("{base_url: ", "{like: openai, base_url: ", 1))
+    monkeypatch.setattr(
+        world, "PROVIDERS", world.PROVIDERS.replace("{base_url: ", "{like: openai, base_url: ", 1)
+    )
 
 
-@pytest.mark.parametrize(("granted", "usd"), [("flex", "0.005"), ("default", "0.01"), ("priority", "0.02")])
+@pytest.mark.parametrize(
+    ("granted", "usd"), [("flex", "0.005"), ("default", "0.01"), ("priority", "0.02")]
+)
 def test_a_call_costs_what_the_granted_tier_costs(granted: str, usd: str, tmp_path: Path) -> None:
     """A million tokens cost 1 dollar each way, so 10,000 cost a cent in the standard tier."""
     a = Tiered(granted)
@@ -78,7 +84,13 @@ def test_a_late_call_is_hedged_into_another_tier(tmp_path: Path) -> None:
             visitor = await tiered_world.ask()
             targets.append(visitor.headers["x-splitsecond-target"])
 
-    play('hedge("a/gpt-5", "a/gpt-5@fast", extra_load=0.1)', tmp_path, story, a=Slow("priority"), b=profile())
+    play(
+        'hedge("a/gpt-5", "a/gpt-5@fast", extra_load=0.1)',
+        tmp_path,
+        story,
+        a=Slow("priority"),
+        b=profile(),
+    )
     assert targets[-1] == "a/gpt-5@fast"
     assert targets.count("a/gpt-5") >= 35
 

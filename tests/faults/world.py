@@ -1,8 +1,9 @@
 """A gateway with all its parts before simulated providers, in one process and in virtual time.
 
-Between the gateway's own HTTP client and the simulator's own server lies a pair of sockets, which the kernel serves at
-once: so every byte passes through both as it would over a network, and yet time is virtual and nothing depends on the
-machine. Clients call the gateway's application directly (`tests/gateway/visitor`).
+Between the gateway's own HTTP client and the simulator's own server lies a pair of sockets, which
+the kernel serves at once: so every byte passes through both as it would over a network, and yet
+time is virtual and nothing depends on the machine. Clients call the gateway's application directly
+(`tests/gateway/visitor`).
 """
 
 import asyncio
@@ -54,8 +55,12 @@ providers:
 
 def profile(*faults: InjectedFault, ttft_ms: float = 50.0, tokens: int = TOKENS) -> Profile:
     """A provider that says `tokens` tokens at 100 a second, and ends by itself."""
-    speeds = TableRow(concurrency=1, ttft_ms=Quantiles(ttft_ms, ttft_ms), tps=Quantiles(100.0, 100.0))
-    return Profile(name="m", title="M", model="m", natural_tokens=tokens, table=(speeds,), faults=faults)
+    speeds = TableRow(
+        concurrency=1, ttft_ms=Quantiles(ttft_ms, ttft_ms), tps=Quantiles(100.0, 100.0)
+    )
+    return Profile(
+        name="m", title="M", model="m", natural_tokens=tokens, table=(speeds,), faults=faults
+    )
 
 
 class Provider:
@@ -81,7 +86,11 @@ class Provider:
         return ours
 
     def _connection(self) -> ServerConnection:
-        on_connect = self._application.on_connect if isinstance(self._application, SimulatedProvider) else None
+        on_connect = (
+            self._application.on_connect
+            if isinstance(self._application, SimulatedProvider)
+            else None
+        )
         return ServerConnection(self._application, self._state, on_connect)
 
     @property
@@ -106,7 +115,9 @@ class World:
         self._truth = TruthLog()
         self.simulated = {
             name: Provider(
-                SimulatedProvider(structs.replace(given, name=name), seed=1, pacer=pacer, truth=self._truth)
+                SimulatedProvider(
+                    structs.replace(given, name=name), seed=1, pacer=pacer, truth=self._truth
+                )
                 if isinstance(given, Profile)
                 else given
             )
@@ -115,19 +126,25 @@ class World:
         self.database = folder / "log.db"
         self._folder = folder
         self._text = (
-            f"{PROVIDERS.replace('STALL', stall)}routes: {{fast: {{policy: '{policy}'}}}}\nlog: sqlite:///log.db\n"
+            f"{PROVIDERS.replace('STALL', stall)}routes: {{fast: {{policy: "
+            f"'{policy}'}}}}\nlog: sqlite:///log.db\n"
         )
         settings = self._settings(edit)
         slots = [WorkerSlot()]
         if workers > 1:
             shared, sessions = SharedTables.create(workers), Sessions.create(bytes(32))
-            slots = [WorkerSlot(number=i, workers=workers, shared=shared, sessions=sessions) for i in range(workers)]
+            slots = [
+                WorkerSlot(number=i, workers=workers, shared=shared, sessions=sessions)
+                for i in range(workers)
+            ]
         self.workers = [GatewayWorker(settings, slot, chance=Random(1)) for slot in slots]
         self.worker = self.workers[0]
-        self.worker._note_spending_read()  # as `learn` does when a thread has read the log, which is new
+        # as `learn` does when a thread has read the log, which is new
+        self.worker._note_spending_read()
         self.asked = 0
         self.connecting: dict[str, Callable[[int | None], Coroutine[Any, Any, None]]] = {}
-        """What happens, by provider, before a connection to it is there; the argument is the deadline (ns)."""
+        """What happens, by provider, before a connection to it is there; the argument is the
+        deadline (ns)."""
 
     def _settings(self, edit: Callable[[str], str]) -> GatewaySettings:
         environment = OUR_KEYS | {"CLIENT_KEY": CLIENT_KEY}
@@ -138,7 +155,9 @@ class World:
         for worker in self.workers:
             worker.renew(self._settings(edit))
 
-    async def open_socket(self, origin: Origin, proxy: object, tls: object, deadline_ns: int | None) -> OpenSocket:
+    async def open_socket(
+        self, origin: Origin, proxy: object, tls: object, deadline_ns: int | None
+    ) -> OpenSocket:
         """Stands for `core.transport.connecting.open_socket`."""
         name, provider = list(self.simulated.items())[origin.port - 1]
         if name in self.connecting:
@@ -149,11 +168,18 @@ class World:
         """What the provider saw, each with the fault that struck it."""
         return [record for record in self._truth.records() if record.profile == name]
 
-    async def ask(self, *, stream: bool = True, leaves_after_s: float | None = None, **fields: Any) -> Visitor:
+    async def ask(
+        self, *, stream: bool = True, leaves_after_s: float | None = None, **fields: Any
+    ) -> Visitor:
         """A chat, from a client that may leave."""
         self.asked += 1
         visitor = visits(self.worker.gateway)
-        body = {"model": "fast", "messages": [{"role": "user", "content": PROMPT}], "stream": stream, **fields}
+        body = {
+            "model": "fast",
+            "messages": [{"role": "user", "content": PROMPT}],
+            "stream": stream,
+            **fields,
+        }
         if stream:
             body["stream_options"] = {"include_usage": True}
         if leaves_after_s is not None:
@@ -164,7 +190,9 @@ class World:
         """Return when nothing is in flight; a connection that was used is then idle or closed."""
         await asyncio.sleep(2)
         _, _, said = repr(self.worker).partition("connections: ")
-        assert said == f"{sum(provider.open for provider in self.simulated.values())} idle, 0 active]"
+        assert (
+            said == f"{sum(provider.open for provider in self.simulated.values())} idle, 0 active]"
+        )
 
 
 def play(

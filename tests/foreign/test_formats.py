@@ -65,7 +65,9 @@ def test_vllm_file_has_the_figures_that_vllm_computes(tmp_path: Path) -> None:
     (row,) = run.conditions
     assert (row.target, row.concurrency, row.requests, row.errors) == ("m/l", 8, 200, 0)
     assert row.ttft_ms.p50 == pytest.approx(1000 * np.median(document["ttfts"]), rel=0.01)
-    lengths = [ttft + sum(gaps) for ttft, gaps in zip(document["ttfts"], document["itls"], strict=True)]
+    lengths = [
+        ttft + sum(gaps) for ttft, gaps in zip(document["ttfts"], document["itls"], strict=True)
+    ]
     assert [o.e2e_ms for o in observations] == pytest.approx([1000 * s for s in lengths], rel=1e-6)
     whole = 32 * 200 / document["duration"]
     assert row.output_tokens_per_s == pytest.approx(whole, rel=0.05)
@@ -98,7 +100,9 @@ def test_failed_requests_are_errors(tmp_path: Path) -> None:
 
 
 def test_rate_makes_an_open_loop(tmp_path: Path) -> None:
-    run, _ = recompute(written(tmp_path / "a.json", details(request_rate=4.0, max_concurrency=None)))
+    run, _ = recompute(
+        written(tmp_path / "a.json", details(request_rate=4.0, max_concurrency=None))
+    )
     assert (run.conditions[0].rate, run.conditions[0].concurrency) == (4.0, None)
 
 
@@ -168,7 +172,9 @@ def test_aiperf_file_has_the_figures_that_it_states() -> None:
         ("request_latency", [o.e2e_ms for o in observations]),
         ("inter_token_latency", [o.tpot_ns / 1e6 for o in observations if o.tpot_ns]),
     ):
-        assert ours == pytest.approx([each["metrics"][figure]["value"] for each in stated], rel=0.01)
+        assert ours == pytest.approx(
+            [each["metrics"][figure]["value"] for each in stated], rel=0.01
+        )
 
 
 def test_llm_d_report_has_each_row(tmp_path: Path) -> None:
@@ -194,7 +200,9 @@ def test_summary_without_requests_says_what_to_do(tmp_path: Path) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 

@@ -1,4 +1,5 @@
-"""The gateway as it is run: a process of its own, before a simulated provider and one that says what a test wants."""
+"""The gateway as it is run: a process of its own, before a simulated provider and one that says
+what a test wants."""
 
 import json
 import os
@@ -18,7 +19,8 @@ from tests.waiting import START_S
 
 from splitsecond.simulator.process import RunningProvider, run_simulator
 
-collect_ignore = [] if browser() or "CI" in os.environ else ["in_chromium"]  # in CI a missing one must show
+# in CI a missing one must show
+collect_ignore = [] if browser() or "CI" in os.environ else ["in_chromium"]
 KEY = "a-key-of-a-client-of-ours"
 SETTINGS = """
 keys: [{{name: web, key: env:WEB_KEY}}, {{name: small, key: env:SMALL_KEY, routes: [fast]}}]
@@ -36,7 +38,9 @@ routes:
   late: {{policy: 'deadline("stuck/quick", ttft="100ms")'}}
 """
 
-REFUSING = "  says-{status}: {{base_url: {simulated}, headers: {{x-splitsecond-fault: '{status}'}}}}"
+REFUSING = (
+    "  says-{status}: {{base_url: {simulated}, headers: {{x-splitsecond-fault: '{status}'}}}}"
+)
 STATUSES = (400, 401, 403, 404, 413, 422, 429, 500, 502, 503, 529)
 """With which providers named after them refuse whatever they are asked."""
 
@@ -46,7 +50,8 @@ EMBEDDINGS = b'{"object":"list","data":[{"object":"embedding","index":0,\
 
 
 class ServedGateway(Struct):
-    """A gateway that answers, and what is behind it. `asked`: headers and bodies that the canned provider got."""
+    """A gateway that answers, and what is behind it. `asked`: headers and bodies that the canned
+    provider got."""
 
     folder: Path
 
@@ -64,7 +69,14 @@ def _formed() -> bytes:
     message = {"role": "assistant", "content": FORMED.decode(), "refusal": None}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
     usage = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
-    whole = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+    whole = {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
     return json.dumps(whole).encode()
 
 
@@ -76,7 +88,10 @@ def _stream() -> bytes:
         }
 
     end = call() | {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
-    usage = call() | {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}}
+    usage = call() | {
+        "choices": [],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
+    }
     chunks = [
         call(id="c0", type="function", function={"name": "weather", "arguments": ""}),
         call(function={"arguments": '{"city":'}),
@@ -84,11 +99,16 @@ def _stream() -> bytes:
         end,
         usage,
     ]
-    return b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
+    return (
+        b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks)
+        + b"data: [DONE]\n\n"
+    )
 
 
 @pytest.fixture(scope="session")
-def served(quick_profile: Path, system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedGateway]:
+def served(
+    quick_profile: Path, system: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServedGateway]:
     folder = tmp_path_factory.mktemp("gateway")
     asked: list[tuple[dict[str, str], Any]] = []
 
@@ -105,7 +125,9 @@ def served(quick_profile: Path, system: None, tmp_path_factory: pytest.TempPathF
         settings = SETTINGS.format(
             simulated=simulated.base_url,
             canned=f"{url}/v1",
-            refusing="\n".join(REFUSING.format(status=each, simulated=simulated.base_url) for each in STATUSES),
+            refusing="\n".join(
+                REFUSING.format(status=each, simulated=simulated.base_url) for each in STATUSES
+            ),
         )
         (folder / "splitsecond.yaml").write_text(settings)
         with gateway(folder) as process:
@@ -113,8 +135,13 @@ def served(quick_profile: Path, system: None, tmp_path_factory: pytest.TempPathF
 
 
 def gateway(folder: Path, *options: str, before: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
-    """The process of a gateway with the configuration in `folder`. `before`: a command that runs it."""
-    environment = os.environ | {"WEB_KEY": KEY, "SMALL_KEY": KEY + "-2", "OURS": "sk-of-ours-123456"}
+    """The process of a gateway with the configuration in `folder`. `before`: a command that runs
+    it."""
+    environment = os.environ | {
+        "WEB_KEY": KEY,
+        "SMALL_KEY": KEY + "-2",
+        "OURS": "sk-of-ours-123456",
+    }
     return Process(
         [*before, sys.executable, "-m", "splitsecond.cli", "serve", "--port", "0", *options],
         cwd=folder,
@@ -137,7 +164,9 @@ def ready(process: "subprocess.Popen[bytes]") -> str:
 def heard(process: "subprocess.Popen[bytes]", words: str = "") -> str:
     """The next line with `words` that the gateway prints to its operator."""
     assert process.stderr is not None
-    while select.select([process.stderr], [], [], START_S)[0] and (line := process.stderr.readline().decode()):
+    while select.select([process.stderr], [], [], START_S)[0] and (
+        line := process.stderr.readline().decode()
+    ):
         if words in line:
             return line
     raise AssertionError(f"the gateway has not said {words!r}")

@@ -26,9 +26,21 @@ class PricedTargets:
         return self.states.get(target, "known")
 
     def dearest_usd(
-        self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool, for_an_hour: bool = False
+        self,
+        target: str,
+        input_tokens: int,
+        output_tokens: int,
+        *,
+        any_tier: bool,
+        for_an_hour: bool = False,
     ) -> float | None:
-        attempt = Observation(id="r.1", call="r", target=target, input_tokens=input_tokens, output_tokens=output_tokens)
+        attempt = Observation(
+            id="r.1",
+            call="r",
+            target=target,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
         return self._price(attempt)
 
 

@@ -48,7 +48,8 @@ def test_last_quarter_of_descriptors_is_kept_with_one_warning(
 def test_accepting_resumes_when_enough_descriptors_are_free() -> None:
     free = os.dup(0)
     os.close(free)
-    accepting = Accepting(16 * (free + 20) // 11, print)  # resumes at about 20 more than are open now
+    # resumes at about 20 more than are open now
+    accepting = Accepting(16 * (free + 20) // 11, print)
     assert accepting.may_resume()
     with descriptors(40):
         assert not accepting.may_resume()
@@ -64,11 +65,14 @@ def answered(client: socket.socket) -> bytes:
     return client.recv(4096)
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads the processor time of another process")
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="reads the processor time of another process"
+)
 @pytest.mark.system
 def test_new_clients_wait_while_descriptors_are_exhausted(tmp_path: Path) -> None:
     (tmp_path / "splitsecond.yaml").write_text(
-        "providers: {sim: {base_url: http://127.0.0.1:1/v1}}\nroutes: {fast: {policy: 'sim/quick'}}\n"
+        "providers: {sim: {base_url: http://127.0.0.1:1/v1}}\nroutes: {fast: {policy: "
+        "'sim/quick'}}\n"
     )
     limited = ("sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh")
     with gateway(tmp_path, before=limited) as process, ExitStack() as stack:

@@ -30,12 +30,18 @@ def test_calls_and_refusals_have_one_line_each(tmp_path: Path) -> None:
     log.refused(call="req-2", client="", method="GET", path="/x\n", status=404, fault="not_found")
     log.close()
     call, refusal = lines(path)
-    assert {name: call[name] for name in ("client", "route", "status", "target", "attempts", "ms", "ttft_ms")} == {
-        "client": "web", "route": "fast", "status": 200, "target": "azure-eu/gpt-4o", "attempts": 2, "ms": 510,
+    assert {name: call[name] for name
+    in ("client", "route", "status", "target", "attempts", "ms", "ttft_ms")} == {
+        "client": "web", "route": "fast", "status": 200, "target": "azure-eu/"
+        "gpt-4o", "attempts": 2, "ms": 510,
         "ttft_ms": 110,
     }  # fmt: skip
     assert (call["input_tokens"], call["output_tokens"]) == (20, 31)
-    assert (refusal["path"], refusal["outcome"], refusal["fault"]) == ("/x\n", "refused", "not_found")
+    assert (refusal["path"], refusal["outcome"], refusal["fault"]) == (
+        "/x\n",
+        "refused",
+        "not_found",
+    )
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -72,7 +78,8 @@ def test_a_full_disk_is_reported_once() -> None:
     log.took(RECORD)
     log.close()
     assert said == [
-        "The access log cannot be written: No space left on device. Requests are served without it.",
+        "The access log cannot be written: No space left on device. "
+        "Requests are served without it.",
         "Lines that the access log has lost: 2.",
     ]
 
@@ -112,14 +119,21 @@ def test_file_that_cannot_be_opened_raises_caller_fault(tmp_path: Path) -> None:
 
 @pytest.mark.system
 @pytest.mark.parametrize("number", ["1", "2"])
-def test_workers_of_a_gateway_write_one_access_log(tmp_path: Path, served: ServedGateway, number: str) -> None:
+def test_workers_of_a_gateway_write_one_access_log(
+    tmp_path: Path, served: ServedGateway, number: str
+) -> None:
     (tmp_path / "splitsecond.yaml").write_text(
-        f"keys: [{{name: web, key: env:WEB_KEY}}]\nproviders: {{sim: {{base_url: {served.simulated.base_url}}}}}\n"
+        f"keys: [{{name: web, key: env:WEB_KEY}}]\nproviders: {{sim: {{base_url: "
+        f"{served.simulated.base_url}}}}}\n"
         "access_log: access.jsonl\n"
     )
     with gateway(tmp_path, "--workers", number) as process:
-        with openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
-            given = client.chat.completions.with_raw_response.create(model="sim/quick", messages=ASK, max_tokens=2)
+        with openai.OpenAI(
+            base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S
+        ) as client:
+            given = client.chat.completions.with_raw_response.create(
+                model="sim/quick", messages=ASK, max_tokens=2
+            )
             with pytest.raises(openai.NotFoundError):
                 client.models.retrieve("nothing")
         process.terminate()

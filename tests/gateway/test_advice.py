@@ -20,8 +20,13 @@ from splitsecond.routing.configuration.reading import read
 from splitsecond.routing.router.target_directory import TargetDirectory
 from splitsecond.routing.targets.verdict import of_fault
 
-MORE = GOOD + "  slow: {policy: '\"ours/llama\"'}\n  moved: {policy: '\"groq/mixtral-8x7b-32768\"'}\n"
-MOVED = "The provider's retirement date of this model is 2025-03-20. Did you mean groq/openai/gpt-oss-120b?"
+MORE = (
+    GOOD + "  slow: {policy: '\"ours/llama\"'}\n  moved: {policy: '\"groq/mixtral-8x7b-32768\"'}\n"
+)
+MOVED = (
+    "The provider's retirement date of this model is 2025-03-20. Did you mean "
+    "groq/openai/gpt-oss-120b?"
+)
 
 
 def advice(text: str = MORE) -> Advice:
@@ -32,7 +37,14 @@ def advice(text: str = MORE) -> Advice:
 
 
 def refused(status: int, target: str, message: str = "no") -> ProviderFault:
-    return ProviderFault(message, kind=f"http_{status}", phase="head", target=target, status=status, hint="As it was.")
+    return ProviderFault(
+        message,
+        kind=f"http_{status}",
+        phase="head",
+        target=target,
+        status=status,
+        hint="As it was.",
+    )
 
 
 @each_case(
@@ -43,17 +55,34 @@ def refused(status: int, target: str, message: str = "no") -> ProviderFault:
         (refused(404, "groq/llama-3.1-8b-instant"), "As it was."),
         (refused(404, "ours/lama"), "Did you mean ours/llama?"),
         (refused(404, "nowhere/x"), "As it was."),
-        (CallerFault("no such model", kind="http_400", target="ours/lama"), "Did you mean ours/llama?"),
-        (CallerFault("no such tool", kind="http_400", target="ours/lama", hint="As it was."), "As it was."),
+        (
+            CallerFault("no such model", kind="http_400", target="ours/lama"),
+            "Did you mean ours/llama?",
+        ),
+        (
+            CallerFault("no such tool", kind="http_400", target="ours/lama", hint="As it was."),
+            "As it was.",
+        ),
         (refused(401, "groq/x"), NOT_YOURS),
-        (ProviderFault("no", kind="key_refused", phase="head", target="groq/x", status=400), NOT_YOURS),
+        (
+            ProviderFault("no", kind="key_refused", phase="head", target="groq/x", status=400),
+            NOT_YOURS,
+        ),
         (refused(400, "groq/x", "this API key is not valid"), "As it was."),
         (refused(402, "groq/x"), NOT_YOURS),
-        (ProviderFault("no", kind="key_refused", phase="head", target="groq/x", status=403), NOT_YOURS),
+        (
+            ProviderFault("no", kind="key_refused", phase="head", target="groq/x", status=403),
+            NOT_YOURS,
+        ),
         (refused(403, "groq/x", "this API key may not"), "As it was."),
         (refused(403, "groq/x", "not in your country"), "As it was."),
         (refused(429, "groq/x"), "As it was."),
-        (Overloaded("not asked", kind="ejected", target="groq/x", status=502, hint="Change the key."), NOT_YOURS),
+        (
+            Overloaded(
+                "not asked", kind="ejected", target="groq/x", status=502, hint="Change the key."
+            ),
+            NOT_YOURS,
+        ),
         (Overloaded("not asked", kind="ejected", target="groq/x", hint="Wait."), "Wait."),
     ],
 )
@@ -61,7 +90,9 @@ def test_hint_for_a_client_depends_on_the_fault(fault: Fault, hint: str) -> None
     assert advice().for_client(fault).hint == hint
     together = advice().for_client(AllFailed([fault, refused(404, "ours/lama")]))
     assert hint.rstrip(".") in str(together)
-    assert str(together).endswith("Did you mean ours/llama? (while: head).") or fault.phase == "queue"
+    assert (
+        str(together).endswith("Did you mean ours/llama? (while: head).") or fault.phase == "queue"
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +116,9 @@ def test_rejected_key_is_named_by_its_variable_and_routes(fault: ProviderFault, 
 
 
 def test_missing_access_token_names_the_key_variable() -> None:
-    record = record_fault(CallerFault("no access token from [key]", kind="bad_key", target="groq/x"))
+    record = record_fault(
+        CallerFault("no access token from [key]", kind="bad_key", target="groq/x")
+    )
     words = advice().of_key("groq/x", record, "nothing")
     assert words.startswith("groq rejects the key in GROQ_API_KEY (no access token from [key]).")
 
@@ -115,13 +148,21 @@ PROVIDER = """
 
 
 @pytest.mark.parametrize("path", DOORS)
-def test_clients_of_every_format_get_hints_for_every_provider(configured: Configured, path: str) -> None:  # noqa: F811
-    """Refusals as the simulator's API formats say them: of a model that it has not, and of a key."""
+def test_clients_of_every_format_get_hints_for_every_provider(
+    configured: Configured,  # noqa: F811
+    path: str,
+) -> None:
+    """Refusals as the simulator's API formats say them: of a model that it has not, and of a
+    key."""
     base = configured("").providers["sim"].base_url.removesuffix("/v1")
-    spoken = {name: f"{base}{PATHS.get(name, '/v1')}" for name in API_FORMATS if name != "replicate"}
+    spoken = {
+        name: f"{base}{PATHS.get(name, '/v1')}" for name in API_FORMATS if name != "replicate"
+    }
     providers = "".join(PROVIDER.format(name=name, url=url) for name, url in spoken.items())
     routes = "".join(f"  {name}: {{policy: '\"{name}-well/quick\"'}}\n" for name in spoken)
-    keys = {variable: f"a-key-for-{variable}" for name in spoken for variable in (name, f"{name}-2")}
+    keys = {
+        variable: f"a-key-for-{variable}" for name in spoken for variable in (name, f"{name}-2")
+    }
 
     async def ask(worker: GatewayWorker) -> None:
         for name in spoken:

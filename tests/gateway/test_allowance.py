@@ -1,4 +1,5 @@
-"""Limits of a key by the minute and by the day, in several workers, and the responses when they are reached."""
+"""Limits of a key by the minute and by the day, in several workers, and the responses when they are
+reached."""
 
 import asyncio
 import hashlib
@@ -31,7 +32,9 @@ NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 ATTEMPT = Observation(id="r.1", call="r", target="a/x")
 
 
-def limited(name: str = "web", *, requests: int | None = None, usd: float | None = None) -> ClientKey:
+def limited(
+    name: str = "web", *, requests: int | None = None, usd: float | None = None
+) -> ClientKey:
     return ClientKey(name, b"", ("*",), requests, usd)
 
 
@@ -108,7 +111,8 @@ def test_headers_state_the_remaining_requests(moment: Moment) -> None:
 
 
 class Interrupted(SharedCounters):
-    """Another worker lets a request in, or not, at the worst moment: `between` the count and the look at all."""
+    """Another worker lets a request in, or not, at the worst moment: `between` the count and the
+    look at all."""
 
     between: Callable[[], object] | None = None
 
@@ -125,7 +129,10 @@ def test_workers_together_do_not_pass_a_limit_at_any_moment(moment: Moment, limi
     with clock.using(moment.monotonic_ns, moment.wall_ns):
         memory = Interrupted.create(2)
         tallies = [Interrupted(memory, workers=2, number=number) for number in (0, 1)]
-        one, two = (key_limits([key], lambda attempt: None, counters=day_counters) for day_counters in tallies)
+        one, two = (
+            key_limits([key], lambda attempt: None, counters=day_counters)
+            for day_counters in tallies
+        )
         let_in: list[bool] = []
         for _ in range(2 * limit):
             tallies[0].between = lambda: let_in.append(admitted(two, key))
@@ -210,7 +217,9 @@ def test_exceeded_rate_limit_has_openais_error_and_headers() -> None:
 def test_losers_are_charged_and_spent_budget_is_refused() -> None:
     async def main() -> None:
         key = client_key(usd=0.5)
-        allowance = key_limits([key], lambda attempt: 0.25 if attempt.outcome == "cancelled" else 0.30)
+        allowance = key_limits(
+            [key], lambda attempt: 0.25 if attempt.outcome == "cancelled" else 0.30
+        )
         tracker = CallTracker(charge=allowance.charge)
 
         def fake(ttft: float) -> FakeService:
@@ -218,11 +227,17 @@ def test_losers_are_charged_and_spent_budget_is_refused() -> None:
 
         headers = {"authorization": f"Bearer {KEY}"}
         given: dict[str, Any] = {"limits": allowance, "tracker": tracker}
-        assert (await visitor(race(fake(0.1), fake(0.9)), key, **given).asks(CHAT, headers=headers)).status == 200
+        assert (
+            await visitor(race(fake(0.1), fake(0.9)), key, **given).asks(CHAT, headers=headers)
+        ).status == 200
         assert allowance.spent_usd("web") == pytest.approx(0.55)
-        refused = await visitor(race(fake(0.1), fake(0.9)), key, **given).asks(CHAT, headers=headers)
+        refused = await visitor(race(fake(0.1), fake(0.9)), key, **given).asks(
+            CHAT, headers=headers
+        )
         assert refused.status == 429
-        assert refused.json["error"]["type"] == refused.json["error"]["code"] == "insufficient_quota"
+        assert (
+            refused.json["error"]["type"] == refused.json["error"]["code"] == "insufficient_quota"
+        )
         assert int(refused.headers["retry-after"]) <= DAY_S
 
     run_virtual(main())
@@ -234,8 +249,8 @@ TEN = Script(tokens=10, ttft=1)
 
 
 def purse(usd: float, script: Script) -> tuple[KeyLimits, Visits]:
-    """A key with so much for a day, whose calls cost a cent for each token that they may have: what is left of it, and
-    how it visits."""
+    """A key with so much for a day, whose calls cost a cent for each token that they may have: what
+    is left of it, and how it visits."""
     key = client_key(usd=usd)
     allowance = key_limits([key], lambda attempt: (attempt.output_tokens or 0) / 100)
     tracker = CallTracker(charge=allowance.charge)
@@ -255,7 +270,9 @@ def test_many_calls_at_once_do_not_pass_a_limit_in_money() -> None:
         refused = visitors[-1]
         assert refused.json["error"]["code"] == "rate_limit_exceeded"  # not for the day
         assert refused.headers["retry-after"] == "1"
-        assert (await visits().asks(CHAT, headers=AS_WEB)).json["error"]["code"] == "insufficient_quota"
+        assert (await visits().asks(CHAT, headers=AS_WEB)).json["error"][
+            "code"
+        ] == "insufficient_quota"
 
     run_virtual(main())
 
@@ -277,7 +294,9 @@ FAULT = ProviderFault("down", kind="http_500", phase="head", status=500)
 
 @each_case("body", [CHAT, STREAM], ids=["whole", "streamed"])
 @each_case("leaves_s", [None, 0.5, 1.05], ids=str)
-@each_case("script", [TEN, Script(fault=FAULT), Script(fault=FAULT, breaks_after=3, ttft=1)], ids=str)
+@each_case(
+    "script", [TEN, Script(fault=FAULT), Script(fault=FAULT, breaks_after=3, ttft=1)], ids=str
+)
 def test_reservation_is_released_once_however_the_call_ends(
     body: dict[str, Any], leaves_s: float | None, script: Script
 ) -> None:
@@ -302,10 +321,16 @@ def test_race_reserves_dearest_response_and_all_other_prompts() -> None:
 
     def price(attempt: Observation) -> float | None:
         usd = prices.get(attempt.target)
-        return None if usd is None else usd * ((attempt.input_tokens or 0) + 10 * (attempt.output_tokens or 0))
+        return (
+            None
+            if usd is None
+            else usd * ((attempt.input_tokens or 0) + 10 * (attempt.output_tokens or 0))
+        )
 
     allowance = key_limits([limited(usd=1.0)], price)
-    made = Call(id="c", client="web", body={"prompt": "a" * 38, "max_tokens": 5}, operation="completions")
+    made = Call(
+        id="c", client="web", body={"prompt": "a" * 38, "max_tokens": 5}, operation="completions"
+    )
     reservation = allowance.reserve(made, "fast", parse('race("a/x", "b/x", "c/x")'))
     assert reservation is not None
     tokens = conservative_input_tokens(made)

@@ -1,4 +1,5 @@
-"""A long text of a client is copied a few times at most: not once for each event, tool or result."""
+"""A long text of a client is copied a few times at most: not once for each event, tool or
+result."""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -23,13 +24,23 @@ TIMES = 8
 LONGEST_NAME = 1000
 """Longer names of functions are unknown to providers."""
 CALL_ID = "call_1"
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "description": "Where"}}, "required": ["city"]}
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "description": "Where"}},
+    "required": ["city"],
+}
 FUNCTION = {"name": "weather", "description": "Weather", "parameters": SCHEMA}
 CALLED = {"function": {"name": "weather", "arguments": '{"city":"Bern"}'}}
 RESULT = {"role": "tool", "tool_call_id": CALL_ID, "content": "Snow."}
 USE = {"type": "tool_use", "id": CALL_ID, "name": "weather", "input": {"city": "Bern"}}
 USED = {"type": "tool_result", "tool_use_id": CALL_ID, "content": "Snow."}
-ITEM = {"type": "function_call", "call_id": CALL_ID, "name": "weather", "arguments": "{}", "namespace": "home"}
+ITEM = {
+    "type": "function_call",
+    "call_id": CALL_ID,
+    "name": "weather",
+    "arguments": "{}",
+    "namespace": "home",
+}
 OUTPUT = {"type": "function_call_output", "call_id": CALL_ID, "output": "Snow."}
 RESPONSE = {"functionResponse": {"id": CALL_ID, "name": "weather", "response": {"result": "Snow."}}}
 CALLING = {"functionCall": {"id": CALL_ID, "name": "weather", "args": {}}}
@@ -37,11 +48,17 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {
         "messages": [
             {"role": "system", "content": "Be brief."},
-            {"role": "assistant", "content": "I look.", "tool_calls": [{"id": CALL_ID, "type": "function", **CALLED}]},
+            {
+                "role": "assistant",
+                "content": "I look.",
+                "tool_calls": [{"id": CALL_ID, "type": "function", **CALLED}],
+            },
             *[RESULT] * TIMES,
             {"role": "user", "content": [{"type": "text", "text": "And now?"}], "name": "ann"},
         ],
-        "tools": [{"type": "function", "function": FUNCTION | {"name": f"f{n}"}} for n in range(TIMES)],
+        "tools": [
+            {"type": "function", "function": FUNCTION | {"name": f"f{n}"}} for n in range(TIMES)
+        ],
         "user": "ann",
         "metadata": {"team": "a"},
         "own": {"field": "value"},
@@ -52,14 +69,21 @@ REQUESTS: dict[str, dict[str, Any]] = {
             {"role": "assistant", "content": [{"type": "text", "text": "I look."}, USE]},
             {"role": "user", "content": [*[USED] * TIMES, {"type": "text", "text": "And now?"}]},
         ],
-        "tools": [{"name": f"f{n}", "description": "Weather", "input_schema": SCHEMA} for n in range(TIMES)],
+        "tools": [
+            {"name": f"f{n}", "description": "Weather", "input_schema": SCHEMA}
+            for n in range(TIMES)
+        ],
         "metadata": {"user_id": "ann"},
         "max_tokens": 50,
         "own": {"field": "value"},
     },
     "/v1/responses": {
         "instructions": "Be brief.",
-        "input": [ITEM, *[OUTPUT] * TIMES, {"role": "user", "content": [{"type": "input_text", "text": "And now?"}]}],
+        "input": [
+            ITEM,
+            *[OUTPUT] * TIMES,
+            {"role": "user", "content": [{"type": "input_text", "text": "And now?"}]},
+        ],
         "tools": [
             {"type": "function", **FUNCTION},
             {"type": "custom", "name": "run", "description": "Run"},
@@ -89,13 +113,19 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "messages": [
             {"role": "system", "content": "Be brief."},
             *[
-                {"role": "assistant", "content": "I look.", "tool_calls": [{"function": {"name": "weather"}}]},
+                {
+                    "role": "assistant",
+                    "content": "I look.",
+                    "tool_calls": [{"function": {"name": "weather"}}],
+                },
                 {"role": "tool", "tool_name": "weather", "content": "Snow."},
             ]
             * TIMES,
             {"role": "user", "content": "And now?"},
         ],
-        "tools": [{"type": "function", "function": FUNCTION | {"name": f"f{n}"}} for n in range(TIMES)],
+        "tools": [
+            {"type": "function", "function": FUNCTION | {"name": f"f{n}"}} for n in range(TIMES)
+        ],
         "options": {"own": "value"},
         "keep_alive": "5m",
     },
@@ -104,7 +134,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
 
 
 class Calling(Answering):
-    """A provider of the API format `api_format` that calls every function of a request many times."""
+    """A provider of the API format `api_format` that calls every function of a request many
+    times."""
 
     def __init__(self, api_format: str) -> None:
         super().__init__()
@@ -118,9 +149,14 @@ class Calling(Answering):
         writer = api_format.StreamWriter("chat", "m", id="x", created=1)
         parts = [writer.opening(), *(writer.token("Hi. ") for _ in range(TIMES))]
         for number, name in enumerate(names * TIMES if self._api_format != "replicate" else []):
-            parts += [writer.tool_call(name, f"call_{number}"), writer.token('{"input":"a"}', "tool")]
+            parts += [
+                writer.tool_call(name, f"call_{number}"),
+                writer.token('{"input":"a"}', "tool"),
+            ]
         self.parts = (b"".join([*parts, writer.finish("stop"), writer.done()]),)
-        return await super().send(origin, request, receiver, connect_deadline_ns=connect_deadline_ns)
+        return await super().send(
+            origin, request, receiver, connect_deadline_ns=connect_deadline_ns
+        )
 
 
 def function_names(tools: Any) -> Iterator[str]:
@@ -164,19 +200,27 @@ def lengthened(value: Any, word: str) -> Any:
 
 
 @pytest.mark.sampled(10)
-@pytest.mark.parametrize("api_format", [api_format for api_format in API_FORMATS if api_format != "replicate"])
+@pytest.mark.parametrize(
+    "api_format", [api_format for api_format in API_FORMATS if api_format != "replicate"]
+)
 @pytest.mark.parametrize("path", REQUESTS)
 def test_text_of_a_client_is_copied_a_few_times_at_most(path: str, api_format: str) -> None:
     async def main() -> None:
-        spec = TargetSpec(name="fake/model", base_url="http://x.test/v1", model="m", api_format=api_format)
+        spec = TargetSpec(
+            name="fake/model", base_url="http://x.test/v1", model="m", api_format=api_format
+        )
         transport = Calling(api_format)
-        target = connect(spec, lambda attempt: None, environment={}, client=cast(Client, transport), raw=True)
+        target = connect(
+            spec, lambda attempt: None, environment={}, client=cast(Client, transport), raw=True
+        )
         routes: Any = OneRoute(target)
         gateway = Gateway(routes)
         statuses = set()
         for word in dict.fromkeys(words(REQUESTS[path])):
             transport.sent.clear()
-            body = msgspec.json.encode(lengthened(REQUESTS[path], word) | {"model": "fast", "stream": True})
+            body = msgspec.json.encode(
+                lengthened(REQUESTS[path], word) | {"model": "fast", "stream": True}
+            )
             client = await visits(gateway).asks(body, path=path)
             statuses.add(client.status)
             for copies in (client.transport.written, *(request.body for request in transport.sent)):

@@ -32,7 +32,10 @@ def test_each_status_has_anthropics_status_and_error_type(
         pytest.raises(anthropic.APIStatusError) as caught,
     ):
         client.messages.create(
-            model=f"says-{status}/quick", max_tokens=8, stream=stream, messages=[{"role": "user", "content": "hello"}]
+            model=f"says-{status}/quick",
+            max_tokens=8,
+            stream=stream,
+            messages=[{"role": "user", "content": "hello"}],
         )
     assert (caught.value.status_code, caught.value.type) == (client_status, word)
     assert f"says-{status}/quick" in caught.value.message

@@ -1,5 +1,5 @@
-"""Requests through `gateway/http/app` in virtual time: responses and their times, errors, headers, disconnecting
-clients."""
+"""Requests through `gateway/http/app` in virtual time: responses and their times, errors, headers,
+disconnecting clients."""
 
 import asyncio
 import hashlib
@@ -64,7 +64,8 @@ def test_stream_starts_at_the_first_token_and_sends_each_at_once() -> None:
         assert client.body.count(b'"content":"word"') == 3
         assert client.body.endswith(b"data: [DONE]\n\n")
         assert client.answer.complete
-        assert client.transport.writes[-1].endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")  # both ends in one write
+        # both ends in one write
+        assert client.transport.writes[-1].endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
 
     run_virtual(main())
 
@@ -86,7 +87,11 @@ def test_a_whole_response_is_assembled() -> None:
         answer = (await client.asks(CHAT, parts=3)).json
         assert answer["object"] == "chat.completion"
         (choice,) = answer["choices"]
-        assert choice["message"] == {"role": "assistant", "content": "wordwordword", "refusal": None}
+        assert choice["message"] == {
+            "role": "assistant",
+            "content": "wordwordword",
+            "refusal": None,
+        }
         assert choice["finish_reason"] == "stop"
         assert answer["usage"]["completion_tokens"] == 3
 
@@ -129,7 +134,9 @@ def test_missing_usage_is_estimated_and_marked_in_a_header(form: str) -> None:
         assert client.headers["x-splitsecond-estimated"] == "usage"
         assert 1 <= read <= 20
         assert made == 13
-        client = await visitor(fake(tokens=12, texts=("abcdefgh",), input_tokens=7)).asks(body, path=path)
+        client = await visitor(fake(tokens=12, texts=("abcdefgh",), input_tokens=7)).asks(
+            body, path=path
+        )
         assert token_counts(client.json, form) == (7, 12)
         assert "x-splitsecond-estimated" not in client.headers
 
@@ -138,11 +145,23 @@ def test_missing_usage_is_estimated_and_marked_in_a_header(form: str) -> None:
 
 def test_transcoded_stream_omits_token_counts_without_usage() -> None:
     async def main() -> None:
-        for form, word in (("gemini", "usageMetadata"), ("ollama", "eval_count"), ("responses", '"usage":{')):
+        for form, word in (
+            ("gemini", "usageMetadata"),
+            ("ollama", "eval_count"),
+            ("responses", '"usage":{'),
+        ):
             path, body = ASKS[form]
-            asked, path = body | {"stream": True}, path.replace(":generateContent", ":streamGenerateContent")
+            asked, path = (
+                body | {"stream": True},
+                path.replace(":generateContent", ":streamGenerateContent"),
+            )
             assert word not in (await visitor(fake(tokens=3)).asks(asked, path=path)).body.decode()
-            assert word in (await visitor(fake(tokens=3, input_tokens=7)).asks(asked, path=path)).body.decode()
+            assert (
+                word
+                in (
+                    await visitor(fake(tokens=3, input_tokens=7)).asks(asked, path=path)
+                ).body.decode()
+            )
 
     run_virtual(main())
 
@@ -187,7 +206,9 @@ def test_all_attempts_are_closed_when_the_client_disconnects(body: Any, after: f
 def partial_request(client: Visitor) -> ServerConnection:
     """Return a connection of `client` that has received a part of a request."""
     connection = client.connect()
-    connection.data_received(head("POST", "/v1/chat/completions", JSON | {"content-length": "500"}) + b" ")
+    connection.data_received(
+        head("POST", "/v1/chat/completions", JSON | {"content-length": "500"}) + b" "
+    )
     return connection
 
 
@@ -247,15 +268,27 @@ def test_a_client_that_does_not_read_is_disconnected() -> None:
         (CallerFault("too long", kind="context_length_exceeded"), 400, "context_length_exceeded"),
         (CallerFault("wrong", status=422), 422, "bad_request"),
         (ProviderFault("no", kind="http_401", phase="head", status=401), 502, "http_401"),
-        (ProviderFault("slow", kind="http_429", phase="head", status=429, retry_after_ns=1), 429, "http_429"),
+        (
+            ProviderFault("slow", kind="http_429", phase="head", status=429, retry_after_ns=1),
+            429,
+            "http_429",
+        ),
         (ProviderFault("down", kind="http_500", phase="head", status=500), 502, "http_500"),
         (ProviderFault("down", kind="http_503", phase="head", status=503), 503, "http_503"),
         (NetworkFault("reset", kind="reset", phase="head"), 502, "reset"),
         (TimedOut("silent", phase="first token"), 504, "timeout_first_token"),
         (Overloaded("full", retry_after_ns=1), 503, "overloaded"),
         (AllFailed([TimedOut("silent", phase="head"), Overloaded("full")]), 503, "timeout_head"),
-        (AllFailed([Overloaded("down", kind="ejected"), TimedOut("silent", phase="head")]), 503, "timeout_head"),
-        (AllFailed([Overloaded("down", kind="ejected"), Overloaded("too", kind="ejected")]), 503, "ejected"),
+        (
+            AllFailed([Overloaded("down", kind="ejected"), TimedOut("silent", phase="head")]),
+            503,
+            "timeout_head",
+        ),
+        (
+            AllFailed([Overloaded("down", kind="ejected"), Overloaded("too", kind="ejected")]),
+            503,
+            "ejected",
+        ),
         (Overloaded("limited", kind="ejected", status=429), 429, "ejected"),
     ],
 )
@@ -269,8 +302,11 @@ def test_each_fault_has_its_status_code(fault: Fault, status: int, kind: str) ->
             assert error["code"] == kind
             assert error["message"]
             assert error["type"].endswith("_error")
-            wait = "5" if isinstance(fault, AllFailed) and status == 503 else None  # until the first probes are due
-            assert client.headers.get("retry-after") == ("1" if getattr(fault, "retry_after_ns", None) else wait)
+            # until the first probes are due
+            wait = "5" if isinstance(fault, AllFailed) and status == 503 else None
+            assert client.headers.get("retry-after") == (
+                "1" if getattr(fault, "retry_after_ns", None) else wait
+            )
 
     run_virtual(main())
 
@@ -324,7 +360,13 @@ def named(name: str, key: str) -> ClientKey:
 
 @pytest.mark.parametrize(
     ("presented", "status"),
-    [(f"Bearer {KEY}", 200), (f"bearer  {KEY}", 200), (f"Basic {KEY}", 401), (f"Bearer {KEY}x", 401), ("", 401)],
+    [
+        (f"Bearer {KEY}", 200),
+        (f"bearer  {KEY}", 200),
+        (f"Basic {KEY}", 401),
+        (f"Bearer {KEY}x", 401),
+        ("", 401),
+    ],
 )
 def test_requests_need_a_valid_key(presented: str, status: int) -> None:
     async def main() -> None:
@@ -345,8 +387,12 @@ def test_json_needs_a_content_type_only_without_keys(kind: str) -> None:
     async def main() -> None:
         headers = {"authorization": f"Bearer {KEY}", "content-type": kind}
         assert (await visitor(fake(), named("web", KEY)).asks(CHAT, headers=headers)).status == 200
-        assert (await visitor(fake(), named("web", KEY)).asks(b"a=b", headers=headers)).status == 400
-        assert (await visitor(fake(), named("web", KEY)).asks(CHAT, headers={"content-type": kind})).status == 401
+        assert (
+            await visitor(fake(), named("web", KEY)).asks(b"a=b", headers=headers)
+        ).status == 400
+        assert (
+            await visitor(fake(), named("web", KEY)).asks(CHAT, headers={"content-type": kind})
+        ).status == 401
         assert (await visitor(fake()).asks(CHAT, headers={"content-type": kind})).status == 415
 
     run_virtual(main())
@@ -361,7 +407,9 @@ def test_ollamas_clients_learn_the_context_length_of_a_model() -> None:
         architecture = fields["model_info"]["general.architecture"]
         assert fields["model_info"][f"{architecture}.context_length"] == 32_000
         for body, given, status in (({"model": "no"}, headers, 404), ({"model": "fast"}, {}, 401)):
-            asked = await visitor(fake(), named("web", KEY)).asks(body, path="/api/show", headers=given)
+            asked = await visitor(fake(), named("web", KEY)).asks(
+                body, path="/api/show", headers=given
+            )
             assert asked.status == status
             assert isinstance(asked.json["error"], str)
 
@@ -372,7 +420,11 @@ def test_a_removed_key_is_rejected_at_once() -> None:
     async def main() -> None:
         client, headers = visitor(fake(), named("web", KEY)), {"authorization": f"Bearer {KEY}"}
         routes: Any = OneRoute(fake())
-        for keys, status in (([named("web", KEY)], 200), ([named("app", KEY + "2")], 401), ([named("web", KEY)], 200)):
+        for keys, status in (
+            ([named("web", KEY)], 200),
+            ([named("app", KEY + "2")], 401),
+            ([named("web", KEY)], 200),
+        ):
             client.gateway.use(routes, tuple(keys))
             for _ in range(2):
                 assert (await visits(client.gateway).asks(CHAT, headers=headers)).status == status
@@ -417,7 +469,9 @@ def test_routing_headers_of_a_request_reach_policies() -> None:
             "x-forwarded-for": "10.0.0.1",
         }
         key = named("web", KEY)
-        await visitor(service, key).asks(STREAM, headers=preferences | {"authorization": f"Bearer {KEY}"})
+        await visitor(service, key).asks(
+            STREAM, headers=preferences | {"authorization": f"Bearer {KEY}"}
+        )
         (received,) = service.calls
         assert received.call.hints == {
             "complexity": "high",
@@ -425,7 +479,11 @@ def test_routing_headers_of_a_request_reach_policies() -> None:
             "region": "eu",
             "cache": "no-store",
         }
-        assert (received.call.client, received.call.stream, received.call.watched) == ("web", True, False)
+        assert (received.call.client, received.call.stream, received.call.watched) == (
+            "web",
+            True,
+            False,
+        )
         assert KEY not in repr(received.call)
 
     run_virtual(main())
@@ -444,14 +502,18 @@ def test_notes_of_policies_become_response_headers() -> None:
 
     async def main() -> None:
         for body in (CHAT, STREAM):
-            client = await visitor(Annotating()).asks(body | {"api_key": "sk-1", "base_url": "http://evil"})
+            client = await visitor(Annotating()).asks(
+                body | {"api_key": "sk-1", "base_url": "http://evil"}
+            )
             headers = client.headers
             assert headers["x-splitsecond-attempts"] == "2"
             assert headers["x-splitsecond-cache"] == "hit"
             assert headers["x-splitsecond-chosen"] == "fastest: a/x??set-cookie: b=c ?"
             assert headers["x-splitsecond-dropped"] == "api_key, base_url, logit_bias"
             assert headers["x-splitsecond-added"] == "max_tokens=8192"
-            assert headers["x-splitsecond-estimated"] == ("message_start" if body is STREAM else "usage")
+            assert headers["x-splitsecond-estimated"] == (
+                "message_start" if body is STREAM else "usage"
+            )
             assert headers["x-request-id"].startswith("req-")
 
     run_virtual(main())
@@ -524,9 +586,15 @@ def test_a_resumed_whole_response_names_the_last_target(well: bool) -> None:
         cut = NetworkFault("cut", kind="truncated", phase="between tokens")
         fakes = {
             "a/x": FakeService(target="a/x", script=lambda call: Script(fault=cut, breaks_after=1)),
-            "b/x": FakeService(target="b/x", script=lambda call: Script(ttft=0.3, fault=None if well else cut)),
+            "b/x": FakeService(
+                target="b/x", script=lambda call: Script(ttft=0.3, fault=None if well else cut)
+            ),
         }
-        policy = build(parse('resume("a/x", "b/x")'), lambda name: fakes[name], make_encoder=continuation_encoder)
+        policy = build(
+            parse('resume("a/x", "b/x")'),
+            lambda name: fakes[name],
+            make_encoder=continuation_encoder,
+        )
         client = await visitor(policy).asks(CHAT)
         assert client.status == (200 if well else 502)
         assert client.headers["x-splitsecond-target"] == ("b/x" if well else "a/x")
@@ -545,7 +613,11 @@ def test_a_bug_is_recorded_as_a_failed_call(error_counts: dict[str, int]) -> Non
             raise ZeroDivisionError(PROMPT)
 
     async def main() -> None:
-        for path, body in (("/v1/chat/completions", CHAT), ("/v1/messages", MESSAGES), ("/api/chat", CHAT)):
+        for path, body in (
+            ("/v1/chat/completions", CHAT),
+            ("/v1/messages", MESSAGES),
+            ("/api/chat", CHAT),
+        ):
             records: list[CallRecord] = []
             client = visitor(Buggy(), tracker=CallTracker(records.append))
             await client.asks(body, path=path)
@@ -570,7 +642,11 @@ def test_a_bug_before_a_call_is_answered_in_the_clients_format(
         client = visitor(fake())
         monkeypatch.setattr("splitsecond.routing.requests.parsed_request.read", bug)
         await client.asks(MESSAGES, path="/v1/messages")
-        assert (client.status, client.json["type"], client.json["error"]["type"]) == (500, "error", "api_error")
+        assert (client.status, client.json["type"], client.json["error"]["type"]) == (
+            500,
+            "error",
+            "api_error",
+        )
 
     run_virtual(main())
     assert error_counts == {"request": 1}
@@ -594,7 +670,9 @@ def test_a_bug_within_a_stream_ends_it_with_an_error(
     async def main() -> None:
         records: list[CallRecord] = []
         client = visitor(fake(tokens=9, tps=1.0), tracker=CallTracker(records.append))
-        asyncio.get_running_loop().call_later(2.5, monkeypatch.setattr, RequestCycle, "write", breaks)
+        asyncio.get_running_loop().call_later(
+            2.5, monkeypatch.setattr, RequestCycle, "write", breaks
+        )
         await client.asks(MESSAGES | {"stream": True}, path=path)
         assert client.answer.complete
         assert end in client.body

@@ -1,4 +1,5 @@
-"""A client's body on its way through the gateway: linear time, and an answer that is no failure of ours."""
+"""A client's body on its way through the gateway: linear time, and an answer that is no failure of
+ours."""
 
 import hashlib
 from collections.abc import Callable
@@ -9,7 +10,15 @@ import pytest
 from msgspec import Raw
 from tests.cases import each_case, sampled_cases
 from tests.gateway.visitor import OneRoute, Visitor, visits
-from tests.worst_case import JSON_KINDS, Make, check_bounded, check_cheap, check_linear, deepest_json, repeated
+from tests.worst_case import (
+    JSON_KINDS,
+    Make,
+    check_bounded,
+    check_cheap,
+    check_linear,
+    deepest_json,
+    repeated,
+)
 
 from splitsecond.core import validation
 from splitsecond.core.errors import CallerFault
@@ -41,15 +50,20 @@ DOORS = (
     "/v1/rerank",
     "/v1/moderations",
 )
-POLICY = 'by_complexity(simple=sticky("a", "b"), complex=cache(cap(pipeline("a", "b"), max_tokens=9), sampled=True))'
+POLICY = (
+    'by_complexity(simple=sticky("a", "b"), complex=cache(cap(pipeline("a", "b"), '
+    "max_tokens=9), sampled=True))"
+)
 FORMS = {
     "all": b"%b",
     "model": b'{"model":%b}',
     "messages": b'{"model":"fast","messages":%b,"input":"a","prompt":"a"}',
     "input": b'{"model":"fast","messages":[{"role":"user","content":"a"}],"input":%b,"prompt":"a"}',
-    "content": b'{"model":"fast","messages":[{"role":"user","content":%b}],"input":"a","prompt":"a"}',
+    "content": b'{"model":"fast","messages":[{"role":"user","content":%b}],"input":"a",'
+    b'"prompt":"a"}',
     "provider": b'{"model":"fast","messages":[],"input":"a","prompt":"a","provider":%b}',
-    "stream_options": b'{"model":"fast","messages":[],"input":"a","prompt":"a","stream_options":%b}',
+    "stream_options": b'{"model":"fast","messages":[],"input":"a","prompt":"a",'
+    b'"stream_options":%b}',
     "metadata": b'{"model":"fast","messages":[],"input":"a","prompt":"a","metadata":%b}',
     "id": b'{"model":"fast","messages":[],"input":"a","previous_response_id":"%b"}',
     "item": b'{"model":"fast","messages":[],"input":[{"id":%b}]}',
@@ -105,10 +119,13 @@ def test_nested_values_up_to_the_parser_limit_get_no_5xx(form: bytes, path: str)
 
 
 @sampled_cases(10)
-@each_case("unit", [b"A" * 2_047 + b" ", b"A" * 4_000 + b" ", b"A", b"It was the best of times. ", b"\\n"])
+@each_case(
+    "unit", [b"A" * 2_047 + b" ", b"A" * 4_000 + b" ", b"A", b"It was the best of times. ", b"\\n"]
+)
 @each_case("path", ["/v1/chat/completions", "/v1/messages/count_tokens"])
 def test_a_body_of_32_mb_does_not_stop_the_worker(path: str, unit: bytes) -> None:
-    """Nothing else is served while a body is read: a pattern for pictures took a minute for this one."""
+    """Nothing else is served while a body is read: a pattern for pictures took a minute for this
+    one."""
     before, after = b'{"model":"fast","messages":[{"role":"user","content":"', b'"}]}'
     body = repeated(unit, before, after)(BODY_BYTES)
 
@@ -131,12 +148,16 @@ def test_a_body_of_32_mb_does_not_stop_the_worker(path: str, unit: bytes) -> Non
 def test_body_of_millions_of_values_takes_linear_memory(
     field: str, unit: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Decoding it takes up to 30 times as much; translation and estimates read only what is not too large. A tenth of
-    the limit is enough here."""
+    """Decoding it takes up to 30 times as much; translation and estimates read only what is not too
+    large. A tenth of the limit is enough here."""
     monkeypatch.setattr(validation, "MAX_VALUES", 50_000)
 
     def call(values: bytes) -> Call:
-        body = {"model": Raw(b'"m"'), "messages": Raw(b'[{"role":"user","content":"a"}]'), field: Raw(values)}
+        body = {
+            "model": Raw(b'"m"'),
+            "messages": Raw(b'[{"role":"user","content":"a"}]'),
+            field: Raw(values),
+        }
         return Call(id="c", body=body, api_format="responses" if field == "input" else "openai")
 
     def translate(values: bytes) -> None:
@@ -157,7 +178,9 @@ def test_body_of_millions_of_values_takes_linear_memory(
 
 def test_json_marks_in_texts_do_not_count_as_values() -> None:
     text = b'"%b"' % (b'\\\\,[{\\",' * 250_000)
-    call = Call(id="c", body={"messages": Raw(b'[{"role":"user","content":%b}]' % text), "user": Raw(text)})
+    call = Call(
+        id="c", body={"messages": Raw(b'[{"role":"user","content":%b}]' % text), "user": Raw(text)}
+    )
     transcoding.request(call, "cohere", cohere.encode, "m", Quirks())
 
 
@@ -165,11 +188,17 @@ def test_estimate_of_many_pictures_takes_linear_time() -> None:
     """All of the request was copied for each of its pictures."""
     picture = b'{"type":"image_url","image_url":{"url":"%b"}},' % (b"A" * 2_048)
     make = repeated(picture, b'[{"role":"user","content":[', b'{"type":"text","text":"a"}]}]')
-    check_linear(lambda text: conservative_input_tokens(Call(id="c", body={"messages": Raw(text)})), make, size=1 << 22)
+    check_linear(
+        lambda text: conservative_input_tokens(Call(id="c", body={"messages": Raw(text)})),
+        make,
+        size=1 << 22,
+    )
 
 
 SEARCHED: dict[str, Make] = {
-    "nested arrays": lambda size: b"[" * 900 + b'"abcdefghijklmnop",' * (size // 19) + b'""' + b"]" * 900,
+    "nested arrays": lambda size: (
+        b"[" * 900 + b'"abcdefghijklmnop",' * (size // 19) + b'""' + b"]" * 900
+    ),
     **JSON_KINDS,
 }
 
@@ -188,12 +217,17 @@ def test_quotes_in_deeply_nested_values_are_left_out() -> None:
     deepest = deepest_json()
     for depth in range(deepest - 60, deepest):
         said = b'%b"something that is quoted"%b' % (b"[" * depth, b"]" * depth)
-        assert without_quotes("it is something that is quoted", {"messages": Raw(said)}) == "it is [left out]"
+        assert (
+            without_quotes("it is something that is quoted", {"messages": Raw(said)})
+            == "it is [left out]"
+        )
 
 
 @each_case("reader", [read, result_ids])
 @each_case("kind", JSON_KINDS)
-def test_files_of_a_batch_are_read_in_linear_time(kind: str, reader: Callable[[Path], object], tmp_path: Path) -> None:
+def test_files_of_a_batch_are_read_in_linear_time(
+    kind: str, reader: Callable[[Path], object], tmp_path: Path
+) -> None:
     path = tmp_path / "batch.jsonl"
 
     def feed(text: bytes) -> None:
@@ -205,6 +239,8 @@ def test_files_of_a_batch_are_read_in_linear_time(kind: str, reader: Callable[[P
 
 def test_a_file_of_answers_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
-    path.write_bytes(b'{"custom_id":"\xff","response":{"status_code":200,"request_id":"r","body":{}}}\n')
+    path.write_bytes(
+        b'{"custom_id":"\xff","response":{"status_code":200,"request_id":"r","body":{}}}\n'
+    )
     with pytest.raises(CallerFault, match="line 1 is not a result"):
         result_ids(path)

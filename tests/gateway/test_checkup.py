@@ -1,4 +1,5 @@
-"""What `serve --check` says: the trees, the names of keys but never a key, and what is probably unintended."""
+"""What `serve --check` says: the trees, the names of keys but never a key, and what is probably
+unintended."""
 
 import re
 from pathlib import Path
@@ -29,15 +30,23 @@ def test_checkup_lists_all_parts_of_the_example(tmp_path: Path) -> None:
     ]
     assert "keys of providers in the environment: GROQ_API_KEY" in lines
     text = "\n".join(lines)
-    assert "target ours/llama-3.3-70b: http://10.0.0.5:8000/v1, openai, no key, $2.69 an hour" in text
-    assert "target groq-2/llama-3.3-70b: https://api.groq.com/openai/v1, openai, env:OURS, eu, no price" in text
+    assert (
+        "target ours/llama-3.3-70b: http://10.0.0.5:8000/v1, openai, no key, $2.69 an hour" in text
+    )
+    assert (
+        "target groq-2/llama-3.3-70b: https://api.groq.com/openai/v1, "
+        "openai, env:OURS, eu, no price" in text
+    )
     assert "target tuned/big: http://10.0.0.6/v1, openai, no key, $2 in, $3 out" in text
     assert "client web: fast, smart; 600 requests per minute; 50 USD per day" in text
     assert f"log: sqlite:///{tmp_path}/splitsecond.db, kept for 30 days" in text
     assert f"seeds: 1 run in {tmp_path}/runs/2026-11-*" in text
     assert lines[-1] == "ok: 2 routes, 1 key, listens on 127.0.0.1:8800, 1 worker"
     problems = [line for line in lines if line.startswith("problem")]
-    assert all("retires it" in line or "groq-2/llama-3.3-70b has no known price" in line for line in problems)
+    assert all(
+        "retires it" in line or "groq-2/llama-3.3-70b has no known price" in line
+        for line in problems
+    )
     assert not any(secret in text for secret in (KEY, "sk-ours-1234", "gsk-1"))
 
 
@@ -52,13 +61,17 @@ def test_checkup_lists_all_parts_of_the_example(tmp_path: Path) -> None:
             "providers: {x: {base_url: 'http://api.x.com', api_key: 'env:OURS'}}",
             "our key is sent to http://api.x.com un",
         ),
-        ("providers: {x: {base_url: 'http://8.8.8.8', api_key: 'env:OURS'}}", "our key is sent to http://8.8.8.8 un"),
+        (
+            "providers: {x: {base_url: 'http://8.8.8.8', api_key: 'env:OURS'}}",
+            "our key is sent to http://8.8.8.8 un",
+        ),
         ("seeds: [nowhere-*]", "no folder matches nowhere-*"),
         ("{}", "there are no routes"),
         (
             "providers: {groq: {api_key: env:GROQ_API_KEY}}\n"
             "routes: {r: {policy: 'retry(\"groq/llama-3.3-70b-versatile\")'}}",
-            r"routes\.r: the provider of groq/llama-3\.3-70b-versatile retires it on 2026-08-16; its replacement is "
+            r"routes\.r: the provider of groq/llama-3\.3-70b-versatile retires it on 2026-08-16; "
+            r"its replacement is "
             r"openai/gpt-oss-120b\. See: splitsecond models groq",
         ),
     ],
@@ -73,7 +86,8 @@ def test_valid_but_probably_unintended_settings_are_problems(text: str, problem:
     [
         ("groq/openai/gpt-oss-120", "Did you mean groq/openai/gpt-oss-120b?"),
         ("groq-2/openai/gpt-oss-120", "Did you mean groq-2/openai/gpt-oss-120b?"),
-        ("groq/llama-3.3-70b-versatil", "Did you mean groq/openai/gpt-oss-120b?"),  # its replacement
+        # its replacement
+        ("groq/llama-3.3-70b-versatil", "Did you mean groq/openai/gpt-oss-120b?"),
         ("groq/openai/gpt-oss-120b", ""),  # it is one
         ("groq/something-quite-new", ""),  # the list is older than what providers have
         ("groq/llama-3.3-70b-versatile", ""),  # its retirement is reported already
@@ -83,18 +97,26 @@ def test_valid_but_probably_unintended_settings_are_problems(text: str, problem:
 def test_misspelt_model_gets_the_nearest_name(model: str, meant: str) -> None:
     providers = "providers: {groq-2: {like: groq}, ours: {base_url: 'http://x'}}"
     text = f"{providers}\nroutes: {{r: {{policy: '\"{model}\"'}}}}"
-    assert "".join(misspelt(read(text, ENVIRONMENT))) == (f"routes.r: {model} is unknown. {meant}" if meant else "")
+    assert "".join(misspelt(read(text, ENVIRONMENT))) == (
+        f"routes.r: {model} is unknown. {meant}" if meant else ""
+    )
 
 
-@pytest.mark.parametrize("base_url", ["https://api.x.com", "http://10.0.0.5", "http://vllm:8000", "http://a.internal"])
+@pytest.mark.parametrize(
+    "base_url", ["https://api.x.com", "http://10.0.0.5", "http://vllm:8000", "http://a.internal"]
+)
 def test_unencrypted_key_in_a_private_network_is_no_problem(base_url: str) -> None:
-    settings = read(f"providers: {{x: {{base_url: '{base_url}', api_key: 'env:OURS'}}}}", ENVIRONMENT)
+    settings = read(
+        f"providers: {{x: {{base_url: '{base_url}', api_key: 'env:OURS'}}}}", ENVIRONMENT
+    )
     assert not any("unencrypted" in each for each in problems(settings))
 
 
 def test_password_of_the_log_url_is_not_shown() -> None:
     environment = ENVIRONMENT | {"LOG_URL": "postgresql://logs:secret-1@db:5432/splitsecond"}
-    (line,) = [each for each in checkup(read("log: env:LOG_URL", environment)) if each.startswith("log")]
+    (line,) = [
+        each for each in checkup(read("log: env:LOG_URL", environment)) if each.startswith("log")
+    ]
     assert line == "log: postgresql://db:5432/splitsecond, kept for 30 days"
 
 
@@ -103,8 +125,10 @@ def test_password_of_the_log_url_is_not_shown() -> None:
     [
         (
             "shared: env:URL\nlog: env:URL\n"
-            "keys: [{name: web, key: env:WEB_KEY, usd_per_day: 5}, {name: free, key: env:OTHER_KEY}]",
-            "shared: the limits of 1 key, what workers learn about targets, turns of probes and the log, "
+            "keys: [{name: web, key: env:WEB_KEY, usd_per_day: 5}, {name: free, key: "
+            "env:OTHER_KEY}]",
+            "shared: the limits of 1 key, what workers learn about targets, turns of probes and "
+            "the log, "
             "at postgresql://db:5432/fleet",
         ),
         (
@@ -114,7 +138,9 @@ def test_password_of_the_log_url_is_not_shown() -> None:
     ],
 )
 def test_checkup_lists_what_a_fleet_shares_and_where(text: str, line: str) -> None:
-    environment = ENVIRONMENT | {"URL": "postgresql://fleet:secret-2@db:5432/fleet?sslpassword=secret-3"}
+    environment = ENVIRONMENT | {
+        "URL": "postgresql://fleet:secret-2@db:5432/fleet?sslpassword=secret-3"
+    }
     lines = checkup(read(text, environment))
     assert line in lines
     assert not any("secret-" in each for each in lines)
@@ -128,7 +154,8 @@ routes: {one: {policy: '"mine/m"'}}
 """
     lines = "\n".join(checkup(read(given, {"MINE": "a-key-of-mine"})))
     assert "SECRET" not in lines
-    assert lines.count("http://host.example.com/v1?api-version=1&key=[key]") == 2  # its target and the problem with it
+    # its target and the problem with it
+    assert lines.count("http://host.example.com/v1?api-version=1&key=[key]") == 2
 
 
 MISTAKEN = """
@@ -169,7 +196,9 @@ def test_all_mistakes_are_found_at_once() -> None:
         "keys[1].key",
     ]
     assert "unknown field `lgo`" in raised.value.message
-    assert raised.value.hint.endswith("The file has 13 other mistakes: `splitsecond serve --check` lists all.")
+    assert raised.value.hint.endswith(
+        "The file has 13 other mistakes: `splitsecond serve --check` lists all."
+    )
 
 
 def test_single_mistake_is_raised_unwrapped() -> None:
@@ -180,7 +209,10 @@ def test_single_mistake_is_raised_unwrapped() -> None:
 
 
 def test_prices_of_the_catalogue_are_shown_with_their_day() -> None:
-    text = "providers: {ours: {base_url: 'http://x', like: groq}}\nroutes: {r: {policy: '\"%s/openai/gpt-oss-120b\"'}}"
+    text = (
+        "providers: {ours: {base_url: 'http://x', like: groq}}\nroutes: {r: {policy: "
+        "'\"%s/openai/gpt-oss-120b\"'}}"
+    )
     for provider in ("groq", "ours"):
         lines = checkup(read(text % provider, ENVIRONMENT))
         (line,) = [each for each in lines if each.startswith("target")]
@@ -200,7 +232,10 @@ routes: {one: {policy: 'race("groq/no-such-model", "groq/llama-3.3-70b-versatile
 
 def test_missing_prices_are_problems_only_with_a_spending_limit() -> None:
     settings = read(LIMITED, ENVIRONMENT)
-    assert [each.partition(":")[0] for each in problems(settings)] == ["providers.bought", "routes.one"]
+    assert [each.partition(":")[0] for each in problems(settings)] == [
+        "providers.bought",
+        "routes.one",
+    ]
     assert [each.split(" ")[1] for each in unpriced(settings)] == ["groq/no-such-model", "half/x"]
     unlimited = read(LIMITED.replace(", usd_per_day: 5", ""), ENVIRONMENT)
     assert not any("price" in each for each in (*problems(unlimited), *unpriced(unlimited)))

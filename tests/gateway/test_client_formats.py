@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from tests.cases import each_case
 
 import splitsecond
-from splitsecond.core.errors import AllFailed, CallerFault, Fault, NetworkFault, Overloaded, ProviderFault
+from splitsecond.core.errors import (
+    AllFailed,
+    CallerFault,
+    Fault,
+    NetworkFault,
+    Overloaded,
+    ProviderFault,
+)
 from splitsecond.core.events import Broken, Done, Event, Token, Usage
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.upstream.target import Target
@@ -34,7 +41,10 @@ from splitsecond.routing.requests.error_response import error_response
 
 WIRES: dict[Spoken, Any] = {"anthropic": anthropic, "responses": responses}
 ANSWER = ServerAnswer(
-    text="It snows.", reasoning="Hm.", calls=(CalledTool("call_1", "f", '{"x":1}'),), finish="tool_calls"
+    text="It snows.",
+    reasoning="Hm.",
+    calls=(CalledTool("call_1", "f", '{"x":1}'),),
+    finish="tool_calls",
 )
 COUNTS = Usage(0, 9, 5)
 END = {"stop_reason": "max_tokens"}
@@ -71,7 +81,9 @@ def streamed(api_format: Spoken) -> bytes:
 
 
 def whole(api_format: Spoken) -> bytes:
-    data: bytes = WIRES[api_format].StreamWriter("chat", "m", id="id_1", created=1).whole([ANSWER], COUNTS)
+    data: bytes = (
+        WIRES[api_format].StreamWriter("chat", "m", id="id_1", created=1).whole([ANSWER], COUNTS)
+    )
     return data
 
 
@@ -86,9 +98,14 @@ def cut(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def without_ids(value: Any) -> Any:
-    """Remove ids and times: the writer of a stream numbers its items differently from that of a whole answer."""
+    """Remove ids and times: the writer of a stream numbers its items differently from that of a
+    whole answer."""
     if isinstance(value, dict):
-        return {name: without_ids(each) for name, each in value.items() if name not in ("id", "completed_at")}
+        return {
+            name: without_ids(each)
+            for name, each in value.items()
+            if name not in ("id", "completed_at")
+        }
     return [without_ids(each) for each in value] if isinstance(value, list) else value
 
 
@@ -113,20 +130,47 @@ def test_unknown_fields_of_a_message_are_kept() -> None:
         return b"data: " + json.dumps(fields).encode() + b"\n\n"
 
     made = new_assembly("anthropic")
-    message = {"id": "x", "new": 1, "usage": {"input_tokens": 3, "output_tokens": 1, "speed": "fast"}}
+    message = {
+        "id": "x",
+        "new": 1,
+        "usage": {"input_tokens": 3, "output_tokens": 1, "speed": "fast"},
+    }
     text: dict[str, Any] = {"type": "text", "text": "", "citations": None}
     for part in (
         event(type="message_start", message=message),
         event(type="ping"),
         event(type="content_block_start", index=0, content_block=text),
         event(type="content_block_delta", index=0, delta={"type": "text_delta", "text": "a"}),
-        event(type="content_block_delta", index=0, delta={"type": "citations_delta", "citation": {"n": 1}}),
-        event(type="content_block_start", index=1, content_block={"type": "thinking", "thinking": "", "signature": ""}),
-        event(type="content_block_delta", index=1, delta={"type": "signature_delta", "signature": "xx"}),
-        event(type="content_block_start", index=2, content_block={"type": "tool_use", "id": "t", "input": {}}),
-        event(type="content_block_delta", index=2, delta={"type": "input_json_delta", "partial_json": '{"cut'}),
         event(
-            type="message_delta", delta={"stop_reason": "max_tokens"}, usage={"output_tokens": 7}, container={"c": 1}
+            type="content_block_delta",
+            index=0,
+            delta={"type": "citations_delta", "citation": {"n": 1}},
+        ),
+        event(
+            type="content_block_start",
+            index=1,
+            content_block={"type": "thinking", "thinking": "", "signature": ""},
+        ),
+        event(
+            type="content_block_delta",
+            index=1,
+            delta={"type": "signature_delta", "signature": "xx"},
+        ),
+        event(
+            type="content_block_start",
+            index=2,
+            content_block={"type": "tool_use", "id": "t", "input": {}},
+        ),
+        event(
+            type="content_block_delta",
+            index=2,
+            delta={"type": "input_json_delta", "partial_json": '{"cut'},
+        ),
+        event(
+            type="message_delta",
+            delta={"stop_reason": "max_tokens"},
+            usage={"output_tokens": 7},
+            container={"c": 1},
         ),
         event(type="message_stop"),
     ):
@@ -145,12 +189,24 @@ def test_unknown_fields_of_a_message_are_kept() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.integers(0, 2) | st.sampled_from(["message_start", "content_block_start", "text", "response"]),
+    st.none()
+    | st.integers(0, 2)
+    | st.sampled_from(["message_start", "content_block_start", "text", "response"]),
     lambda inner: (
         st.lists(inner, max_size=2)
         | st.dictionaries(
             st.sampled_from(
-                ["type", "index", "delta", "content_block", "message", "usage", "text", "citation", "response"]
+                [
+                    "type",
+                    "index",
+                    "delta",
+                    "content_block",
+                    "message",
+                    "usage",
+                    "text",
+                    "citation",
+                    "response",
+                ]
             ),
             inner,
             max_size=5,
@@ -159,16 +215,34 @@ JSON = st.recursive(
     max_leaves=10,
 )
 TYPES = st.sampled_from(
-    ["message_start", "content_block_start", "content_block_delta", "message_delta", "response.completed"]
+    [
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "message_delta",
+        "response.completed",
+    ]
 )
 
 
-@given(st.lists(st.tuples(TYPES, st.dictionaries(st.sampled_from(["index", "delta", "usage", "message"]), JSON))), JSON)
+@given(
+    st.lists(
+        st.tuples(
+            TYPES, st.dictionaries(st.sampled_from(["index", "delta", "usage", "message"]), JSON)
+        )
+    ),
+    JSON,
+)
 def test_any_events_are_assembled_or_refused(happened: list[Any], odd: Any) -> None:
     for api_format in WIRES:
         made = new_assembly(api_format)
         for kind, fields in happened:
-            data = {"content_block": {"text": odd, "citations": odd}, "response": {"a": odd}, "index": 0, **fields}
+            data = {
+                "content_block": {"text": odd, "citations": odd},
+                "response": {"a": odd},
+                "index": 0,
+                **fields,
+            }
             made.feed(b"data: " + json.dumps({**data, "type": kind}).encode() + b"\n\n")
         try:
             assert isinstance(json.loads(made.answer()), dict)
@@ -184,7 +258,9 @@ def test_a_response_without_its_last_event_is_refused() -> None:
 
 
 @given(st.lists(st.integers(0, 4000)), st.sampled_from(["anthropic", "responses"]), st.booleans())
-def test_bytes_pass_unchanged_in_any_split(cuts: list[int], api_format: Spoken, ended: bool) -> None:
+def test_bytes_pass_unchanged_in_any_split(
+    cuts: list[int], api_format: Spoken, ended: bool
+) -> None:
     data = streamed(api_format)
     data = data if ended else data.rstrip(b"\n")
     relay = new_relay(api_format)
@@ -213,7 +289,9 @@ def test_a_json_answer_becomes_a_stream(api_format: Spoken) -> None:
 @each_case("size", [0, 300, 900])
 def test_error_in_a_stream_is_a_separate_event(api_format: Spoken, size: int) -> None:
     relay = new_relay(api_format)
-    no = error_response(ProviderFault("it broke", kind="reset", phase="between tokens"), CLIENT_FORMATS[api_format])
+    no = error_response(
+        ProviderFault("it broke", kind="reset", phase="between tokens"), CLIENT_FORMATS[api_format]
+    )
     found = events(api_format, relay.feed(streamed(api_format)[:size]) + relay.error(no.body))
     assert isinstance(found[-1], Broken)
     assert "it broke" in found[-1].fault.message
@@ -230,7 +308,9 @@ def test_a_rest_that_is_no_event_follows_geminis_error() -> None:
 def test_error_event_continues_the_sequence_numbers() -> None:
     relay = new_relay("responses")
     relay.feed(streamed("responses")[:1500])
-    said = relay.error(error_response(ProviderFault("it broke", kind="reset", phase="head"), OPENAI_RESPONSES).body)
+    said = relay.error(
+        error_response(ProviderFault("it broke", kind="reset", phase="head"), OPENAI_RESPONSES).body
+    )
     assert said.startswith(b"event: error\ndata: ")
     error = json.loads(said.partition(b"data: ")[2])
     assert error["type"] == "error"
@@ -280,7 +360,11 @@ def test_token_count_is_estimated_and_marked_if_a_target_fails(said: Any, estima
                 raise said
             return bytes(said)
 
-    asked = Call(id="1", body={"messages": [{"role": "user", "content": "four " * 100}]}, api_format="anthropic")
+    asked = Call(
+        id="1",
+        body={"messages": [{"role": "user", "content": "four " * 100}]},
+        api_format="anthropic",
+    )
     body, headers = asyncio.run(count_tokens(cast(Target, Counts()), asked, ANTHROPIC_MESSAGES))
     assert bool(headers) == estimated
     assert json.loads(body)["input_tokens"] == (132 if estimated else 7)
@@ -305,7 +389,9 @@ def test_token_count_of_an_invalid_request_is_refused() -> None:
 
 
 def test_path_and_headers_determine_the_api_format() -> None:
-    assert {path: each.format.name for path, each in ENDPOINTS.items() if each.format.name != "openai"} == {
+    assert {
+        path: each.format.name for path, each in ENDPOINTS.items() if each.format.name != "openai"
+    } == {
         "/v1/responses": "responses",
         "/v1/responses/input_tokens": "responses",
         "/v1/messages": "anthropic",
@@ -315,25 +401,41 @@ def test_path_and_headers_determine_the_api_format() -> None:
     }
     assert format_at("/nowhere", {}).name == "openai"
     assert format_at("/v1/messages/batches", {}).name == "anthropic"
-    assert format_at("/v1beta/models/x", {}) is format_at("/v1/models/x:generateContent", {}) is GEMINI
+    assert (
+        format_at("/v1beta/models/x", {}) is format_at("/v1/models/x:generateContent", {}) is GEMINI
+    )
     assert format_at("/v1/models", {b"x-goog-api-client": b"x"}) is GEMINI
     assert format_at("/api/tags", {}) is format_at("/api/show", {}) is OLLAMA_CHAT
-    assert endpoint_at("/v1beta/models/:generateContent") is endpoint_at("/v1beta/models/x:embed") is None
+    assert (
+        endpoint_at("/v1beta/models/:generateContent")
+        is endpoint_at("/v1beta/models/x:embed")
+        is None
+    )
     streamed = Endpoint("chat", GEMINI, model="a/b:c", stream=True)
     assert endpoint_at("/v1beta/models/a/b:c:streamGenerateContent") == streamed
     assert endpoint_at("/v1beta/a/b:c:streamGenerateContent") == streamed
 
 
 def test_paths_of_groqs_and_azures_clients_are_those_of_chats() -> None:
-    assert endpoint_at("/openai/v1/chat/completions") is endpoint_at("/v1/chat/completions") is not None
+    assert (
+        endpoint_at("/openai/v1/chat/completions")
+        is endpoint_at("/v1/chat/completions")
+        is not None
+    )
     assert endpoint_at("/openai/v1/messages") is None
     assert format_at("/v1/models/x", {}).name == "openai"
     assert format_at("/v1/models/x", {b"anthropic-version": b"2023-06-01"}).name == "anthropic"
 
 
 def test_gateway_and_policies_compare_no_format_names() -> None:
-    comparison = re.compile(r'api_format\s*(==|!=|in|not in)\s*[("\[{]|case "(openai|anthropic|responses)"')
+    comparison = re.compile(
+        r'api_format\s*(==|!=|in|not in)\s*[("\[{]|case "(openai|anthropic|responses)"'
+    )
     source = Path(splitsecond.__file__).parent
-    files = [path for room in ("gateway", "router", "policy") for path in source.joinpath(room).rglob("*.py")]
+    files = [
+        path
+        for room in ("gateway", "router", "policy")
+        for path in source.joinpath(room).rglob("*.py")
+    ]
     assert files
     assert not [path for path in files if comparison.search(path.read_text())]

@@ -1,4 +1,5 @@
-"""Policies that hold, share or keep answers, seen from outside: the same bytes, streamed or not, and the headers."""
+"""Policies that hold, share or keep answers, seen from outside: the same bytes, streamed or not,
+and the headers."""
 
 import asyncio
 from typing import Any
@@ -34,7 +35,11 @@ def test_cache_hit_is_the_same_streamed_or_whole_response() -> None:
         await whole.asks(CHAT | DETERMINISTIC)
         assert again.body == first.body
         assert whole.json["choices"][0]["message"]["content"] == "wordwordword"
-        assert [each.headers["x-splitsecond-cache"] for each in (first, again, whole)] == ["miss", "hit", "hit"]
+        assert [each.headers["x-splitsecond-cache"] for each in (first, again, whole)] == [
+            "miss",
+            "hit",
+            "hit",
+        ]
         assert again.headers["x-splitsecond-attempts"] == "0"
         assert again.times[-1] == again.times[0]
         assert len(fakes["a"].calls) == 1
@@ -70,10 +75,14 @@ def test_shared_stream_continues_when_one_client_leaves() -> None:
     ],
 )
 @each_case("stream", [True, False])
-def test_client_gets_one_response_and_headers_name_its_target(text: str, target: str, said: str, stream: bool) -> None:
+def test_client_gets_one_response_and_headers_name_its_target(
+    text: str, target: str, said: str, stream: bool
+) -> None:
     async def main() -> None:
         passes = Script(ttft=0.1, tokens=1, texts=("[[ESCALATE]]",))
-        service, fakes = routed(text, cut=Script(ttft=0.1, tokens=2, finish="length"), passes=passes)
+        service, fakes = routed(
+            text, cut=Script(ttft=0.1, tokens=2, finish="length"), passes=passes
+        )
         client = visitor(service)
         await client.asks(STREAM if stream else CHAT)
         assert client.headers["x-splitsecond-target"] == target

@@ -44,13 +44,16 @@ def per_token(attempt: Observation) -> float | None:
     ("policy", "body", "expected"),
     [
         ('"a/x"', CHAT, "0.000021"),
-        ('race("a/x", "b/x")', CHAT, "0.010021"),  # the loser costs its prompt, which is as long as the winner's
+        # the loser costs its prompt, which is as long as the winner's
+        ('race("a/x", "b/x")', CHAT, "0.010021"),
         ('"free/x"', CHAT, "0"),
         ('"nobody/knows"', CHAT, None),
         ('"a/x"', STREAM, None),  # the headers are sent before the cost is known
     ],
 )
-def test_a_whole_response_has_a_header_with_its_cost(policy: str, body: Any, expected: str | None) -> None:
+def test_a_whole_response_has_a_header_with_its_cost(
+    policy: str, body: Any, expected: str | None
+) -> None:
     async def main() -> None:
         tracker = CallTracker()
         ttft = {"b/x": 0.5}
@@ -74,9 +77,11 @@ def test_a_whole_response_has_a_header_with_its_cost(policy: str, body: Any, exp
     [(True, ["0.010021", None, None]), (False, ["0.021021", "0.010021", "0.110021"]),
      (None, ["0.010021", "0.010021", "0.110021"])],
 )  # fmt: skip
-def test_the_cost_of_a_loser_follows_its_providers_billing_rule(stops: bool | None, expected: list[str | None]) -> None:
-    """b/x is closed before its first token. If the provider goes on billing, the expected answer has the winner's 11
-    tokens, and the longest one `max_tokens`."""
+def test_the_cost_of_a_loser_follows_its_providers_billing_rule(
+    stops: bool | None, expected: list[str | None]
+) -> None:
+    """b/x is closed before its first token. If the provider goes on billing, the expected answer
+    has the winner's 11 tokens, and the longest one `max_tokens`."""
 
     async def main() -> None:
         def target(name: str) -> Service:
@@ -84,7 +89,9 @@ def test_the_cost_of_a_loser_follows_its_providers_billing_rule(stops: bool | No
             return FakeService(target=name, script=lambda call: script)
 
         client = visitor(fake(), tracker=CallTracker())
-        routes: Any = OneRoute(build(parse('race("a/x", "b/x")'), target, make_encoder=continuation_encoder))
+        routes: Any = OneRoute(
+            build(parse('race("a/x", "b/x")'), target, make_encoder=continuation_encoder)
+        )
         client.gateway.use(routes, cost=per_token, stops_billing={"b/x": stops}.get)
         await client.asks({**CHAT, "max_tokens": 100})
         names = ("cost-usd", "cost-low-usd", "cost-high-usd")
@@ -94,7 +101,8 @@ def test_the_cost_of_a_loser_follows_its_providers_billing_rule(stops: bool | No
 
 
 class EndsLater:
-    """Wrapper of `reply` whose body, and with it the attempt, ends `after_s` after its last event."""
+    """Wrapper of `reply` whose body, and with it the attempt, ends `after_s` after its last
+    event."""
 
     def __init__(self, reply: Reply, after_s: float, end: Callable[[], None]) -> None:
         self._reply, self._after_s, self._end = reply, after_s, end
@@ -108,13 +116,18 @@ class EndsLater:
 
 
 @pytest.mark.parametrize(
-    ("after_ms", "expected", "sent_ms"), [(5, "0.000021", 305), (19, "0.000021", 319), (1000, None, 320)]
+    ("after_ms", "expected", "sent_ms"),
+    [(5, "0.000021", 305), (19, "0.000021", 319), (1000, None, 320)],
 )
-def test_end_of_the_attempt_is_awaited_20_ms_for_the_cost(after_ms: int, expected: str | None, sent_ms: int) -> None:
+def test_end_of_the_attempt_is_awaited_20_ms_for_the_cost(
+    after_ms: int, expected: str | None, sent_ms: int
+) -> None:
     async def main() -> None:
         tracker = CallTracker()
         ended: list[Observation] = []
-        fake_one = FakeService(target="a/x", script=lambda call: Script(ttft=0.2, tokens=11, tps=100, input_tokens=10))
+        fake_one = FakeService(
+            target="a/x", script=lambda call: Script(ttft=0.2, tokens=11, tps=100, input_tokens=10)
+        )
 
         async def ask(call: Call) -> Any:
             observe, call.notes.observer = call.notes.observer, ended.append
@@ -138,7 +151,11 @@ def test_a_cached_response_costs_nothing() -> None:
         target = FakeService(target="a/x", script=lambda call: script)
         client = visitor(fake(), tracker=tracker)
         routes: Any = OneRoute(
-            build(parse('cache("a/x", ttl="1m", sampled=True)'), lambda name: target, make_encoder=continuation_encoder)
+            build(
+                parse('cache("a/x", ttl="1m", sampled=True)'),
+                lambda name: target,
+                make_encoder=continuation_encoder,
+            )
         )
         client.gateway.use(routes, cost=per_token)
         answers = [await visits(client.gateway).asks(CHAT) for _ in range(2)]

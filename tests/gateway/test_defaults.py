@@ -9,7 +9,9 @@ MISTRAL = f"mistral/{provider('mistral').default_model}"
 
 
 def test_default_route_has_the_providers_with_a_key() -> None:
-    settings = unconfigured({"GROQ_API_KEY": "gsk-1", "MISTRAL_API_KEY": "m-1", "OPENAI_API_KEY": ""})
+    settings = unconfigured(
+        {"GROQ_API_KEY": "gsk-1", "MISTRAL_API_KEY": "m-1", "OPENAI_API_KEY": ""}
+    )
     assert targets(settings.routes[ROUTE]) == [GROQ, MISTRAL]
     assert all(settings.spec(name).model for name in (GROQ, MISTRAL))
     assert GROQ in found(settings)

@@ -14,7 +14,13 @@ from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.records import orphans, shared_memory
 from splitsecond.gateway.records.journal import SAY_NS, SLOT_BYTES, Journal
-from splitsecond.gateway.records.orphans import journal_stem, log_orphans, open_journal, recover, remove_journals
+from splitsecond.gateway.records.orphans import (
+    journal_stem,
+    log_orphans,
+    open_journal,
+    recover,
+    remove_journals,
+)
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
 from splitsecond.log.store.log import Log, Past
 from splitsecond.routing.router.settings import LogSettings
@@ -41,7 +47,9 @@ def test_journal_on_a_full_disk_counts_missing_entries(full: int) -> None:
         assert journal.write(ENTRY) is None
     assert journal.missing == 4
     assert len(said) == 2
-    assert said[0].startswith("The journal of calls in flight cannot be written: No space left on device.")
+    assert said[0].startswith(
+        "The journal of calls in flight cannot be written: No space left on device."
+    )
 
 
 def test_a_journal_writes_again_when_the_disk_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +82,9 @@ def test_a_journal_without_its_folder_is_in_memory(tmp_path: Path) -> None:
     assert Journal(descriptor, said.append).entries() == [ENTRY]
 
 
-def test_orphaned_calls_stay_in_their_journal_until_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orphaned_calls_stay_in_their_journal_until_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings, said = LogSettings(f"sqlite:///{tmp_path}/log.db"), list[str]()
     stem = journal_stem(settings)
     descriptor = open_journal(stem, 0, said.append)
@@ -90,7 +100,8 @@ def test_orphaned_calls_stay_in_their_journal_until_logged(tmp_path: Path, monke
         recover(settings, said.append)
     assert said == [
         "cannot open the log: database or disk is full.",
-        "The log lacks 1 call of workers that died. They cannot be saved: [Errno 30] Read-only file system.",
+        "The log lacks 1 call of workers that died. They cannot be saved: [Errno 30] Read-only "
+        "file system.",
     ]
     recover(settings, said.append)
     assert "killed with 1 call of key 'web' in flight" in said[-1]

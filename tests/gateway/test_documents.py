@@ -25,7 +25,8 @@ ROUTES = "routes: {fast: {policy: sim/groq}}\n"
 
 
 @pytest.mark.parametrize(
-    "document", ["README.md", "docs/agents.md", "docs/gateway.md", "docs/fleet.md", "docs/policies.md"]
+    "document",
+    ["README.md", "docs/agents.md", "docs/gateway.md", "docs/fleet.md", "docs/policies.md"],
 )
 def test_each_configuration_can_be_served(document: str, tmp_path: Path) -> None:
     (tmp_path / "my_policies.py").write_text(own_policies())
@@ -49,8 +50,11 @@ def test_every_policy_is_documented_with_valid_examples() -> None:
 
 
 def own_policies() -> str:
-    """Return the file of policies that docs/policies.md shows. Its other block of Python is a policy as text."""
-    policy, shown = re.findall(r"```python\n(.*?)```", (ROOT / "docs/policies.md").read_text(), re.DOTALL)
+    """Return the file of policies that docs/policies.md shows. Its other block of Python is a
+    policy as text."""
+    policy, shown = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/policies.md").read_text(), re.DOTALL
+    )
     assert parse(policy)
     return str(shown)
 

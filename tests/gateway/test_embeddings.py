@@ -24,7 +24,10 @@ from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.virtual_time import run_virtual
 
-ANSWER = b'{"object":"list","data":[{"index":0, "embedding":[0.5, 1.50]}],"usage":{"prompt_tokens":3}, "odd":1}'
+ANSWER = (
+    b'{"object":"list","data":[{"index":0, "embedding":[0.5, '
+    b'1.50]}],"usage":{"prompt_tokens":3}, "odd":1}'
+)
 ASK = {"model": "fast", "input": "hello", "stream": True, "dimensions": 2}
 
 
@@ -66,7 +69,9 @@ class Kept:
 def test_every_policy_serves_embeddings_byte_for_byte(policy: str) -> None:
     async def main() -> None:
         kept = Kept(Answering(ANSWER[:60], ANSWER[60:]))
-        states = TargetStates(lambda target: TargetInfo(provider=target.partition("/")[0], region="eu"))
+        states = TargetStates(
+            lambda target: TargetInfo(provider=target.partition("/")[0], region="eu")
+        )
         service = build(parse(POLICIES[policy].example), kept.target, states)
         client = await visitor(service, tracker=kept.tracker).asks(ASK, path="/v1/embeddings")
         assert client.status == 200, client.body
@@ -88,7 +93,9 @@ RANKING = b'{"results":[{"index":0, "relevance_score":0.50}],"usage":{"total_tok
 def test_every_policy_serves_results_byte_for_byte(policy: str, operation: str) -> None:
     async def main() -> None:
         kept = Kept(Answering(RANKING[:30], RANKING[30:]))
-        states = TargetStates(lambda target: TargetInfo(provider=target.partition("/")[0], region="eu"))
+        states = TargetStates(
+            lambda target: TargetInfo(provider=target.partition("/")[0], region="eu")
+        )
         service = build(parse(POLICIES[policy].example), kept.target, states)
         asked = {"model": "fast", "query": "q", "documents": ["a"], "input": "a"}
         client = await visitor(service, tracker=kept.tracker).asks(asked, path=f"/v1/{operation}")
@@ -111,10 +118,14 @@ def test_every_policy_serves_results_byte_for_byte(policy: str, operation: str) 
         (Answering(ANSWER[:70]), 502, "truncated"),
     ],
 )
-def test_failed_embeddings_have_the_status_of_their_fault(transport: Answering, status: int, kind: str) -> None:
+def test_failed_embeddings_have_the_status_of_their_fault(
+    transport: Answering, status: int, kind: str
+) -> None:
     async def main() -> None:
         kept = Kept(transport)
-        client = await visitor(kept.target("a/x"), tracker=kept.tracker).asks(ASK, path="/v1/embeddings")
+        client = await visitor(kept.target("a/x"), tracker=kept.tracker).asks(
+            ASK, path="/v1/embeddings"
+        )
         error: Any = client.json["error"]
         assert (client.status, error["code"]) == (status, kind)
         assert kept.records[0].fault == kind
@@ -126,15 +137,18 @@ OTHERS: dict[str, tuple[str, Any, bytes, int]] = {
     "gemini": (
         "/v1/models/m:batchEmbedContents",
         {"requests": [
-            {"model": "models/m", "content": {"parts": [{"text": text}]}, "outputDimensionality": 2} for text in "ab"
+            {"model": "models/m", "content": {"parts": [{"text": text}]}, "outputDimensionality": 2}
+            for text in "ab"
         ]},
         b'{"embeddings":[{"values":[0.5,1.5]},{"values":[0.25,1]}]}', 0,
     ),
     "cohere": (
         "/v1/embed",
-        {"model": "m", "texts": ["a", "b"], "embedding_types": ["float"], "input_type": "search_document",
+        {"model": "m", "texts": ["a", "b"], "embedding_types": ["float"],
+        "input_type": "search_document",
          "output_dimension": 2},
-        b'{"embeddings":{"float":[[0.5,1.5],[0.25,1]]},"meta":{"billed_units":{"input_tokens":3}}}', 3,
+        b'{"embeddings":{"float":[[0.5,1.5],[0.25,1]]},'
+        b'"meta":{"billed_units":{"input_tokens":3}}}', 3,
     ),
     "ollama": (
         "/v1/api/embed", {"model": "m", "input": ["a", "b"], "dimensions": 2},
@@ -178,14 +192,18 @@ def test_odd_embeddings_of_other_formats_are_faults(api_format: str) -> None:
     async def main(answer: bytes, asked: Any, status: int) -> None:
         kept = Kept(Answering(answer))
         service = kept.target("a/x", api_format)
-        client = await visitor(service, tracker=kept.tracker).asks({"model": "fast", **asked}, path="/v1/embeddings")
+        client = await visitor(service, tracker=kept.tracker).asks(
+            {"model": "fast", **asked}, path="/v1/embeddings"
+        )
         assert client.status == status, client.body
 
     good = OTHERS[api_format][2]
     run_virtual(main(b'{"embeddings":[]}', {"input": "a"}, 502))
     run_virtual(main(b'{"embeddings":"none"}', {"input": "a"}, 502))
     run_virtual(main(b'{"embeddings":["none"]}', {"input": "a"}, 502))
-    run_virtual(main(b'{"embeddings":[["none"]]}', {"input": "a", "encoding_format": "base64"}, 502))
+    run_virtual(
+        main(b'{"embeddings":[["none"]]}', {"input": "a", "encoding_format": "base64"}, 502)
+    )
     run_virtual(main(good[:-9], {"input": "a"}, 502))
     run_virtual(main(good, {"input": [1, 2]}, 400))
     run_virtual(main(good, {"input": []}, 400))
@@ -202,7 +220,8 @@ ASKED: dict[str, tuple[Any, Any]] = {
     ),
     "/v1beta/models/fast:batchEmbedContents": (
         {"requests": [
-            {"model": "models/fast", "content": _part(text), "output_dimensionality": 2, "taskType": "CLUSTERING"}
+            {"model": "models/fast", "content": _part(text), "output_dimensionality": 2,
+            "taskType": "CLUSTERING"}
             for text in "ab"
         ]},
         {"embeddings": [{"values": [0.5, 1.5]}, {"values": [0.25, 1]}]},
@@ -211,10 +230,15 @@ ASKED: dict[str, tuple[Any, Any]] = {
         {"model": "fast", "input": ["a", "b"], "dimensions": 2, "truncate": True},
         {"embeddings": [[0.5, 1.5], [0.25, 1]]},
     ),
-    "/api/embeddings": ({"model": "fast", "prompt": "a", "dimensions": 2, "truncate": True}, {"embedding": [0.5, 1.5]}),
+    "/api/"
+    "embeddings": ({"model": "fast", "prompt": "a", "dimensions": 2, "truncate": True},
+    {"embedding": [0.5, 1.5]}),
 }  # fmt: skip
 """By path the request of a client, and its answer."""
-BOTH = b'{"object":"list","data":[{"index":1,"embedding":[0.25,1]},{"index":0,"embedding":[0.5,1.5]}],"model":"m"}'
+BOTH = (
+    b'{"object":"list","data":[{"index":1,"embedding":[0.25,1]},{"index":0,"embedding":[0.5,'
+    b'1.5]}],"model":"m"}'
+)
 OWN = {"gemini": "taskType", "ollama": "truncate"}
 
 
@@ -224,14 +248,19 @@ def test_geminis_and_ollamas_clients_get_embeddings(path: str, api_format: str) 
     async def main() -> None:
         kept = Kept(Answering(BOTH if api_format == "openai" else OTHERS[api_format][2]))
         asked, expected = ASKED[path]
-        client = await visitor(kept.target("a/x", api_format), tracker=kept.tracker).asks(asked, path=path)
+        client = await visitor(kept.target("a/x", api_format), tracker=kept.tracker).asks(
+            asked, path=path
+        )
         assert client.status == 200, client.body
         found: Any = client.json
         assert {name: found[name] for name in expected} == expected
         (sent,) = kept.transport.sent
         body = sent.body.decode()
         assert '"a"' in body
-        assert any(f'"{name}":2' in body for name in ("dimensions", "outputDimensionality", "output_dimension"))
+        assert any(
+            f'"{name}":2' in body
+            for name in ("dimensions", "outputDimensionality", "output_dimension")
+        )
         own = "taskType" if "beta" in path else "truncate"
         kept_own = own == OWN.get(api_format) or (own == "truncate" and api_format == "cohere")
         assert (own in body) == kept_own
@@ -245,7 +274,11 @@ def test_geminis_and_ollamas_clients_get_embeddings(path: str, api_format: str) 
     ("path", "asked", "words"),
     [
         ("/v1beta/models/fast:embedContent", {}, "requests[0].content"),
-        ("/v1beta/models/fast:embedContent", {"content": {"parts": [{"inlineData": {}}]}}, "no text"),
+        (
+            "/v1beta/models/fast:embedContent",
+            {"content": {"parts": [{"inlineData": {}}]}},
+            "no text",
+        ),
         ("/v1beta/models/fast:batchEmbedContents", {"requests": {}}, "requests"),
         (
             "/v1beta/models/fast:batchEmbedContents",
@@ -254,7 +287,9 @@ def test_geminis_and_ollamas_clients_get_embeddings(path: str, api_format: str) 
         ),
     ],
 )
-def test_embedding_requests_that_cannot_be_read_are_refused(path: str, asked: Any, words: str) -> None:
+def test_embedding_requests_that_cannot_be_read_are_refused(
+    path: str, asked: Any, words: str
+) -> None:
     async def main() -> None:
         client = await visitor(Kept(Answering(BOTH)).target("a/x")).asks(asked, path=path)
         assert client.status == 400
@@ -266,12 +301,24 @@ def test_embedding_requests_that_cannot_be_read_are_refused(path: str, asked: An
 
 def test_odd_side_fields_leave_vectors_for_ollamas_clients_alone() -> None:
     async def main(odd: bytes) -> None:
-        service = Kept(Answering(b'{"data":[{"index":0,"embedding":[1]},{"embedding":[2]}],%b}' % odd)).target("a/x")
-        client = await visitor(service).asks({"model": "fast", "input": ["a", "b"]}, path="/api/embed")
+        service = Kept(
+            Answering(b'{"data":[{"index":0,"embedding":[1]},{"embedding":[2]}],%b}' % odd)
+        ).target("a/x")
+        client = await visitor(service).asks(
+            {"model": "fast", "input": ["a", "b"]}, path="/api/embed"
+        )
         found: Any = client.json
-        assert (client.status, found["embeddings"], "prompt_eval_count" in found) == (200, [[1], [2]], False)
+        assert (client.status, found["embeddings"], "prompt_eval_count" in found) == (
+            200,
+            [[1], [2]],
+            False,
+        )
 
-    for odd in (b'"usage":[]', b'"usage":{"prompt_tokens":"x"},"model":null', b'"usage":{"prompt_tokens":2.5}'):
+    for odd in (
+        b'"usage":[]',
+        b'"usage":{"prompt_tokens":"x"},"model":null',
+        b'"usage":{"prompt_tokens":2.5}',
+    ):
         run_virtual(main(odd))
 
 

@@ -22,7 +22,8 @@ def sent(
 ) -> Observation:
     """An attempt that began to connect `begin_ms` after its call arrived."""
     return Observation(
-        id="r.1", call="r", target=target, role=role, outcome=outcome, start_ns=0, tcp_ns=connecting_ms * NS_PER_MS,
+        id="r.1", call="r", target=target, role=role, outcome=outcome, start_ns=0,
+        tcp_ns=connecting_ms * NS_PER_MS,
         sent_ns=round((begin_ms + connecting_ms) * NS_PER_MS), end_ns=round(end_ms * NS_PER_MS),
     )  # fmt: skip
 
@@ -37,17 +38,31 @@ UNSENT = replace(sent("b/x", 0, 91, outcome="cancelled"), sent_ns=None)
         ([sent("a/x", 0, 90, role="winner")], []),
         ([FAILED, sent("b/x", 91, 200, role="winner")], [("fallback", True)]),
         ([FAILED, sent("a/x", 120, 200, role="winner")], [("retry", True)]),
-        ([FAILED, sent("b/x", 91, 95, outcome="failed"), sent("c/x", 96, 99)], [("fallback", False)] * 2),
+        (
+            [FAILED, sent("b/x", 91, 95, outcome="failed"), sent("c/x", 96, 99)],
+            [("fallback", False)] * 2,
+        ),
         ([sent("a/x", 0, 90), sent("b/x", 95, 300, role="winner")], [("escalation", True)]),
         ([sent("a/x", 0, 300), sent("b/x", 80, 200, role="winner")], [("hedge", True)]),
-        ([sent("a/x", 0, 90, role="winner"), sent("b/x", 0.4, 60, outcome="cancelled")], [("race", False)]),
+        (
+            [sent("a/x", 0, 90, role="winner"), sent("b/x", 0.4, 60, outcome="cancelled")],
+            [("race", False)],
+        ),
         ([sent("a/x", 0, 90), sent("b/x", 0, 60, connecting_ms=30)], [("race", False)]),
-        ([sent("a/x", 0, 90, role="winner"), sent("b/x", 15, 60, outcome="cancelled")], [("race", False)]),
+        (
+            [sent("a/x", 0, 90, role="winner"), sent("b/x", 15, 60, outcome="cancelled")],
+            [("race", False)],
+        ),
         ([sent("a/x", 0, 90, role="winner"), UNSENT], [("race", False)]),
-        ([sent("b/x", 80, 200, role="winner"), sent("a/x", 0, 200, outcome="cancelled")], [("hedge", True)]),
+        (
+            [sent("b/x", 80, 200, role="winner"), sent("a/x", 0, 200, outcome="cancelled")],
+            [("hedge", True)],
+        ),
     ],
 )
-def test_the_kind_of_each_attempt(attempts: list[Observation], found: list[tuple[str, bool]]) -> None:
+def test_the_kind_of_each_attempt(
+    attempts: list[Observation], found: list[tuple[str, bool]]
+) -> None:
     assert list(extra_attempts(record(*attempts))) == found
 
 

@@ -1,4 +1,5 @@
-"""A conversation with answers of other targets that continues at a target of the client's format."""
+"""A conversation with answers of other targets that continues at a target of the client's
+format."""
 
 import json
 from typing import Any
@@ -33,11 +34,15 @@ def passed_on(api_format: Spoken, **fields: Any) -> Any:
     """Return the fields of the request that reach the target."""
     raw = {name: Raw(json.dumps(value).encode()) for name, value in fields.items()}
     spoken = anthropic if api_format == "anthropic" else responses
-    return json.loads(spoken.pass_on(Call(id="1", body=raw, api_format=api_format), "m", Quirks()).body)
+    return json.loads(
+        spoken.pass_on(Call(id="1", body=raw, api_format=api_format), "m", Quirks()).body
+    )
 
 
 def test_unsigned_reasoning_does_not_reach_anthropic() -> None:
-    message = answered(MessageAssembly(), anthropic.StreamWriter("chat", "m", id="msg_1", created=1))
+    message = answered(
+        MessageAssembly(), anthropic.StreamWriter("chat", "m", id="msg_1", created=1)
+    )
     thought, *said = message["content"]
     assert thought["type"] == "thinking"
     own = {"type": "thinking", "thinking": "Aha.", "signature": "xx"}
@@ -51,7 +56,9 @@ def test_unsigned_reasoning_does_not_reach_anthropic() -> None:
 
 
 def test_items_of_other_targets_lose_their_ids() -> None:
-    output = answered(ResponseAssembly(), responses.StreamWriter("chat", "m", id="resp_1", created=1))["output"]
+    output = answered(
+        ResponseAssembly(), responses.StreamWriter("chat", "m", id="resp_1", created=1)
+    )["output"]
     assert [item["type"] for item in output] == ["reasoning", "message", "function_call"]
     own = {"type": "reasoning", "id": "rs_68af", "summary": [], "encrypted_content": "xx"}
     kept = passed_on("responses", input=[{"role": "user", "content": "hi"}, own, *output])["input"]
@@ -73,5 +80,7 @@ def test_everything_else_passes_byte_for_byte(api_format: Spoken) -> None:
         b'[{"signature":""]',
     ):
         spoken = anthropic if api_format == "anthropic" else responses
-        request = spoken.pass_on(Call(id="1", body={name: Raw(text)}, api_format=api_format), "m", Quirks())
+        request = spoken.pass_on(
+            Call(id="1", body={name: Raw(text)}, api_format=api_format), "m", Quirks()
+        )
         assert text in request.body

@@ -19,7 +19,8 @@ READ_BYTES = 256 * 1024
 """What uvloop reads at once."""
 PIECES = (100, READ_BYTES)
 MAX_TURNS = 2_000
-"""Turns of the loop that a connection may take until it reads again: for the answers to all pipelined requests."""
+"""Turns of the loop that a connection may take until it reads again: for the answers to all
+pipelined requests."""
 GET = b"GET /v1/models HTTP/1.1\r\nhost: x\r\n"
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 ALLOWED = b"authorization: Bearer %b\r\n" % KEY.encode()
@@ -48,7 +49,9 @@ BODIES: dict[str, Make] = {
     "a quoted chunk extension": repeated(rb"\"", b'1;a="', b'"\r\na\r\n0\r\n\r\n'),
     "zeros before a chunk size": repeated(b"0", after=b"1\r\na\r\n0\r\n\r\n"),
     "many trailers": repeated(b"a: b\r\n", b"1\r\na\r\n0\r\n", b"\r\n"),
-    "different trailers": numbered(lambda index: b"t%d: b\r\n" % index, "random", b"1\r\na\r\n0\r\n", b"\r\n"),
+    "different trailers": numbered(
+        lambda index: b"t%d: b\r\n" % index, "random", b"1\r\na\r\n0\r\n", b"\r\n"
+    ),
     "one long trailer": repeated(b"a", b"1\r\na\r\n0\r\na: ", b"\r\n\r\n"),
     "one long trailer name": repeated(b"a", b"1\r\na\r\n0\r\n", b": b\r\n\r\n"),
 }
@@ -70,8 +73,14 @@ KINDS: dict[str, Make] = {
     **HEADS,
     **REQUESTS,
     **{f"{name}, no key": after(POST + CHUNKED + b"\r\n", make) for name, make in BODIES.items()},
-    **{f"{name}, a key": after(POST + CHUNKED + ALLOWED + b"\r\n", make) for name, make in BODIES.items()},
-    **{f"{name}, an upgrade": after(POST + CHUNKED + UPGRADE + b"\r\n", make) for name, make in BODIES.items()},
+    **{
+        f"{name}, a key": after(POST + CHUNKED + ALLOWED + b"\r\n", make)
+        for name, make in BODIES.items()
+    },
+    **{
+        f"{name}, an upgrade": after(POST + CHUNKED + UPGRADE + b"\r\n", make)
+        for name, make in BODIES.items()
+    },
 }
 
 
@@ -81,7 +90,8 @@ def guarded() -> Gateway:
 
 
 def reader(piece_bytes: int) -> Callable[[bytes], None]:
-    """Return what feeds a new connection with a text in pieces, as long as the connection reads them."""
+    """Return what feeds a new connection with a text in pieces, as long as the connection reads
+    them."""
 
     def feed(text: bytes) -> None:
         async def main() -> None:

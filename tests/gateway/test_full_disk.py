@@ -1,4 +1,5 @@
-"""A gateway of several workers whose disk fills up or whose temporary folder is removed: it serves, and limits hold."""
+"""A gateway of several workers whose disk fills up or whose temporary folder is removed: it serves,
+and limits hold."""
 
 import contextlib
 import os
@@ -59,11 +60,14 @@ def fill(disk: Path) -> None:
 
 
 def configure(folder: Path, served: ServedGateway, log_folder: Path) -> None:
-    (folder / "splitsecond.yaml").write_text(SETTINGS.format(url=served.simulated.base_url, folder=log_folder))
+    (folder / "splitsecond.yaml").write_text(
+        SETTINGS.format(url=served.simulated.base_url, folder=log_folder)
+    )
 
 
 def respond(url: str) -> None:
-    """Make requests for chats and for responses, each on a connection of its own, so that all workers get some."""
+    """Make requests for chats and for responses, each on a connection of its own, so that all
+    workers get some."""
     for _ in range(6):
         with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
             assert client.chat.completions.create(model="fast", messages=ASK, max_tokens=1).choices
@@ -71,10 +75,13 @@ def respond(url: str) -> None:
 
 
 def kill_in_flight(process: "subprocess.Popen[bytes]", url: str) -> None:
-    """Kill the workers while a call that may cost 3 USD is in flight, and wait until it is charged."""
+    """Kill the workers while a call that may cost 3 USD is in flight, and wait until it is
+    charged."""
     before = workers(process)
     with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
-        stream = iter(client.chat.completions.create(model="fast", messages=ASK, stream=True, max_tokens=3000))
+        stream = iter(
+            client.chat.completions.create(model="fast", messages=ASK, stream=True, max_tokens=3000)
+        )
         next(stream)
         for pid in before:
             os.kill(pid, signal.SIGKILL)
@@ -181,11 +188,16 @@ def test_calls_lost_with_a_worker_and_the_hub_are_counted(
         respond(url)
         (disk / "filling").unlink()
         log = Past.open(f"sqlite:///{disk}/log.db")
-        until(lambda: len(logged(log)) + metric(url, "log_dropped_total") == 84, "calls are neither logged nor counted")
+        until(
+            lambda: len(logged(log)) + metric(url, "log_dropped_total") == 84,
+            "calls are neither logged nor counted",
+        )
         assert "Traceback" not in ended(process)
 
 
-def test_limits_hold_without_the_temporary_folder(tmp_path: Path, disk: Path, served: ServedGateway) -> None:
+def test_limits_hold_without_the_temporary_folder(
+    tmp_path: Path, disk: Path, served: ServedGateway
+) -> None:
     configure(tmp_path, served, tmp_path)
     with gateway(tmp_path, "--workers", "2") as process:
         url = ready(process)

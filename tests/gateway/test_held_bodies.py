@@ -27,17 +27,33 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def gateway(*, keys: bool = True, ttft: float = 0.2) -> Gateway:
     routes = OneRoute(FakeService(script=lambda call: Script(ttft=ttft)))
     digests = {name: hashlib.sha256(secret.encode()).digest() for name, secret in KEYS.items()}
-    own = tuple(ClientKey(name=name, digest=digest) for name, digest in digests.items()) if keys else ()
+    own = (
+        tuple(ClientKey(name=name, digest=digest) for name, digest in digests.items())
+        if keys
+        else ()
+    )
     return Gateway(routes, own)  # type: ignore[arg-type]
 
 
 async def sent(
-    gateway: Gateway, client: str, declared: int | None, data: bytes = b"", *, path: str = "/v1/chat/completions"
+    gateway: Gateway,
+    client: str,
+    declared: int | None,
+    data: bytes = b"",
+    *,
+    path: str = "/v1/chat/completions",
 ) -> Visitor:
-    """Send the headers of a request whose body has `declared` bytes (None: chunks), and `data` of it."""
+    """Send the headers of a request whose body has `declared` bytes (None: chunks), and `data` of
+    it."""
     visitor = visits(gateway)
-    length = {"transfer-encoding": "chunked"} if declared is None else {"content-length": str(declared)}
-    headers = {"host": "x", "content-type": "application/json", "authorization": f"Bearer {KEYS.get(client, '')}"}
+    length = (
+        {"transfer-encoding": "chunked"} if declared is None else {"content-length": str(declared)}
+    )
+    headers = {
+        "host": "x",
+        "content-type": "application/json",
+        "authorization": f"Bearer {KEYS.get(client, '')}",
+    }
     connection = visitor.connect()
     connection.data_received(head("POST", path, headers | length))
     for at in range(0, len(data), 1 << 16):

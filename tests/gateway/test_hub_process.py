@@ -46,7 +46,8 @@ def test_failed_start_is_retried_after_growing_pauses(
     assert pauses_s == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0, 5.0]
     first, *_ = capsys.readouterr().err.splitlines()
     assert first.endswith(
-        "The hub cannot start: [Errno 11] Resource temporarily unavailable; it is tried again, and records wait for it."
+        "The hub cannot start: [Errno 11] Resource temporarily unavailable; it is tried again, "
+        "and records wait for it."
     )
 
 
@@ -89,7 +90,9 @@ def test_hub_tries_again_until_its_log_can_be_opened(
         os.close(close)
         thread.join()
     os.close(end)
-    assert capsys.readouterr().err == "splitsecond: the log cannot be opened. Records wait for that.\n"
+    assert (
+        capsys.readouterr().err == "splitsecond: the log cannot be opened. Records wait for that.\n"
+    )
 
 
 def test_hub_closes_a_connection_that_does_not_begin_with_hello(
@@ -107,12 +110,17 @@ def test_hub_closes_a_connection_that_does_not_begin_with_hello(
         os.close(close)
         thread.join()
     os.close(end)
-    assert "a worker sent what is no message (its first message is no Hello)" in capsys.readouterr().err
+    assert (
+        "a worker sent what is no message (its first message is no Hello)"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_message_larger_than_the_socket_takes_arrives_whole(tmp_path: Path) -> None:
     """Each way: the metrics of a worker, and the answer to another that asks for them."""
-    counts = MetricCounts(requests={("fast", f"client {each}", 200): each for each in range(50_000)})
+    counts = MetricCounts(
+        requests={("fast", f"client {each}", 200): each for each in range(50_000)}
+    )
     end, close = os.pipe()
 
     async def main() -> None:
@@ -126,7 +134,9 @@ def test_a_message_larger_than_the_socket_takes_arrives_whole(tmp_path: Path) ->
             two.send(())
 
         async def arrived() -> bool:
-            return sum(each.counts.requests == counts.requests for each in await metrics.others()) == 1
+            return (
+                sum(each.counts.requests == counts.requests for each in await metrics.others()) == 1
+            )
 
         while not await arrived():
             pass

@@ -1,4 +1,5 @@
-"""Text that clients choose: whatever they send, metrics can be parsed, the dashboard works, and no line is forged."""
+"""Text that clients choose: whatever they send, metrics can be parsed, the dashboard works, and no
+line is forged."""
 
 import asyncio
 import json
@@ -28,9 +29,25 @@ providers: {sim: {base_url: "http://127.0.0.1:9/v1", price: {input_usd: 1, outpu
 routes: {fast: {policy: '"sim/quick"'}}
 """
 MAX_ECHOED = 4096
-NASTY = ["\0", "\n", "\r\n", '"', "\\", "\x1b[31m", "\x7f", "\x85", "\u2028", "\ud800", "\u202e", "a" * 300, "b" * 5000]
+NASTY = [
+    "\0",
+    "\n",
+    "\r\n",
+    '"',
+    "\\",
+    "\x1b[31m",
+    "\x7f",
+    "\x85",
+    "\u2028",
+    "\ud800",
+    "\u202e",
+    "a" * 300,
+    "b" * 5000,
+]
 texts = st.lists(st.sampled_from(NASTY) | st.text(max_size=8), max_size=4).map("".join)
-models = st.builds("{}{}".format, st.sampled_from(["", "sim/", "fast", "fast:", "none/", "other"]), texts)
+models = st.builds(
+    "{}{}".format, st.sampled_from(["", "sim/", "fast", "fast:", "none/", "other"]), texts
+)
 
 
 class Played:
@@ -109,14 +126,18 @@ def test_any_unknown_model_gets_a_short_printable_error(played: Played, model: s
 
 
 HEADERS = [
-    "x-splitsecond-complexity", "x-splitsecond-task", "x-splitsecond-region", "cache-control", "anthropic-beta",
-    "origin", "authorization", "x-api-key", "access-control-request-headers", "x-forwarded-for", "content-type",
+    "x-splitsecond-complexity", "x-splitsecond-task", "x-splitsecond-region", "cache-control",
+    "anthropic-beta",
+    "origin", "authorization", "x-api-key", "access-control-request-headers", "x-forwarded-for",
+    "content-type",
 ]  # fmt: skip
 values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=40)
 
 
 @slow
-@given(st.dictionaries(st.sampled_from(HEADERS), values), st.sampled_from(["POST", "OPTIONS", "GET"]))
+@given(
+    st.dictionaries(st.sampled_from(HEADERS), values), st.sampled_from(["POST", "OPTIONS", "GET"])
+)
 def test_any_header_value_gets_printable_response_headers(
     played: Played, headers: Mapping[str, str], method: str
 ) -> None:
@@ -129,7 +150,11 @@ def test_any_header_value_gets_printable_response_headers(
 @slow
 @given(texts, st.sampled_from(["GET", "POST"]))
 def test_any_unknown_path_gets_a_short_error(played: Played, text: str, method: str) -> None:
-    answer = played.ask(CHAT, path="/unknown/" + quote(text.encode("utf-8", "replace"), safe="")[:2000], method=method)
+    answer = played.ask(
+        CHAT,
+        path="/unknown/" + quote(text.encode("utf-8", "replace"), safe="")[:2000],
+        method=method,
+    )
     assert answer.status >= 400
     assert len(answer.body) <= MAX_ECHOED
     played.check()
@@ -152,7 +177,10 @@ def test_invalid_preference_is_shortened_in_the_message() -> None:
 
 def test_line_breaks_are_escaped_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     say("no model 'x\nsplitsecond: all is well\x1b[2J\ud800'")
-    assert capsys.readouterr().err == "splitsecond: no model 'x\\nsplitsecond: all is well\\x1b[2J\\ud800'\n"
+    assert (
+        capsys.readouterr().err
+        == "splitsecond: no model 'x\\nsplitsecond: all is well\\x1b[2J\\ud800'\n"
+    )
 
 
 def test_long_header_values_are_not_cached() -> None:

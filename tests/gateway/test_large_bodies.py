@@ -32,7 +32,10 @@ LARGE = CHAT | {"user": "x" * LARGE_BYTES}
         ("/v1/messages", LARGE | {"max_tokens": 9}),
         ("/v1/responses", {"model": "fast", "input": "x" * LARGE_BYTES}),
         ("/api/chat", CHAT | {"keep_alive": "x" * LARGE_BYTES}),
-        ("/v1beta/models/fast:generateContent", {"contents": [{"parts": [{"text": "x" * LARGE_BYTES}]}]}),
+        (
+            "/v1beta/models/fast:generateContent",
+            {"contents": [{"parts": [{"text": "x" * LARGE_BYTES}]}]},
+        ),
     ],
 )
 def test_a_large_body_is_answered(path: str, body: dict[str, Any]) -> None:
@@ -59,7 +62,10 @@ def test_only_a_large_body_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
 
     async def main() -> None:
         for body in (CHAT, LARGE):
-            client = visitor(FakeService(script=lambda call: Script(ttft=0, tokens=0)), max_body_bytes=4 * LARGE_BYTES)
+            client = visitor(
+                FakeService(script=lambda call: Script(ttft=0, tokens=0)),
+                max_body_bytes=4 * LARGE_BYTES,
+            )
             await client.asks(body)
             assert client.status == 200
 
@@ -78,7 +84,9 @@ def test_only_a_large_body_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
         ('cap("a", max_tokens=5)', "_capped"),
     ],
 )
-def test_policies_examine_a_large_request_in_a_thread(policy: str, work: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policies_examine_a_large_request_in_a_thread(
+    policy: str, work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names: list[str] = []
 
     async def noted(client: str, work: Callable[..., Any], *arguments: Any) -> Any:

@@ -42,13 +42,17 @@ def log_url(server: Server) -> Iterator[str]:
 def call(base_url: str) -> str:
     """Make a call. Return its id."""
     with openai.OpenAI(base_url=base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
-        given = client.chat.completions.with_raw_response.create(model="fast", messages=ASK, max_tokens=2)
+        given = client.chat.completions.with_raw_response.create(
+            model="fast", messages=ASK, max_tokens=2
+        )
         return given.headers["x-request-id"]
 
 
 def metric(base_url: str, name: str) -> float:
     """Return the sum of a metric over its labels."""
-    with urllib.request.urlopen(base_url.removesuffix("/v1") + "/metrics", timeout=WITHIN_S) as answer:
+    with urllib.request.urlopen(
+        base_url.removesuffix("/v1") + "/metrics", timeout=WITHIN_S
+    ) as answer:
         lines = answer.read().decode().splitlines()
     begins = f"splitsecond_{name} ", f"splitsecond_{name}{{"
     values = [float(line.split()[-1]) for line in lines if line.startswith(begins)]
@@ -60,30 +64,51 @@ def metric(base_url: str, name: str) -> float:
 def test_records_wait_for_the_log_while_calls_are_served(
     server: Server, log_url: str, tmp_path: Path, served: ServedGateway, workers: str
 ) -> None:
-    (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url, log=log_url))
+    (tmp_path / "splitsecond.yaml").write_text(
+        CONFIGURATION.format(url=served.simulated.base_url, log=log_url)
+    )
     with gateway(tmp_path, "--workers", workers) as process:
         base_url = ready(process)
         ids = [call(base_url) for _ in range(3)]
         assert "cannot write the log" in heard(process, "cannot write")
-        until(lambda: metric(base_url, "log_failing") >= 1, "the metrics do not say that the log fails")
-        until(lambda: metric(base_url, "log_waiting") == len(ids), "the metrics do not count the records that wait")
+        until(
+            lambda: metric(base_url, "log_failing") >= 1,
+            "the metrics do not say that the log fails",
+        )
+        until(
+            lambda: metric(base_url, "log_waiting") == len(ids),
+            "the metrics do not count the records that wait",
+        )
         server.start()
         assert "records lost so far: 0" in heard(process, "is written again")
         until(lambda: metric(base_url, "log_waiting") == 0, "the records are not written")
-        until(lambda: metric(base_url, "log_failing") == 0, "the metrics still say that the log fails")
+        until(
+            lambda: metric(base_url, "log_failing") == 0, "the metrics still say that the log fails"
+        )
         process.send_signal(signal.SIGTERM)
         assert process.wait(WITHIN_S) == 0
-    logged = [record.call for _, record in Past.open(log_url).calls(clock.wall_time() - timedelta(hours=1))]
+    logged = [
+        record.call
+        for _, record in Past.open(log_url).calls(clock.wall_time() - timedelta(hours=1))
+    ]
     assert sorted(logged) == sorted(ids)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_unwritten_records_are_logged_after_the_next_start(
-    server: Server, log_url: str, tmp_path: Path, served: ServedGateway, workers: str, monkeypatch: pytest.MonkeyPatch
+    server: Server,
+    log_url: str,
+    tmp_path: Path,
+    served: ServedGateway,
+    workers: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "tmp").mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))  # where the records are kept, as they cannot be beside the log
-    (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url, log=log_url))
+    # where the records are kept, as they cannot be beside the log
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "splitsecond.yaml").write_text(
+        CONFIGURATION.format(url=served.simulated.base_url, log=log_url)
+    )
     with gateway(tmp_path, "--workers", workers) as process:
         base_url = ready(process)
         ids = [call(base_url) for _ in range(3)]
@@ -94,20 +119,32 @@ def test_unwritten_records_are_logged_after_the_next_start(
     server.start()
     with gateway(tmp_path, "--workers", workers) as process:
         ready(process)
-        until(lambda: not [*(tmp_path / "tmp").glob("splitsecond-log-*")], "what was kept is not written")
+        until(
+            lambda: not [*(tmp_path / "tmp").glob("splitsecond-log-*")],
+            "what was kept is not written",
+        )
         process.send_signal(signal.SIGTERM)
         assert process.wait(WITHIN_S) == 0
-    logged = [record.call for _, record in Past.open(log_url).calls(clock.wall_time() - timedelta(hours=1))]
+    logged = [
+        record.call
+        for _, record in Past.open(log_url).calls(clock.wall_time() - timedelta(hours=1))
+    ]
     assert sorted(logged) == sorted(ids)
 
 
 def test_calls_of_a_gateway_killed_in_an_outage_are_logged_later(
-    server: Server, log_url: str, tmp_path: Path, served: ServedGateway, monkeypatch: pytest.MonkeyPatch
+    server: Server,
+    log_url: str,
+    tmp_path: Path,
+    served: ServedGateway,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its hub is killed as well, as if the machine had too little memory for both."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-    (tmp_path / "splitsecond.yaml").write_text(CONFIGURATION.format(url=served.simulated.base_url, log=log_url))
+    (tmp_path / "splitsecond.yaml").write_text(
+        CONFIGURATION.format(url=served.simulated.base_url, log=log_url)
+    )
 
     def saved() -> bytes:
         return b"".join(file.read_bytes() for file in (tmp_path / "tmp").glob("splitsecond-log-*"))
@@ -126,5 +163,8 @@ def test_calls_of_a_gateway_killed_in_an_outage_are_logged_later(
         until(lambda: not saved(), "what was saved is not written")
         process.send_signal(signal.SIGTERM)
         assert process.wait(WITHIN_S) == 0
-    logged = [record.call for _, record in Past.open(log_url).calls(clock.wall_time() - timedelta(hours=1))]
+    logged = [
+        record.call
+        for _, record in Past.open(log_url).calls(clock.wall_time() - timedelta(hours=1))
+    ]
     assert sorted(logged) == sorted(ids)

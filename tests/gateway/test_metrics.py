@@ -1,4 +1,5 @@
-"""Counters: what they count, in Prometheus' own reading, alone and of several processes; and who may read them."""
+"""Counters: what they count, in Prometheus' own reading, alone and of several processes; and who
+may read them."""
 
 import asyncio
 import contextlib
@@ -48,7 +49,10 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 def samples(text: bytes) -> Samples:
     """All values in `text`, by name and labels."""
     return {
-        (sample.name.removeprefix("splitsecond_"), tuple(sorted(sample.labels.items()))): sample.value
+        (
+            sample.name.removeprefix("splitsecond_"),
+            tuple(sorted(sample.labels.items())),
+        ): sample.value
         for family in text_string_to_metric_families(text.decode())
         for sample in family.samples
     }
@@ -64,12 +68,23 @@ def attempt(target: str = "a/x", *, ttft_ns: int | None = S // 10, **fields: Any
 
 
 def record(*attempts: Observation, **fields: Any) -> CallRecord:
-    given = {"call": "r", "start_ns": 0, "end_ns": S, "first_token_ns": S // 5, "route": "fast", "client": "web"}
+    given = {
+        "call": "r",
+        "start_ns": 0,
+        "end_ns": S,
+        "first_token_ns": S // 5,
+        "route": "fast",
+        "client": "web",
+    }
     return CallRecord(**{**given, "status": 200, "target": "a/x", "attempts": attempts, **fields})
 
 
 def test_known_costs_of_attempts_are_summed_by_client_and_target() -> None:
-    metrics = Metrics(cost=lambda attempt: None if attempt.target == "b/x" else 0.25 * (attempt.output_tokens or 0))
+    metrics = Metrics(
+        cost=lambda attempt: (
+            None if attempt.target == "b/x" else 0.25 * (attempt.output_tokens or 0)
+        )
+    )
     for _ in range(2):
         metrics.took(record(attempt(output_tokens=2), attempt("b/x", role="loser")))
     found = samples(exposed(metrics))
@@ -97,7 +112,12 @@ def test_loser_without_usage_costs_the_winners_prompt() -> None:
     metrics = Metrics(cost=cost)
     won = attempt(role="winner", input_tokens=7, output_tokens=2)
     unsent = structs.replace(lost("e/x"), sent_ns=None)
-    losers = [lost("b/x"), lost("c/x", input_tokens=9), lost("d/x", input_tokens=7, output_tokens=1), unsent]
+    losers = [
+        lost("b/x"),
+        lost("c/x", input_tokens=9),
+        lost("d/x", input_tokens=7, output_tokens=1),
+        unsent,
+    ]
     metrics.took(record(won, *losers))
     found = samples(exposed(metrics))
     for target, usd in {"b/x": 7, "c/x": 9, "d/x": 17}.items():
@@ -109,7 +129,8 @@ def test_loser_without_usage_costs_the_winners_prompt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stops", "low", "expected", "high"), [(True, 17, 17, 17), (False, 17, 507, 4007), (None, 17, 17, 4007)]
+    ("stops", "low", "expected", "high"),
+    [(True, 17, 17, 17), (False, 17, 507, 4007), (None, 17, 17, 4007)],
 )
 def test_cost_of_a_loser_follows_its_providers_billing_rule(
     stops: bool | None, low: int, expected: int, high: int
@@ -120,7 +141,9 @@ def test_cost_of_a_loser_follows_its_providers_billing_rule(
         stops_billing={"b/x": stops}.get,
     )
     lost = attempt("b/x", role="loser", outcome="cancelled", input_tokens=7, output_tokens=1)
-    metrics.took(record(attempt(role="winner", input_tokens=7, output_tokens=50), lost, output_limit=400))
+    metrics.took(
+        record(attempt(role="winner", input_tokens=7, output_tokens=50), lost, output_limit=400)
+    )
     found = samples(exposed(metrics))
     names = ("lost_cost_low_usd_total", "lost_cost_usd_total", "lost_cost_high_usd_total")
     assert [value(found, name, target="b/x") for name in names] == [low, expected, high]
@@ -134,17 +157,25 @@ def test_attempts_are_counted_by_route_but_exposed_without_it() -> None:
     assert metrics.counts.attempts == {
         ("fast", "a/x", "ok", ""): 1, ("safe", "a/x", "ok", ""): 2, ("direct", "a/x", "ok", ""): 1
     }  # fmt: skip
-    assert value(samples(exposed(metrics)), "attempts_total", target="a/x", outcome="ok", fault="") == 4
+    assert (
+        value(samples(exposed(metrics)), "attempts_total", target="a/x", outcome="ok", fault="")
+        == 4
+    )
 
 
 def test_a_call_is_counted_once_with_its_attempts() -> None:
-    metrics = Metrics(available=lambda: {"a/x": True, "b/x": False}, log=lambda: LogState(dropped=3))
+    metrics = Metrics(
+        available=lambda: {"a/x": True, "b/x": False}, log=lambda: LogState(dropped=3)
+    )
     metrics.in_flight = 2
     lost = attempt("b/x", ttft_ns=None, role="loser", outcome="cancelled")
-    metrics.took(record(attempt(role="winner", input_tokens=7, output_tokens=5), lost, cache="miss"))
+    metrics.took(
+        record(attempt(role="winner", input_tokens=7, output_tokens=5), lost, cache="miss")
+    )
     fault = FaultRecord(type="ProviderFault", kind="http_500", phase="head", message="down")
     metrics.took(
-        record(attempt(ttft_ns=None, role="loser", outcome="failed", fault=fault), status=502, target="",
+        record(attempt(ttft_ns=None, role="loser", outcome="failed", fault=fault), status=502,
+        target="",
                first_token_ns=None)
     )  # fmt: skip
     metrics.refused(401)
@@ -173,7 +204,10 @@ def test_every_counter_and_gauge_is_exposed() -> None:
         **get_type_hints(MetricCounts, include_extras=True),
         **get_type_hints(ProcessMetrics, include_extras=True),
     }
-    families = {name: [each.name for each in getattr(hint, "__metadata__", ())] for name, hint in fields.items()}
+    families = {
+        name: [each.name for each in getattr(hint, "__metadata__", ())]
+        for name, hint in fields.items()
+    }
     assert {name for name, found in families.items() if not found} == {"pid", "began_ns"}
     for (name,) in filter(None, families.values()):
         assert f"# HELP splitsecond_{name}" in shown
@@ -184,8 +218,14 @@ def test_times_to_first_token_are_in_their_buckets() -> None:
     for ns in (1, S // 10, S // 10 + 1, 100 * S):
         metrics.took(record(attempt(ttft_ns=ns), first_token_ns=ns))
     found = samples(exposed(metrics))
-    for name, label in (("target_ttft_seconds", {"target": "a/x"}), ("route_ttft_seconds", {"route": "fast"})):
-        upto = {bound: value(found, f"{name}_bucket", le=bound, **label) for bound in ("0.05", "0.1", "0.15", "60.0")}
+    for name, label in (
+        ("target_ttft_seconds", {"target": "a/x"}),
+        ("route_ttft_seconds", {"route": "fast"}),
+    ):
+        upto = {
+            bound: value(found, f"{name}_bucket", le=bound, **label)
+            for bound in ("0.05", "0.1", "0.15", "60.0")
+        }
         assert upto == {"0.05": 1, "0.1": 2, "0.15": 3, "60.0": 3}
         assert value(found, f"{name}_bucket", le="+Inf", **label) == 4
         assert value(found, f"{name}_count", **label) == 4
@@ -195,7 +235,9 @@ def test_times_to_first_token_are_in_their_buckets() -> None:
 
 def test_whole_answers_have_no_time_to_first_token() -> None:
     metrics = Metrics()
-    metrics.took(record(msgspec.structs.replace(attempt(ttft_ns=S), streamed=False), first_token_ns=S))
+    metrics.took(
+        record(msgspec.structs.replace(attempt(ttft_ns=S), streamed=False), first_token_ns=S)
+    )
     assert metrics.counts.target_ttft == {}
     assert metrics.counts.route_ttft == {}
 
@@ -218,7 +260,10 @@ def test_unknown_models_do_not_displace_targets_of_routes(monkeypatch: pytest.Mo
     for number in range(20):
         metrics.took(record(attempt(f"groq/model-{number}")))
     metrics.took(record(attempt("a/x")))
-    assert value(samples(exposed(metrics)), "attempts_total", target="a/x", outcome="ok", fault="") == 1
+    assert (
+        value(samples(exposed(metrics)), "attempts_total", target="a/x", outcome="ok", fault="")
+        == 1
+    )
 
 
 def test_control_characters_in_labels_are_escaped() -> None:
@@ -228,7 +273,9 @@ def test_control_characters_in_labels_are_escaped() -> None:
     text = exposed(metrics).decode()
     assert all(c.isprintable() or c == "\n" for c in text)
     shown = 'sim/\\x00\\n\\r\\x1b[31m"\\\\ud800\\u2028'
-    assert value(samples(text.encode()), "attempts_total", target=shown, outcome="ok", fault="") == 1
+    assert (
+        value(samples(text.encode()), "attempts_total", target=shown, outcome="ok", fault="") == 1
+    )
 
 
 @contextlib.contextmanager
@@ -255,10 +302,14 @@ def sent(metrics: Metrics) -> None:
     metrics._send()
 
 
-def test_metrics_of_all_workers_are_added_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_of_all_workers_are_added_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def main() -> None:
         one, two = (HubConnection(tmp_path / "hub", number, ToWorker) for number in range(2))
-        metrics = Metrics(hub=one, available=lambda: {"a/x": True}, cascades=lambda: {"one": (0.25, False)})
+        metrics = Metrics(
+            hub=one, available=lambda: {"a/x": True}, cascades=lambda: {"one": (0.25, False)}
+        )
         metrics.counts.requests["fast", "web", 200] = 2
         cascades = {"one": (0.75, True), "two": (0.1, False)}
         other = Metrics(hub=two, available=lambda: {"a/x": False}, cascades=lambda: cascades)
@@ -273,7 +324,10 @@ def test_metrics_of_all_workers_are_added_up(tmp_path: Path, monkeypatch: pytest
         assert value(found, "tokens_total", target="a/x", direction="output") == 9
         assert value(found, "requests_in_flight") == 5
         assert value(found, "target_available", target="a/x") == 0.5
-        assert [value(found, "cascade_escalated", policy=each) for each in ("one", "two")] == [0.5, 0.1]
+        assert [value(found, "cascade_escalated", policy=each) for each in ("one", "two")] == [
+            0.5,
+            0.1,
+        ]
         assert [value(found, "cascade_dearer", policy=each) for each in ("one", "two")] == [0.5, 0]
         assert value(found, "process_cpu_seconds_total", pid="7") is not None
         two.close()
@@ -297,7 +351,9 @@ def test_metrics_of_all_workers_are_added_up(tmp_path: Path, monkeypatch: pytest
         asyncio.run(main())
 
 
-def test_metrics_without_a_hub_are_those_of_one_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_without_a_hub_are_those_of_one_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(metrics_room, "ASK_S", 0.01)
 
     async def main() -> None:
@@ -353,7 +409,9 @@ def key(*routes: str) -> ClientKey:
 @pytest.mark.parametrize("path", ["/metrics", "/explain"])
 def test_host_name_that_rebinds_to_loopback_is_refused(path: str) -> None:
     client = visitor(FakeService())
-    run_virtual(client.asks(b"", path=path, method="GET", headers={"host": "points-here.example:8800"}))
+    run_virtual(
+        client.asks(b"", path=path, method="GET", headers={"host": "points-here.example:8800"})
+    )
     assert client.status == 403
 
 
@@ -400,7 +458,9 @@ def test_a_key_for_the_metrics_reaches_no_model() -> None:
 @each_case("path", ["/metrics", "/explain"])
 def test_request_forwarded_by_a_local_proxy_is_not_local(path: str, header: str) -> None:
     async def main() -> None:
-        client = await visitor(FakeService(), key("*")).asks(b"", path=path, method="GET", headers={header: "8.8.8.8"})
+        client = await visitor(FakeService(), key("*")).asks(
+            b"", path=path, method="GET", headers={header: "8.8.8.8"}
+        )
         assert client.status == 401
 
     run_virtual(main())

@@ -21,9 +21,14 @@ providers: {ours: {base_url: http://10.0.0.5/v1, api_key: env:OURS}, free: {base
 routes:
   fast: {policy: 'race("ours/llama", "ours/llama-3", "free/llama")'}
 """
-KEY = "ours rejects its key, env:OURS at providers.ours.api_key of a.yaml (HTTP 401). Used by routes.fast of a.yaml."
+KEY = (
+    "ours rejects its key, env:OURS at providers.ours.api_key of a.yaml (HTTP 401). Used by "
+    "routes.fast of a.yaml."
+)
 AGAIN = "ours accepts its key again."
-MODEL = "ours/llama is not served (HTTP 404). Used by routes.fast of a.yaml. Did you mean ours/llama-3?"
+MODEL = (
+    "ours/llama is not served (HTTP 404). Used by routes.fast of a.yaml. Did you mean ours/llama-3?"
+)
 
 
 class Worker:
@@ -91,7 +96,10 @@ def test_failures_of_single_requests_are_not_reported() -> None:
     worker.refused(404)  # it has just served others: this is about the request
     worker.refused(429, "ours/llama-3")
     worker.refused(500, "ours/llama-3")
-    worker.failed(CallerFault("HTTP 400: no such tool", kind="http_400", phase="head", status=400), "ours/llama-3")
+    worker.failed(
+        CallerFault("HTTP 400: no such tool", kind="http_400", phase="head", status=400),
+        "ours/llama-3",
+    )
     assert said == []
 
 
@@ -133,7 +141,9 @@ def test_one_of_several_workers_reports_a_problem(tmp_path: Path) -> None:
     assert said[2:] == [MODEL], "reported, because no mark can be left"
 
 
-def test_gateway_of_two_workers_reports_a_problem_once(tmp_path: Path, served: ServedGateway) -> None:
+def test_gateway_of_two_workers_reports_a_problem_once(
+    tmp_path: Path, served: ServedGateway
+) -> None:
     (tmp_path / "splitsecond.yaml").write_text(f"""
 listen: {{workers: 2}}
 seeds: [none-*]
@@ -143,10 +153,17 @@ routes: {{fast: {{policy: '"sim/quick"'}}, slow: {{policy: '"sim/quik"'}}}}
     with gateway(tmp_path) as process:
         url = ready(process)
         assert "splitsecond.yaml: seeds: no folder matches" in heard(process)
-        for model, status in (("slow", 502), ("slow", 502), ("slow", 502), ("slow", 502), ("fast", 200)):
+        for model, status in (
+            ("slow", 502),
+            ("slow", 502),
+            ("slow", 502),
+            ("slow", 502),
+            ("fast", 200),
+        ):
             assert asked(url, model) == status  # each on a connection of its own, at either worker
         assert heard(process) == (
-            "splitsecond: sim/quik is not served (HTTP 404). Used by routes.slow of splitsecond.yaml. "
+            "splitsecond: sim/quik is not served (HTTP 404). Used by routes.slow of "
+            "splitsecond.yaml. "
             "Did you mean sim/quick?\n"
         )
         process.terminate()
@@ -156,7 +173,9 @@ routes: {{fast: {{policy: '"sim/quick"'}}, slow: {{policy: '"sim/quik"'}}}}
 
 def asked(url: str, model: str) -> int:
     body = f'{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}'.encode()
-    request = urllib.request.Request(f"{url}/chat/completions", body, {"content-type": "application/json"})
+    request = urllib.request.Request(
+        f"{url}/chat/completions", body, {"content-type": "application/json"}
+    )
     try:
         with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
             return int(answer.status)

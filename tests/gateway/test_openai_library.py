@@ -1,4 +1,5 @@
-"""OpenAI's official library as the client of a gateway process: uses beyond those of `test_served`."""
+"""OpenAI's official library as the client of a gateway process: uses beyond those of
+`test_served`."""
 
 import asyncio
 import json
@@ -28,19 +29,24 @@ class Trip(BaseModel):
 
 @pytest.fixture
 def client(served: ServedGateway) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as found:
+    with openai.OpenAI(
+        base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S
+    ) as found:
         yield found
 
 
 def asynchronous(served: ServedGateway) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S)
+    return openai.AsyncOpenAI(
+        base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S
+    )
 
 
 def test_library_accumulates_a_stream_to_the_whole_response(client: openai.OpenAI) -> None:
     with client.chat.completions.stream(
         model="fast", messages=ASK, max_tokens=7, stream_options={"include_usage": True}
     ) as events:
-        with pytest.raises(openai.LengthFinishReasonError) as ended:  # so it says that the answer was cut by its limit
+        # so it says that the answer was cut by its limit
+        with pytest.raises(openai.LengthFinishReasonError) as ended:
             events.get_final_completion()
         completion = ended.value.completion
     whole = client.chat.completions.create(model="fast", messages=ASK, max_tokens=7)
@@ -63,7 +69,9 @@ def test_library_accumulates_a_streamed_tool_call(client: openai.OpenAI) -> None
 
 
 @pytest.mark.parametrize("model", ["canned/m", "whole/m"])
-def test_library_parses_structured_output(client: openai.OpenAI, served: ServedGateway, model: str) -> None:
+def test_library_parses_structured_output(
+    client: openai.OpenAI, served: ServedGateway, model: str
+) -> None:
     served.asked.clear()
     answer = client.chat.completions.parse(model=model, messages=ASK, response_format=Trip)
     assert answer.choices[0].message.parsed == Trip(city="Bern", days=3)
@@ -103,7 +111,8 @@ def test_each_status_raises_its_error_class(
     with pytest.raises(error) as caught:
         client.chat.completions.create(model=f"says-{status}/quick", messages=ASK, stream=stream)
     assert type(caught.value) is error
-    codes = {401: "key_refused"} | dict.fromkeys((400, 413, 422), "simulated")  # the provider's own, for the client
+    # the provider's own, for the client
+    codes = {401: "key_refused"} | dict.fromkeys((400, 413, 422), "simulated")
     code = codes.get(status, f"http_{status}")
     assert caught.value.code == code or "not asked" in str(caught.value)
     assert caught.value.request_id
@@ -112,7 +121,9 @@ def test_each_status_raises_its_error_class(
 
 def test_the_library_tries_again_by_itself(served: ServedGateway) -> None:
     cleared(served)
-    with openai.OpenAI(base_url=served.base_url, api_key=KEY, max_retries=2, timeout=WITHIN_S) as client:
+    with openai.OpenAI(
+        base_url=served.base_url, api_key=KEY, max_retries=2, timeout=WITHIN_S
+    ) as client:
         with pytest.raises(openai.InternalServerError):
             client.chat.completions.create(model="says-502/quick", messages=ASK)
         assert client.chat.completions.create(model="fast", messages=ASK).choices[0].message.content
@@ -135,12 +146,16 @@ def test_unreachable_gateway_raises_a_connection_error() -> None:
 def test_async_calls_raise_for_broken_and_late_streams(served: ServedGateway) -> None:
     async def main() -> None:
         async with asynchronous(served) as client:
-            stream = await client.chat.completions.create(model="cut/quick", messages=ASK, stream=True)
+            stream = await client.chat.completions.create(
+                model="cut/quick", messages=ASK, stream=True
+            )
             with pytest.raises(openai.APIError, match="closed before the end"):
                 async for _ in stream:
                     pass
             with pytest.raises(openai.APITimeoutError):
-                await client.with_options(timeout=0.3).chat.completions.create(model="stuck/quick", messages=ASK)
+                await client.with_options(timeout=0.3).chat.completions.create(
+                    model="stuck/quick", messages=ASK
+                )
 
     asyncio.run(main())
 

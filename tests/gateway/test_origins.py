@@ -1,4 +1,5 @@
-"""Pages in a browser: allowed origins, preflight responses, and refusal of all origins by default."""
+"""Pages in a browser: allowed origins, preflight responses, and refusal of all origins by
+default."""
 
 from typing import Any
 
@@ -31,7 +32,9 @@ def service() -> FakeService:
         ((), FRIEND, False),
     ],
 )
-def test_only_pages_of_configured_origins_are_served(allowed: tuple[str, ...], origin: str, may: bool) -> None:
+def test_only_pages_of_configured_origins_are_served(
+    allowed: tuple[str, ...], origin: str, may: bool
+) -> None:
     async def main() -> None:
         asked = {"origin": origin, "access-control-request-method": "POST",
                  "access-control-request-headers": "authorization,content-type"}  # fmt: skip
@@ -68,7 +71,9 @@ def test_pages_are_refused_without_cors(keys: tuple[ClientKey, ...]) -> None:
     async def main() -> None:
         fake = service()
         for origin in ("http://rebound.example:8800", "null"):
-            client = await visitor(fake, *keys).asks(CHAT, headers={"origin": origin, "host": "rebound.example:8800"})
+            client = await visitor(fake, *keys).asks(
+                CHAT, headers={"origin": origin, "host": "rebound.example:8800"}
+            )
             assert client.status == (401 if keys else 403)
             assert "access-control-allow-origin" not in client.headers
         options = await visitor(fake, *keys).asks(b"", method="OPTIONS", headers={"origin": FRIEND})

@@ -1,4 +1,5 @@
-"""Calls whose worker is killed: what they had reserved is charged, each is in the log, and standard error says so."""
+"""Calls whose worker is killed: what they had reserved is charged, each is in the log, and standard
+error says so."""
 
 import asyncio
 import os
@@ -55,7 +56,9 @@ def price(attempt: Observation) -> float:
 
 @pytest.fixture
 def slot() -> WorkerSlot:
-    return WorkerSlot(workers=2, shared=SharedTables.create(2), journal=open_journal(None, 0, print))
+    return WorkerSlot(
+        workers=2, shared=SharedTables.create(2), journal=open_journal(None, 0, print)
+    )
 
 
 class SlotUser:
@@ -66,10 +69,14 @@ class SlotUser:
         assert slot.journal is not None
         self.counters = SharedCounters(slot.shared.counters, workers=2, number=number)
         self.journal = Journal(open_journal(None, 1, print) if number else slot.journal, print)
-        self.allowance = key_limits([limited(usd=99.0)], price, counters=self.counters, journal=self.journal)
+        self.allowance = key_limits(
+            [limited(usd=99.0)], price, counters=self.counters, journal=self.journal
+        )
 
     def call(self, name: str, **body: Any) -> Any:
-        return self.allowance.reserve(Call(id=name, client="web", body=body, start_ns=7), "fast", parse('"a/x"'))
+        return self.allowance.reserve(
+            Call(id=name, client="web", body=body, start_ns=7), "fast", parse('"a/x"')
+        )
 
     def settle(self) -> tuple[list[Record], list[str]]:
         records, said = list[Record](), list[str]()
@@ -93,15 +100,27 @@ def test_calls_of_a_dead_worker_are_charged_logged_and_reported(slot: WorkerSlot
     successor = SlotUser(slot)
     assert other.allowance.reserved_usd("web") == pytest.approx(1.2), "nothing is free in between"
     records, (said,) = successor.settle()
-    assert other.allowance.reserved_usd("web") == pytest.approx(0.7), "what lives elsewhere is still reserved"
+    assert other.allowance.reserved_usd("web") == pytest.approx(0.7), (
+        "what lives elsewhere is still reserved"
+    )
     assert other.allowance.spent_usd("web") == pytest.approx(0.5)
     assert "worker 0 died" in said
     assert "key 'web'" in said
     assert "0.500000 USD" in said
-    assert {each.call: each.attempts[0].output_tokens for each in records} == {"first": 30, "second": 20}
+    assert {each.call: each.attempts[0].output_tokens for each in records} == {
+        "first": 30,
+        "second": 20,
+    }
     first = next(each for each in records if each.call == "first")
-    assert (first.client, first.route, first.start_ns, first.fault) == ("web", "fast", 7, WORKER_DIED)
-    assert sum(price(each.attempts[0]) for each in records) == pytest.approx(0.5), "as the log is read after a restart"
+    assert (first.client, first.route, first.start_ns, first.fault) == (
+        "web",
+        "fast",
+        7,
+        WORKER_DIED,
+    )
+    assert sum(price(each.attempts[0]) for each in records) == pytest.approx(0.5), (
+        "as the log is read after a restart"
+    )
     assert SlotUser(slot).settle() == ([], []), "once"
 
 
@@ -146,7 +165,9 @@ def test_orphaned_calls_survive_a_successor_that_dies(slot: WorkerSlot) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        settle(dying.counters, dying.journal, worker=0, keys=["web"], keep=dies, say=lambda words: None)
+        settle(
+            dying.counters, dying.journal, worker=0, keys=["web"], keep=dies, say=lambda words: None
+        )
     records, _ = SlotUser(slot).settle()
     assert [each.call for each in records] == ["r"]
 
@@ -154,7 +175,14 @@ def test_orphaned_calls_survive_a_successor_that_dies(slot: WorkerSlot) -> None:
 def test_entry_larger_than_a_slot_is_not_written(slot: WorkerSlot) -> None:
     journal = SlotUser(slot).journal
     long = Reservation(
-        call="r", client="web", route="x" * SLOT_BYTES, operation="chat", stream=True, start_ns=5, usd=0.25, usages=()
+        call="r",
+        client="web",
+        route="x" * SLOT_BYTES,
+        operation="chat",
+        stream=True,
+        start_ns=5,
+        usd=0.25,
+        usages=(),
     )
     assert journal.write(long) is None
     assert journal.entries() == []
@@ -171,7 +199,9 @@ def test_new_worker_charges_and_logs_calls_of_its_predecessor(
 
     async def main() -> None:
         dead = SlotUser(slot)
-        allowance = key_limits(settings.keys, lambda attempt: 0.5, counters=dead.counters, journal=dead.journal)
+        allowance = key_limits(
+            settings.keys, lambda attempt: 0.5, counters=dead.counters, journal=dead.journal
+        )
         allowance.reserve(call, "fast", settings.routes["fast"])
         worker = GatewayWorker(settings, seat)
         worker.close()
@@ -179,13 +209,17 @@ def test_new_worker_charges_and_logs_calls_of_its_predecessor(
 
     asyncio.run(main())
     assert "0.500000 USD" in capfd.readouterr().err
-    ((_, record),) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(clock.wall_time() - timedelta(days=1))
+    ((_, record),) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(
+        clock.wall_time() - timedelta(days=1)
+    )
     assert (record.call, record.fault, record.attempts[0].output_tokens) == ("r", WORKER_DIED, 500)
     assert record.attempts[0].input_tokens == conservative_input_tokens(call)
 
 
 @pytest.mark.usefixtures("noon")
-def test_successor_killed_at_its_start_loses_no_orphaned_call(tmp_path: Path, slot: WorkerSlot) -> None:
+def test_successor_killed_at_its_start_loses_no_orphaned_call(
+    tmp_path: Path, slot: WorkerSlot
+) -> None:
     """It has settled, and has not connected to the hub."""
     settings = read(DEAR.format(url="http://127.0.0.1:9"), {"WEB_KEY": KEY}, folder=tmp_path)
     seat = structs.replace(slot, folder=str(tmp_path), hub=str(tmp_path / "log"))
@@ -206,7 +240,9 @@ def test_successor_killed_at_its_start_loses_no_orphaned_call(tmp_path: Path, sl
 @pytest.mark.parametrize("stops", [False, True], ids=["a successor", "none"])
 @pytest.mark.usefixtures("noon_of_processes")
 @pytest.mark.system
-def test_calls_in_flight_of_killed_workers_are_charged(tmp_path: Path, served: ServedGateway, stops: bool) -> None:
+def test_calls_in_flight_of_killed_workers_are_charged(
+    tmp_path: Path, served: ServedGateway, stops: bool
+) -> None:
     (tmp_path / "splitsecond.yaml").write_text(DEAR.format(url=served.simulated.base_url))
     with gateway(tmp_path, "--workers", "2") as process:
         url = ready(process)
@@ -219,28 +255,47 @@ def test_calls_in_flight_of_killed_workers_are_charged(tmp_path: Path, served: S
             for pid in workers(process):
                 os.kill(pid, signal.SIGKILL)
             said = heard(process, "died with calls")
-            assert "The 5.000000 USD that they had reserved are charged. Calls in the log: 1." in said
+            assert (
+                "The 5.000000 USD that they had reserved are charged. Calls in the log: 1." in said
+            )
             if not stops:
                 with pytest.raises(openai.RateLimitError, match="has spent its 4 USD for today"):
                     create(model="fast", messages=ASK, max_tokens=1)
                 process.terminate()
         assert process.wait(WITHIN_S) == 0
-    ((_, record),) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(clock.wall_time() - timedelta(days=1))
-    assert (record.client, record.fault, record.attempts[0].output_tokens) == ("web", WORKER_DIED, 5000)
+    ((_, record),) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(
+        clock.wall_time() - timedelta(days=1)
+    )
+    assert (record.client, record.fault, record.attempts[0].output_tokens) == (
+        "web",
+        WORKER_DIED,
+        5000,
+    )
 
 
 @pytest.mark.parametrize("number", ["1", "2"])
 @pytest.mark.usefixtures("noon_of_processes")
 @pytest.mark.system
-def test_calls_in_flight_of_a_killed_gateway_are_charged(tmp_path: Path, served: ServedGateway, number: str) -> None:
+def test_calls_in_flight_of_a_killed_gateway_are_charged(
+    tmp_path: Path, served: ServedGateway, number: str
+) -> None:
     (tmp_path / "splitsecond.yaml").write_text(DEAR.format(url=served.simulated.base_url))
     with (
         gateway(tmp_path, "--workers", number) as process,
-        openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client,
+        openai.OpenAI(
+            base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S
+        ) as client,
     ):
-        next(iter(client.chat.completions.create(model="fast", messages=ASK, stream=True, max_tokens=5000)))
+        next(
+            iter(
+                client.chat.completions.create(
+                    model="fast", messages=ASK, stream=True, max_tokens=5000
+                )
+            )
+        )
         children = workers(process) if number != "1" else []
-        for pid in children:  # a worker without calls in flight would end in order once its parent is dead
+        # a worker without calls in flight would end in order once its parent is dead
+        for pid in children:
             os.kill(pid, signal.SIGSTOP)
         process.kill()
         process.wait(WITHIN_S)
@@ -257,13 +312,20 @@ def test_calls_in_flight_of_a_killed_gateway_are_charged(tmp_path: Path, served:
             assert "has spent its 4 USD for today" in refusal
         process.terminate()
         assert process.wait(WITHIN_S) == 0
-    ((_, record), *_) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(clock.wall_time() - timedelta(days=1))
-    assert (record.client, record.fault, record.attempts[0].output_tokens) == ("web", WORKER_DIED, 5000)
+    ((_, record), *_) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(
+        clock.wall_time() - timedelta(days=1)
+    )
+    assert (record.client, record.fault, record.attempts[0].output_tokens) == (
+        "web",
+        WORKER_DIED,
+        5000,
+    )
     assert list(tmp_path.glob("log.db.in-flight-*")) == []
 
 
 def eventually_refused(ask: Callable[[], object]) -> str:
-    """Ask until the key has no money left (what was spent before the start is read after it); return the message."""
+    """Ask until the key has no money left (what was spent before the start is read after it);
+    return the message."""
 
     def refusal() -> str:
         try:

@@ -1,4 +1,5 @@
-"""Paths beside those of calls: lists of models, unknown paths, WebSockets, and the id of a request that is refused."""
+"""Paths beside those of calls: lists of models, unknown paths, WebSockets, and the id of a request
+that is refused."""
 
 import asyncio
 import hashlib
@@ -13,12 +14,19 @@ from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 
 
-def got(path: str, *keys: ClientKey, method: str = "GET", body: Any = b"", **headers: str) -> Visitor:
+def got(
+    path: str, *keys: ClientKey, method: str = "GET", body: Any = b"", **headers: str
+) -> Visitor:
     """The client of a gateway with the one route "fast", after its request."""
     client = visitor(FakeService(), *keys)
 
     async def main() -> None:
-        await client.asks(body, path=path, method=method, headers={n.replace("_", "-"): v for n, v in headers.items()})
+        await client.asks(
+            body,
+            path=path,
+            method=method,
+            headers={n.replace("_", "-"): v for n, v in headers.items()},
+        )
 
     run_virtual(main())
     return client
@@ -50,7 +58,10 @@ def test_models_require_a_key(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "hint"),
     [
-        ("/chat/completions", "The path is /v1/chat/completions: end the client's base URL in /v1."),
+        (
+            "/chat/completions",
+            "The path is /v1/chat/completions: end the client's base URL in /v1.",
+        ),
         ("/responses", "The path is /v1/responses: end the client's base URL in /v1."),
         ("/v1/v1/messages", "The path is /v1/messages: end the client's base URL without /v1."),
         ("/models", "The path is /v1/models: end the client's base URL in /v1."),
@@ -74,7 +85,11 @@ def test_codes_of_errors_are_numbers_for_openrouters_clients() -> None:
     locked = ClientKey("web", hashlib.sha256(b"k").digest())
     client = got("/api/v1/chat/completions", locked, method="POST", body=CHAT)
     error = client.json["error"]
-    assert (client.status, error["code"], error["metadata"]) == (401, 401, {"error_type": "invalid_api_key"})
+    assert (client.status, error["code"], error["metadata"]) == (
+        401,
+        401,
+        {"error_type": "invalid_api_key"},
+    )
     assert got("/api/v1/nowhere", method="POST", body={}).json["error"]["code"] == 404
     assert got("/api/v1/models").json == got("/v1/models").json
     assert isinstance(got("/api/nowhere", method="POST", body={}).json["error"], str)  # Ollama's
@@ -92,7 +107,11 @@ def test_unsupported_gemini_method_of_a_model_is_404() -> None:
     assert got("/v1beta/models", method="POST", body={}).status == 405
 
 
-HANDSHAKE = {"upgrade": "websocket", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "13"}
+HANDSHAKE = {
+    "upgrade": "websocket",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "sec-websocket-version": "13",
+}
 """The headers of a client that wants a WebSocket, beside `Connection`."""
 
 

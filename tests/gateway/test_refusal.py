@@ -31,12 +31,29 @@ REFUSED = NetworkFault(
 FAULTS: list[Fault] = [
     REFUSED,
     NetworkFault("cannot resolve the host name 10.0.0.5", kind="dns", phase="dns", target="ours/m"),
-    NetworkFault(f"the connection to {WHERE} broke", kind="reset", phase="between tokens", target="ours/m"),
+    NetworkFault(
+        f"the connection to {WHERE} broke", kind="reset", phase="between tokens", target="ours/m"
+    ),
     NetworkFault(f"no route to {WHERE}", kind="unreachable", phase="connect", target="ours/m"),
-    NetworkFault(f"the proxy {WHERE} answered 403", kind="proxy", phase="connect", target="ours/m", hint="HTTPS_PROXY"),
-    TimedOut(f"no connection to {WHERE} in time", phase="connect", target="ours/m", after_ns=5_000_000_000),
-    CallerFault("no access token from the credentials in /etc/keys/a.json", kind="bad_key", target="ours/m"),
-    AllFailed([REFUSED, TimedOut(f"no connection to {WHERE} in time", phase="tls", target="ours/m")]),
+    NetworkFault(
+        f"the proxy {WHERE} answered 403",
+        kind="proxy",
+        phase="connect",
+        target="ours/m",
+        hint="HTTPS_PROXY",
+    ),
+    TimedOut(
+        f"no connection to {WHERE} in time",
+        phase="connect",
+        target="ours/m",
+        after_ns=5_000_000_000,
+    ),
+    CallerFault(
+        "no access token from the credentials in /etc/keys/a.json", kind="bad_key", target="ours/m"
+    ),
+    AllFailed(
+        [REFUSED, TimedOut(f"no connection to {WHERE} in time", phase="tls", target="ours/m")]
+    ),
 ]
 
 
@@ -55,15 +72,23 @@ def test_error_responses_hide_the_addresses_of_targets(fault: Fault, api_format:
 
 
 def test_the_message_of_a_provider_is_passed_on() -> None:
-    fault = ProviderFault("http 500: no such deployment", kind="http_500", phase="head", target="a/x", status=500)
+    fault = ProviderFault(
+        "http 500: no such deployment", kind="http_500", phase="head", target="a/x", status=500
+    )
     assert json.loads(error_response(fault).body)["error"]["message"] == str(fault)
 
 
 def test_several_failures_are_listed() -> None:
-    fault = AllFailed([REFUSED, ProviderFault("http 500", kind="http_500", phase="head", target="a/x", status=500)])
+    fault = AllFailed(
+        [
+            REFUSED,
+            ProviderFault("http 500", kind="http_500", phase="head", target="a/x", status=500),
+        ]
+    )
     said = json.loads(error_response(fault).body)["error"]["message"]
     assert said == (
-        "every target failed: ours/m: the connection was refused (while: connect); a/x: http 500 (while: head)"
+        "every target failed: ours/m: the connection was refused (while: connect); a/x: http 500 "
+        "(while: head)"
         " (while: connect)."
     )
 
@@ -71,7 +96,12 @@ def test_several_failures_are_listed() -> None:
 SILENT = TimedOut('no token from "b/m" in 10 s', phase="first token", after_ns=10_000_000_000)
 FAILING = ProviderFault("http 500", kind="http_500", phase="head", target="a/x", status=500)
 LIMITED = ProviderFault(
-    "http 429", kind="http_429", phase="head", target="a/x", status=429, retry_after_ns=7_000_000_000
+    "http 429",
+    kind="http_429",
+    phase="head",
+    target="a/x",
+    status=429,
+    retry_after_ns=7_000_000_000,
 )
 DOWN = Overloaded("not asked: down", kind="ejected", target="b/m", retry_after_ns=3_000_000_000)
 REJECTED = ProviderFault("http 401", kind="http_401", phase="head", target="b/m", status=401)
@@ -90,7 +120,9 @@ REJECTED = ProviderFault("http 401", kind="http_401", phase="head", target="b/m"
         ([REJECTED, FAILING], 502, None),
     ],
 )
-def test_status_and_retry_after_if_all_targets_are_down(causes: list[Fault], status: int, wait_s: str | None) -> None:
+def test_status_and_retry_after_if_all_targets_are_down(
+    causes: list[Fault], status: int, wait_s: str | None
+) -> None:
     """Before, it was 502 or 503 by which of them was probed."""
     response = error_response(AllFailed(causes))
     waits = [value.decode() for name, value in response.headers if name == b"retry-after"]

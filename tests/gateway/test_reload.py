@@ -1,4 +1,5 @@
-"""Settings that change while the gateway runs: what is applied, what is not, and which requests it affects."""
+"""Settings that change while the gateway runs: what is applied, what is not, and which requests it
+affects."""
 
 import asyncio
 import json
@@ -54,7 +55,9 @@ def file(tmp_path: Path, served: ServedGateway) -> Path:
     return found
 
 
-def test_valid_edit_is_applied_and_invalid_edit_is_reported(file: Path, served: ServedGateway) -> None:
+def test_valid_edit_is_applied_and_invalid_edit_is_reported(
+    file: Path, served: ServedGateway
+) -> None:
     text = written(served, "two")
     with gateway(file.parent) as process:
         url = ready(process)
@@ -94,7 +97,9 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_gateway_keeps_running_after_invalid_edits(workers: str, file: Path, served: ServedGateway) -> None:
+def test_gateway_keeps_running_after_invalid_edits(
+    workers: str, file: Path, served: ServedGateway
+) -> None:
     with gateway(file.parent, "--workers", workers) as process:
         url = ready(process)
         for text in HOSTILE:
@@ -131,7 +136,9 @@ def test_errors_of_a_reload_are_shown_in_the_metrics(
 ) -> None:
     broken = tmp_path_factory.mktemp("broken")
     (broken / "sitecustomize.py").write_text(BROKEN)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")])
+    )
     with gateway(file.parent, "--workers", workers) as process:
         url = ready(process)
         replaced(file, "# break")
@@ -145,17 +152,25 @@ def test_errors_of_a_reload_are_shown_in_the_metrics(
 
 
 def metrics(url: str) -> str:
-    request = urllib.request.Request(f"{url.removesuffix('/v1')}/metrics", headers={"authorization": f"Bearer {KEY}"})
+    request = urllib.request.Request(
+        f"{url.removesuffix('/v1')}/metrics", headers={"authorization": f"Bearer {KEY}"}
+    )
     with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
         found: str = answer.read().decode()
     return found
 
 
-def test_sighup_reloads_at_once_and_streams_in_flight_continue(file: Path, served: ServedGateway) -> None:
+def test_sighup_reloads_at_once_and_streams_in_flight_continue(
+    file: Path, served: ServedGateway
+) -> None:
     with gateway(file.parent) as process:
         url = ready(process)
         with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
-            stream = iter(client.chat.completions.create(model="one", messages=ASK, stream=True, max_tokens=400))
+            stream = iter(
+                client.chat.completions.create(
+                    model="one", messages=ASK, stream=True, max_tokens=400
+                )
+            )
             next(stream)
             file.write_text(KEYS)
             process.send_signal(signal.SIGHUP)
@@ -167,15 +182,23 @@ def test_sighup_reloads_at_once_and_streams_in_flight_continue(file: Path, serve
 
 def test_edit_of_a_secret_file_is_applied(tmp_path: Path, served: ServedGateway) -> None:
     canned = served.asked
-    host = next(line for line in (served.folder / "splitsecond.yaml").read_text().splitlines() if "canned:" in line)
+    host = next(
+        line
+        for line in (served.folder / "splitsecond.yaml").read_text().splitlines()
+        if "canned:" in line
+    )
     (tmp_path / "key").write_text("sk-the-first-key")
-    (tmp_path / "splitsecond.yaml").write_text("providers:\n" + host.replace("env:OURS", "file:key"))
+    (tmp_path / "splitsecond.yaml").write_text(
+        "providers:\n" + host.replace("env:OURS", "file:key")
+    )
     with gateway(tmp_path) as process:
         url = ready(process)
 
         def key() -> str:
             canned.clear()
-            with openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=WITHIN_S) as client:
+            with openai.OpenAI(
+                base_url=url, api_key="none", max_retries=0, timeout=WITHIN_S
+            ) as client:
                 client.chat.completions.create(model="canned/m", messages=ASK)
             return canned[0][0]["authorization"]
 
@@ -205,7 +228,9 @@ def test_edit_without_keys_is_refused_on_a_public_address() -> None:
         reloadable(wanted, running)
 
 
-def test_settings_that_cannot_be_built_change_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_that_cannot_be_built_change_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "splitsecond.yaml"
     file.write_text("routes: {}")
     source = ConfigSource(file, {})
@@ -277,7 +302,9 @@ def test_command_line_options_still_override_an_edited_file(tmp_path: Path) -> N
     assert found == structs.replace(running, listen=structs.replace(running.listen, max_body_mib=3))
 
 
-def test_unchanged_files_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_files_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("splitsecond.gateway.process.reload.POLL_S", 0.001)
     file, secret = tmp_path / "splitsecond.yaml", tmp_path / "key"
     file.write_text("keys: [{name: web, key: 'file:key'}]")
@@ -312,7 +339,8 @@ def test_unchanged_files_are_not_read_again(tmp_path: Path, monkeypatch: pytest.
             watching = group.create_task(ConfigWatcher(source, running, take, NO_MANAGER).run())
             await look(20)
             assert len(read_at) == 2  # at the start, and at the first look
-            file.write_text("keys: [{name: a, key: env:A}, {name: b, key: env:B}]")  # and no secret's file
+            # and no secret's file
+            file.write_text("keys: [{name: a, key: env:A}, {name: b, key: env:B}]")
             while looks[-1] == 1:
                 await look(1)
             times = len(read_at)

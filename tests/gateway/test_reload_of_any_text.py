@@ -1,4 +1,5 @@
-"""Edits of a configuration at random: each gives settings or a fault of ours, and the running gateway continues."""
+"""Edits of a configuration at random: each gives settings or a fault of ours, and the running
+gateway continues."""
 
 import asyncio
 import json
@@ -18,10 +19,29 @@ from splitsecond.routing.configuration.settings import decode, encode
 from splitsecond.routing.router.router import check_settings
 
 EDITS, RELOADS = 40, 20
-ENVIRONMENT = {"WEB_KEY": "0123456789abcdef", "OURS": "sk-ours-1234", "GROQ_API_KEY": "gsk-1", "BINARY": "\udcff" * 20}
+ENVIRONMENT = {
+    "WEB_KEY": "0123456789abcdef",
+    "OURS": "sk-ours-1234",
+    "GROQ_API_KEY": "gsk-1",
+    "BINARY": "\udcff" * 20,
+}
 CONFIGURATION: dict[str, Any] = {
-    "listen": {"host": "127.0.0.1", "port": 8801, "workers": 2, "cors": ["https://a.example"], "metrics": "loopback"},
-    "keys": [{"name": "web", "key": "env:WEB_KEY", "routes": ["fast"], "requests_per_minute": 9, "usd_per_day": 5.5}],
+    "listen": {
+        "host": "127.0.0.1",
+        "port": 8801,
+        "workers": 2,
+        "cors": ["https://a.example"],
+        "metrics": "loopback",
+    },
+    "keys": [
+        {
+            "name": "web",
+            "key": "env:WEB_KEY",
+            "routes": ["fast"],
+            "requests_per_minute": 9,
+            "usd_per_day": 5.5,
+        }
+    ],
     "providers": {
         "ours": {
             "base_url": "http://10.0.0.5:8000/v1",
@@ -33,7 +53,13 @@ CONFIGURATION: dict[str, Any] = {
             "models": {"m": {"context": 8000}},
         }
     },
-    "routes": {"fast": {"policy": 'fallback("ours/m", "groq/x", ttft="2s")', "resume": "replay", "stall": "2s"}},
+    "routes": {
+        "fast": {
+            "policy": 'fallback("ours/m", "groq/x", ttft="2s")',
+            "resume": "replay",
+            "stall": "2s",
+        }
+    },
     "policies": None,
     "log": {"url": "sqlite:///calls.db", "keep_days": 30},
     "access_log": None,
@@ -42,30 +68,95 @@ CONFIGURATION: dict[str, Any] = {
     "seeds": ["runs/*"],
 }
 WORDS = (
-    *("trueroute", "truefoundry/m", "falsetto", "nulls", "nan", ".nan", "-.inf", "1e5", "1e5x", "1e999", "0xZZ"),
-    *("0x1F", "010", "1_000", "1:30", "2026-01-31", "2026-13-45", "<<", "=", "off", "~", "", "*", "&a", "!!bool x"),
+    *(
+        "trueroute",
+        "truefoundry/m",
+        "falsetto",
+        "nulls",
+        "nan",
+        ".nan",
+        "-.inf",
+        "1e5",
+        "1e5x",
+        "1e999",
+        "0xZZ",
+    ),
+    *(
+        "0x1F",
+        "010",
+        "1_000",
+        "1:30",
+        "2026-01-31",
+        "2026-13-45",
+        "<<",
+        "=",
+        "off",
+        "~",
+        "",
+        "*",
+        "&a",
+        "!!bool x",
+    ),
     *("\ud800", "x\udfff", "\ud83d\ude00", "\0", "\x07", "\u2028", "é", "٣", "²", "a/b", "/", ".."),
-    *("env:", "env:BINARY", "env:WEB_KEY", "file:", "file:none", "file:\0", "http://[", "http://x:99999", "http://é"),
-    *("postgresql://[x/", "sqlite:///", "x" * 300, "9" * 5000, "(" * 500, "f(" * 90, '"ours/m"', '"\\ud800/x"'),
-    *('hedge("ours/m", "groq/x", extra_load=1e999)', 'fallback("groq/a", "ours/b", ttft="\\ud800")', "lambda: 0"),
+    *(
+        "env:",
+        "env:BINARY",
+        "env:WEB_KEY",
+        "file:",
+        "file:none",
+        "file:\0",
+        "http://[",
+        "http://x:99999",
+        "http://é",
+    ),
+    *(
+        "postgresql://[x/",
+        "sqlite:///",
+        "x" * 300,
+        "9" * 5000,
+        "(" * 500,
+        "f(" * 90,
+        '"ours/m"',
+        '"\\ud800/x"',
+    ),
+    *(
+        'hedge("ours/m", "groq/x", extra_load=1e999)',
+        'fallback("groq/a", "ours/b", ttft="\\ud800")',
+        "lambda: 0",
+    ),
 )
 NESTED = "nested"
 VALUES: tuple[Any, ...] = (
     *(*WORDS, NESTED, NESTED, None, True, 0, -1, 2.5, 2**63, 10**30, 1e308, float("inf")),
     *([], {}, [[None]], {"": ""}, {"\ud800": 1}),
 )
-MARKS = (*"{}[],:\"'#&*!|>%@`?-\n\t \\", "\\ud800", "\\UFFFFFFFF", "\\x00", "\x00", "\udc00", "<<: ")
+MARKS = (
+    *"{}[],:\"'#&*!|>%@`?-\n\t \\",
+    "\\ud800",
+    "\\UFFFFFFFF",
+    "\\x00",
+    "\x00",
+    "\udc00",
+    "<<: ",
+)
 
 
 def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The paths of all values below `value`."""
-    for key, below in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, below in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
         yield (*above, key)
         yield from places(below, (*above, key))
 
 
 def edited(chance: Random) -> str:
-    """The configuration with a few strange values or names, and sometimes with strange characters."""
+    """The configuration with a few strange values or names, and sometimes with strange
+    characters."""
     tree = deepcopy(CONFIGURATION)
     for _ in range(chance.choice((1, 1, 1, 3))):
         *path, key = chance.choice([*places(tree)])
@@ -89,7 +180,13 @@ def written(value: Any, chance: Random) -> str:
     """A value as JSON, which is YAML, with some strings plain."""
     match value:
         case dict():
-            return "{" + ", ".join(f"{json.dumps(key)}: {written(each, chance)}" for key, each in value.items()) + "}"
+            return (
+                "{"
+                + ", ".join(
+                    f"{json.dumps(key)}: {written(each, chance)}" for key, each in value.items()
+                )
+                + "}"
+            )
         case list():
             return "[" + ", ".join(written(each, chance) for each in value) + "]"
         case str() if chance.random() < 0.3 and value.isalnum():
@@ -128,11 +225,15 @@ def test_half_a_surrogate_is_refused_at_every_place(tmp_path: Path) -> None:
                 parent = parent[each]
             parent[key] = value
             file.write_text(json.dumps(tree))
-            with pytest.raises(CallerFault, match=r"line 1, column \d+: the text has half of a surrogate pair"):
+            with pytest.raises(
+                CallerFault, match=r"line 1, column \d+: the text has half of a surrogate pair"
+            ):
                 ConfigSource(file, ENVIRONMENT).load()
 
 
-def test_gateway_keeps_its_settings_or_uses_new_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gateway_keeps_its_settings_or_uses_new_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     chance = Random(2)
     file = tmp_path / "splitsecond.yaml"
     source = ConfigSource(file, ENVIRONMENT)

@@ -1,4 +1,5 @@
-"""The tokens that a call reserves: never fewer than it may be billed for, whatever the client writes."""
+"""The tokens that a call reserves: never fewer than it may be billed for, whatever the client
+writes."""
 
 import base64
 import json
@@ -38,9 +39,17 @@ def tokens(
     """What `policy` reserves for `call`, where a token of `b` costs twice as much as one of `a`."""
 
     def cost(usage: ReservedTokens) -> float:
-        return (2 if usage.target.startswith("b") else 1) * (usage.input_tokens + 10 * usage.output_tokens)
+        return (2 if usage.target.startswith("b") else 1) * (
+            usage.input_tokens + 10 * usage.output_tokens
+        )
 
-    found = reserved(call, parse(policy), cost, lambda name: most_output.get(name.partition("/")[0]), lambda _: context)
+    found = reserved(
+        call,
+        parse(policy),
+        cost,
+        lambda name: most_output.get(name.partition("/")[0]),
+        lambda _: context,
+    )
     return [(each.target, each.input_tokens, each.output_tokens) for each in found]
 
 
@@ -85,7 +94,9 @@ def test_cap_limits_the_reservation_in_every_api_format() -> None:
     assert [output for _, _, output in tokens(call, 'cap("a/x", max_tokens=20)')] == [20]
 
 
-PROSE = "The quick brown fox jumps over the lazy dog, and then it sleeps until the evening comes. " * 50
+PROSE = (
+    "The quick brown fox jumps over the lazy dog, and then it sleeps until the evening comes. " * 50
+)
 
 
 def test_prose_has_the_same_estimate_as_in_policies() -> None:
@@ -141,14 +152,19 @@ def test_base64_outside_pictures_counts_as_text() -> None:
     assert conservative_input_tokens(text) >= len(LETTERS) // 4
     block = {"type": "tool_use", "id": "t", "name": "f", "input": {"data": LETTERS, "url": LETTERS}}
     body = {"messages": [{"role": "assistant", "content": [block]}]}
-    assert conservative_input_tokens(Call(id="c", api_format="anthropic", body=body)) >= len(LETTERS) // 2
+    assert (
+        conservative_input_tokens(Call(id="c", api_format="anthropic", body=body))
+        >= len(LETTERS) // 2
+    )
 
 
 def test_content_of_unknown_length_reserves_the_context() -> None:
     document = in_chat({"type": "file", "file": {"file_id": "file-1"}})
     assert tokens(document, context=128_000, a=5) == [("a/x", 128_000, 5)]
     assert tokens(document, a=5) == [("a/x", UNKNOWN_CONTEXT_TOKENS, 5)]
-    long = in_chat({"type": "file", "file": {"file_id": "file-1"}}, {"type": "text", "text": PROSE * 9})
+    long = in_chat(
+        {"type": "file", "file": {"file_id": "file-1"}}, {"type": "text", "text": PROSE * 9}
+    )
     ((_, prompt, _),) = tokens(long, context=1000)
     assert prompt >= len(PROSE) * 9 // 4
 
@@ -157,24 +173,48 @@ def test_long_text_is_estimated_from_a_sample() -> None:
     sparse, dense = "word " * 400_000, "1 2 3 " * 330_000
     both = sent(messages=[{"role": "user", "content": sparse + dense}])
     expected = sum(
-        conservative_input_tokens(sent(messages=[{"role": "user", "content": text[:20_000]}])) * len(text) / 20_000
+        conservative_input_tokens(sent(messages=[{"role": "user", "content": text[:20_000]}]))
+        * len(text)
+        / 20_000
         for text in (sparse, dense)
     )
     assert conservative_input_tokens(both) == pytest.approx(expected, rel=0.25)
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 names = st.sampled_from(
-    ["max_tokens", "n", "best_of", "prompt", "input", "options", "generationConfig", "thinking", "messages", "tools"]
+    [
+        "max_tokens",
+        "n",
+        "best_of",
+        "prompt",
+        "input",
+        "options",
+        "generationConfig",
+        "thinking",
+        "messages",
+        "tools",
+    ]
 )
 
 
-@given(st.dictionaries(names, json_values, max_size=5), st.sampled_from(["chat", "completions", "embeddings"]))
-def test_any_request_reserves_at_least_one_response(fields: dict[str, Any], operation: Operation) -> None:
+@given(
+    st.dictionaries(names, json_values, max_size=5),
+    st.sampled_from(["chat", "completions", "embeddings"]),
+)
+def test_any_request_reserves_at_least_one_response(
+    fields: dict[str, Any], operation: Operation
+) -> None:
     ((_, prompt, output),) = tokens(sent(operation, **fields))
     assert prompt >= 1
     assert 0 <= output <= MAX_TOKENS

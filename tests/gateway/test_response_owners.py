@@ -1,4 +1,5 @@
-"""What a provider has stored is continued by the target that has it and by its client only, in every worker."""
+"""What a provider has stored is continued by the target that has it and by its client only, in
+every worker."""
 
 import asyncio
 import hashlib
@@ -62,7 +63,8 @@ class TwoTargets:
 
     def __init__(self) -> None:
         self.services = {
-            name: FakeService(script=lambda call: Script(tokens=2), target=name) for name in ("a/m", "b/m")
+            name: FakeService(script=lambda call: Script(tokens=2), target=name)
+            for name in ("a/m", "b/m")
         }
 
     def named(self, model: str, vendor: str, *, subscribed: bool = False) -> str:
@@ -77,9 +79,15 @@ class TwoTargets:
 
 async def asks(gateway: Gateway, key: str, path: str = "/v1/responses", **fields: Any) -> Visitor:
     """The client after a request with one of `KEYS`."""
-    turns = {"input": "hi"} if path == "/v1/responses" else {"messages": CHAT["messages"], "max_tokens": 9}
+    turns = (
+        {"input": "hi"}
+        if path == "/v1/responses"
+        else {"messages": CHAT["messages"], "max_tokens": 9}
+    )
     common = {"model": "fast", **turns}
-    return await visits(gateway).asks(common | fields, path=path, headers={"authorization": f"Bearer {key}"})
+    return await visits(gateway).asks(
+        common | fields, path=path, headers={"authorization": f"Bearer {key}"}
+    )
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -132,11 +140,21 @@ class OneByOne(Answering):
         return exchange
 
 
-def answered(api_format: str, answer: bytes, *keys: ClientKey, **quirks: Any) -> tuple[Gateway, Answering]:
+def answered(
+    api_format: str, answer: bytes, *keys: ClientKey, **quirks: Any
+) -> tuple[Gateway, Answering]:
     """A gateway with one target that always gives `answer`, and its transport."""
     transport = OneByOne(answer)
-    spec = TargetSpec(name="fake/model", base_url="http://x.test/v1", model="m", api_format=api_format, quirks=quirks)
-    target = connect(spec, lambda attempt: None, environment={}, client=cast(Client, transport), raw=True)
+    spec = TargetSpec(
+        name="fake/model",
+        base_url="http://x.test/v1",
+        model="m",
+        api_format=api_format,
+        quirks=quirks,
+    )
+    target = connect(
+        spec, lambda attempt: None, environment={}, client=cast(Client, transport), raw=True
+    )
     routes: Any = OneRoute(target)
     return Gateway(routes, keys), transport
 
@@ -149,10 +167,15 @@ def answered(api_format: str, answer: bytes, *keys: ClientKey, **quirks: Any) ->
         ({"conversation": "resp_7"}, "conversation_not_found"),
         ({"conversation": {"id": "resp_7"}}, "conversation_not_found"),
         ({"input": [{"type": "item_reference", "id": "msg_resp_7_0"}]}, "item_not_found"),
-        ({"input": [{"id": "fc_resp_7_1"}, {"role": "user", "content": "And now?"}]}, "item_not_found"),
+        (
+            {"input": [{"id": "fc_resp_7_1"}, {"role": "user", "content": "And now?"}]},
+            "item_not_found",
+        ),
     ],
 )
-def test_another_clients_response_is_not_continued(fields: dict[str, Any], code: str, stream: bool) -> None:
+def test_another_clients_response_is_not_continued(
+    fields: dict[str, Any], code: str, stream: bool
+) -> None:
     async def main() -> None:
         gateway, transport = answered("responses", responses(), *KEYS)
         assert (await asks(gateway, "alice", stream=stream)).status == 200
@@ -162,7 +185,8 @@ def test_another_clients_response_is_not_continued(fields: dict[str, Any], code:
         assert refused.json["error"]["param"] == next(iter(fields))
         assert len(transport.sent) == sent
         assert (await asks(gateway, "alice", **fields)).status == 200
-        in_a_chat = await asks(gateway, "bob", "/v1/chat/completions", **fields)  # which passes unknown fields on
+        # which passes unknown fields on
+        in_a_chat = await asks(gateway, "bob", "/v1/chat/completions", **fields)
         assert (in_a_chat.status, in_a_chat.json["error"]["code"]) == (404, code)
         assert (await asks(gateway, "bob", previous_response_id="resp_unknown")).status == 200
 
@@ -174,7 +198,9 @@ def test_another_clients_thread_is_not_continued(stream: bool) -> None:
     async def main() -> None:
         gateway, transport = answered("anthropic", messages(), *KEYS, threads=True)
         going_on = {"thread": {"type": "continue", "previous_message_id": "msg_7"}}
-        first = await asks(gateway, "alice", "/v1/messages", stream=stream, thread={"type": "create"})
+        first = await asks(
+            gateway, "alice", "/v1/messages", stream=stream, thread={"type": "create"}
+        )
         assert first.status == 200
         sent = len(transport.sent)
         refused = await asks(gateway, "bob", "/v1/messages", **going_on)
@@ -210,11 +236,17 @@ def test_continued_response_goes_to_the_target_of_the_first(stream: bool) -> Non
             def __init__(self) -> None:
                 self.calls = 0
 
-            def service(self, model: str, key: ClientKey | None = None, preferences: Any = None) -> Service:
+            def service(
+                self, model: str, key: ClientKey | None = None, preferences: Any = None
+            ) -> Service:
                 self.calls += 1
                 name = model if model != "fast" else "b/m" if self.calls == 1 else "a/m"
-                spec = TargetSpec(name=name, base_url="http://x.test/v1", model="m", api_format="responses")
-                return connect(spec, lambda attempt: None, environment={}, client=transport, raw=True)
+                spec = TargetSpec(
+                    name=name, base_url="http://x.test/v1", model="m", api_format="responses"
+                )
+                return connect(
+                    spec, lambda attempt: None, environment={}, client=transport, raw=True
+                )
 
         routes: Any = Alternating()
         gateway = Gateway(routes)

@@ -21,7 +21,9 @@ def test_schema_is_valid_json_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(schema())
 
 
-@pytest.mark.parametrize("text", ["{}", GOOD, EXAMPLE, "log: {url: 'env:LOG', keep_days: 7}", "log: 'off'"])
+@pytest.mark.parametrize(
+    "text", ["{}", GOOD, EXAMPLE, "log: {url: 'env:LOG', keep_days: 7}", "log: 'off'"]
+)
 def test_schema_accepts_valid_configurations(text: str) -> None:
     checked(text)
 

@@ -1,4 +1,5 @@
-"""The gateway over sockets, with the official library of OpenAI and with curl, before simulated providers."""
+"""The gateway over sockets, with the official library of OpenAI and with curl, before simulated
+providers."""
 
 import asyncio
 import json
@@ -28,17 +29,23 @@ from splitsecond.routing.configuration.file_schema import schema_text
 pytestmark = pytest.mark.system
 
 ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
-TOOL: ChatCompletionToolParam = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+TOOL: ChatCompletionToolParam = {
+    "type": "function",
+    "function": {"name": "weather", "parameters": {"type": "object"}},
+}
 
 
 @pytest.fixture
 def client(served: ServedGateway) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as found:
+    with openai.OpenAI(
+        base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S
+    ) as found:
         yield found
 
 
 def closed_by_us(served: ServedGateway, count: int) -> None:
-    """Return when the simulated provider has seen `count` more closed requests than when it was cleared."""
+    """Return when the simulated provider has seen `count` more closed requests than when it was
+    cleared."""
     until(lambda: closed(served) >= count, f"not {count} of the requests were closed")
 
 
@@ -69,7 +76,9 @@ def cleared(served: ServedGateway) -> None:
 
 
 def test_a_stream(client: openai.OpenAI) -> None:
-    answer = client.chat.completions.with_raw_response.create(model="sim/quick", messages=ASK, stream=True)
+    answer = client.chat.completions.with_raw_response.create(
+        model="sim/quick", messages=ASK, stream=True
+    )
     assert answer.headers["x-splitsecond-target"] == "sim/quick"
     assert answer.headers["x-splitsecond-attempts"] == "1"
     chunks = list(answer.parse())
@@ -91,17 +100,29 @@ def test_an_answer_and_a_completion(client: openai.OpenAI) -> None:
     assert completion.choices[0].text
 
 
-def test_tools_and_unknown_fields_pass_in_both_directions(client: openai.OpenAI, served: ServedGateway) -> None:
+def test_tools_and_unknown_fields_pass_in_both_directions(
+    client: openai.OpenAI, served: ServedGateway
+) -> None:
     served.asked.clear()
     answer = client.chat.completions.create(
-        model="canned/m", messages=ASK, tools=[TOOL], extra_headers={"cookie": "a=b"}, extra_body={"odd": {"x": [1]}}
+        model="canned/m",
+        messages=ASK,
+        tools=[TOOL],
+        extra_headers={"cookie": "a=b"},
+        extra_body={"odd": {"x": [1]}},
     )
     calls = answer.choices[0].message.tool_calls
     assert calls is not None
     (call,) = calls
     assert isinstance(call, ChatCompletionMessageFunctionToolCall)
-    assert (call.id, call.function.name, call.function.arguments) == ("c0", "weather", '{"city":"Bern"}')
-    raw = client.chat.completions.with_raw_response.create(model="canned/m", messages=ASK, tools=[TOOL], stream=True)
+    assert (call.id, call.function.name, call.function.arguments) == (
+        "c0",
+        "weather",
+        '{"city":"Bern"}',
+    )
+    raw = client.chat.completions.with_raw_response.create(
+        model="canned/m", messages=ASK, tools=[TOOL], stream=True
+    )
     assert "set-cookie" not in raw.headers
     chunks = list(raw.parse())
     assert all(chunk.choices for chunk in chunks)
@@ -140,7 +161,9 @@ def test_truncated_response_is_an_error(client: openai.OpenAI) -> None:
         client.chat.completions.create(model="cut/quick", messages=ASK)
 
 
-def test_keys_see_only_their_routes_and_models(client: openai.OpenAI, served: ServedGateway) -> None:
+def test_keys_see_only_their_routes_and_models(
+    client: openai.OpenAI, served: ServedGateway
+) -> None:
     with pytest.raises(openai.NotFoundError):
         client.chat.completions.create(model="nope", messages=ASK)
     assert [model.id for model in client.models.list()] == ["fast", "safe", "late"]
@@ -152,9 +175,13 @@ def test_keys_see_only_their_routes_and_models(client: openai.OpenAI, served: Se
         client.with_options(api_key="wrong").models.list()
 
 
-def test_disconnect_of_a_client_closes_its_attempts(client: openai.OpenAI, served: ServedGateway) -> None:
+def test_disconnect_of_a_client_closes_its_attempts(
+    client: openai.OpenAI, served: ServedGateway
+) -> None:
     cleared(served)
-    stream = client.chat.completions.create(model="sim/quick", messages=ASK, stream=True, max_tokens=4000)
+    stream = client.chat.completions.create(
+        model="sim/quick", messages=ASK, stream=True, max_tokens=4000
+    )
     next(iter(stream))
     stream.close()
     closed_by_us(served, 1)
@@ -170,10 +197,14 @@ def test_disconnect_of_a_client_closes_its_attempts(client: openai.OpenAI, serve
 
 def test_the_asynchronous_library(served: ServedGateway) -> None:
     async def main() -> None:
-        async with openai.AsyncOpenAI(base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
+        async with openai.AsyncOpenAI(
+            base_url=served.base_url, api_key=KEY, max_retries=0, timeout=WITHIN_S
+        ) as client:
 
             async def one() -> int:
-                stream = await client.chat.completions.create(model="sim/quick", messages=ASK, stream=True)
+                stream = await client.chat.completions.create(
+                    model="sim/quick", messages=ASK, stream=True
+                )
                 return sum([1 async for chunk in stream if chunk.choices[0].delta.content])
 
             async with asyncio.TaskGroup() as group:
@@ -198,7 +229,9 @@ def test_curl(served: ServedGateway) -> None:
 @pytest.mark.parametrize("head", [b"x: " + b"a" * 200_000, b"x: a\r\n" * 200 + b"\r\n"])
 def test_endless_headers_are_refused_with_431(served: ServedGateway, head: bytes) -> None:
     place = urlsplit(served.base_url)
-    with socket.create_connection((place.hostname or "", place.port or 0), timeout=WITHIN_S) as line:
+    with socket.create_connection(
+        (place.hostname or "", place.port or 0), timeout=WITHIN_S
+    ) as line:
         try:
             line.sendall(b"GET /v1/models HTTP/1.1\r\nhost: x\r\n" + head)
             said = line.recv(4096)
@@ -223,10 +256,18 @@ def test_gateway_ends_cleanly_and_prints_no_keys(tmp_path: Path) -> None:
 
 
 def test_stream_in_flight_is_completed_after_sigterm(served: ServedGateway, tmp_path: Path) -> None:
-    (tmp_path / "splitsecond.yaml").write_text(f"providers: {{sim: {{base_url: '{served.simulated.base_url}'}}}}")
+    (tmp_path / "splitsecond.yaml").write_text(
+        f"providers: {{sim: {{base_url: '{served.simulated.base_url}'}}}}"
+    )
     with gateway(tmp_path) as process:
-        with openai.OpenAI(base_url=ready(process), api_key="none", max_retries=0, timeout=WITHIN_S) as client:
-            stream = iter(client.chat.completions.create(model="sim/quick", messages=ASK, stream=True, max_tokens=200))
+        with openai.OpenAI(
+            base_url=ready(process), api_key="none", max_retries=0, timeout=WITHIN_S
+        ) as client:
+            stream = iter(
+                client.chat.completions.create(
+                    model="sim/quick", messages=ASK, stream=True, max_tokens=200
+                )
+            )
             next(stream)
             process.send_signal(signal.SIGTERM)
             assert sum(bool(chunk.choices[0].delta.content) for chunk in stream) == 200

@@ -1,4 +1,5 @@
-"""One worker with all its parts: what it keeps when settings change, what it begins with, what it writes down."""
+"""One worker with all its parts: what it keeps when settings change, what it begins with, what it
+writes down."""
 
 import asyncio
 import os
@@ -73,10 +74,15 @@ LOGGED = "log: sqlite:///log.db\n"
 
 @pytest.fixture
 def configured(served: ServedGateway, tmp_path: Path) -> Configured:
-    """Settings with two simulated providers and more; relative paths begin in a folder of the test's."""
+    """Settings with two simulated providers and more; relative paths begin in a folder of the
+    test's."""
 
     def configured(more: str) -> GatewaySettings:
-        return read(PROVIDERS.format(url=served.simulated.base_url) + more, {"WEB_KEY": KEY}, folder=tmp_path)
+        return read(
+            PROVIDERS.format(url=served.simulated.base_url) + more,
+            {"WEB_KEY": KEY},
+            folder=tmp_path,
+        )
 
     return configured
 
@@ -133,7 +139,11 @@ def test_rejected_key_is_retried_after_its_headers_change(
             return answer["error"]["code"] if "error" in answer else None
 
         assert [await code(), await code()] == ["key_refused", "ejected"]
-        worker.renew(structs.replace(with_headers({"x-splitsecond-fault": "401"}), routes=dict(found.routes) | OTHER))
+        worker.renew(
+            structs.replace(
+                with_headers({"x-splitsecond-fault": "401"}), routes=dict(found.routes) | OTHER
+            )
+        )
         assert await code() == "ejected"  # of all that has changed nothing is about that target
         worker.renew(structs.replace(with_headers(headers), routes=dict(found.routes) | OTHER))
         assert await code() == said
@@ -144,7 +154,9 @@ def test_rejected_key_is_retried_after_its_headers_change(
 def test_settings_that_cannot_be_built_change_nothing(configured: Configured) -> None:
     async def ask(worker: GatewayWorker) -> None:
         with pytest.raises(CallerFault, match=r"^routes\.fast\.policy: .*mars"):
-            worker.renew(configured('routes: {fast: {policy: \'near("sim/a", "sim/b", region="mars")\'}}'))
+            worker.renew(
+                configured('routes: {fast: {policy: \'near("sim/a", "sim/b", region="mars")\'}}')
+            )
         assert (await visits(worker.gateway).asks(CHAT)).status == 200
 
     play(configured(FAST), ask)
@@ -168,7 +180,9 @@ def test_a_limit_in_money_holds_and_outlives_a_restart(configured: Configured) -
 
 
 @pytest.mark.usefixtures("noon")
-def test_unwritten_calls_of_an_earlier_gateway_count_as_spent(configured: Configured, tmp_path: Path) -> None:
+def test_unwritten_calls_of_an_earlier_gateway_count_as_spent(
+    configured: Configured, tmp_path: Path
+) -> None:
     """The hub begins after the worker, and writes them into the log."""
     url = f"sqlite:///{tmp_path}/log.db"
     save(unwritten_stem(url), [encode(answered(1, client="web", target="sim/quick"))])
@@ -177,7 +191,9 @@ def test_unwritten_calls_of_an_earlier_gateway_count_as_spent(configured: Config
 
     async def spent(worker: GatewayWorker) -> None:
         with hub(url, tmp_path / "log"):
-            while (visitor := await visits(worker.gateway).asks(CHAT, headers=AS_WEB)).status != 429:
+            while (
+                visitor := await visits(worker.gateway).asks(CHAT, headers=AS_WEB)
+            ).status != 429:
                 assert visitor.status == 502
         assert "has spent its 0.02 USD" in visitor.json["error"]["message"]
 
@@ -185,7 +201,10 @@ def test_unwritten_calls_of_an_earlier_gateway_count_as_spent(configured: Config
 
 
 def test_unreadable_files_are_reported_and_not_awaited(
-    configured: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    configured: Configured,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(worker_module, "EARLIER_S", worker_module.LOOK_S)
     (tmp_path / "log.db.unwritten-1").touch()
@@ -199,11 +218,15 @@ def test_unreadable_files_are_reported_and_not_awaited(
             said += capsys.readouterr().err
 
     play(configured(FAST + LIMITED + LOGGED), asked)
-    assert f"spending limits do not count earlier calls that wait in {tmp_path}/log.db.unwritten-*." in said
+    assert (
+        f"spending limits do not count earlier calls that wait in {tmp_path}/log.db.unwritten-*."
+        in said
+    )
 
 
 def priced_by_the_list(settings: GatewaySettings) -> GatewaySettings:
-    """Return `settings` with the provider "bare", whose prices are in the public list only, and a route to it."""
+    """Return `settings` with the provider "bare", whose prices are in the public list only, and a
+    route to it."""
     return structs.replace(
         settings,
         providers={
@@ -215,7 +238,8 @@ def priced_by_the_list(settings: GatewaySettings) -> GatewaySettings:
 
 
 def slow_list(monkeypatch: pytest.MonkeyPatch, price: Price | None) -> list[str]:
-    """Make the public list say `price` for each model, after a while. Return the models that are looked up."""
+    """Make the public list say `price` for each model, after a while. Return the models that are
+    looked up."""
     looked_up: list[str] = []
 
     def look_up(facts: TargetDirectory, targets: Iterable[str]) -> PriceLookup:
@@ -242,7 +266,9 @@ def test_a_burst_before_prices_are_known_holds_the_limit(
                 group.create_task(each.asks(CHAT | {"model": model}, headers=AS_WEB))
         assert [each.status for each in visitors] == [200, 429, 429, 429, 429]
         assert looked_up == ["groq/quick"]
-        assert (await visits(worker.gateway).asks(CHAT | {"model": model}, headers=AS_WEB)).status == 429
+        assert (
+            await visits(worker.gateway).asks(CHAT | {"model": model}, headers=AS_WEB)
+        ).status == 429
 
     play(settings, main)
 
@@ -258,7 +284,10 @@ def test_model_without_a_known_price_refuses_limited_keys(
         assert (refused.status, refused.json["error"]["code"]) == (403, "price_unknown")
 
     play(settings, main)
-    assert "bare/quick has no known price. Keys with usd_per_day cannot use it" in capfd.readouterr().err
+    assert (
+        "bare/quick has no known price. Keys with usd_per_day cannot use it"
+        in capfd.readouterr().err
+    )
 
 
 def test_prices_that_cannot_be_read_refuse_limited_keys(
@@ -280,9 +309,16 @@ def test_prices_that_cannot_be_read_refuse_limited_keys(
 
 def test_other_workers_wait_until_the_first_has_read_the_log(configured: Configured) -> None:
     settings, shared = configured(FAST + LIMITED + LOGGED), SharedTables.create(2)
-    first, second = (GatewayWorker(settings, WorkerSlot(number=number, workers=2, shared=shared)) for number in (0, 1))
+    first, second = (
+        GatewayWorker(settings, WorkerSlot(number=number, workers=2, shared=shared))
+        for number in (0, 1)
+    )
     try:
-        assert first._unknown(["sim/quick"]) == second._unknown(["sim/quick"]) == "what it has spent today"
+        assert (
+            first._unknown(["sim/quick"])
+            == second._unknown(["sim/quick"])
+            == "what it has spent today"
+        )
         first._note_spending_read()
         assert first._unknown(["sim/quick"]) == second._unknown(["sim/quick"]) == ""
     finally:
@@ -327,7 +363,9 @@ def test_readiness_is_503_as_soon_as_the_server_ends(configured: Configured) -> 
         with socket.socket() as listening:
             running = worker_server(worker, listening, 30)
             for expected in (200, 503):
-                assert (await visits(worker.gateway).asks(path="/health/ready", method="GET")).status == expected
+                assert (
+                    await visits(worker.gateway).asks(path="/health/ready", method="GET")
+                ).status == expected
                 running.end()
 
     play(configured(FAST), ask)
@@ -341,7 +379,9 @@ def test_every_call_is_logged(configured: Configured, tmp_path: Path) -> None:
     play(configured(FAST + LOGGED), ask)
     with Log.open(f"sqlite:///{tmp_path}/log.db") as log:
         calls = [record for _, record in log.calls(clock.wall_time() - timedelta(hours=1))]
-    assert [(record.route, record.target, record.status) for record in calls] == [("fast", "sim/quick", 200)] * 3
+    assert [(record.route, record.target, record.status) for record in calls] == [
+        ("fast", "sim/quick", 200)
+    ] * 3
 
 
 def test_worker_takes_live_speed_from_its_seeds(configured: Configured, tmp_path: Path) -> None:
@@ -351,6 +391,7 @@ def test_worker_takes_live_speed_from_its_seeds(configured: Configured, tmp_path
         async with asyncio.timeout(WITHIN_S):
             while (known := worker.router.states.status("down/quick").ttft_p50_ns) is None:
                 await visits(worker.gateway).asks(CHAT)
-        assert known == pytest.approx(300 * clock.NS_PER_MS, rel=0.1)  # it has never answered this worker
+        # it has never answered this worker
+        assert known == pytest.approx(300 * clock.NS_PER_MS, rel=0.1)
 
     play(configured(FASTEST + "seeds: [run]"), wait)

@@ -1,4 +1,5 @@
-"""Sessions of clients: how they are recognised, and what a call of one is known to have sent before."""
+"""Sessions of clients: how they are recognised, and what a call of one is known to have sent
+before."""
 
 import hashlib
 import os
@@ -37,7 +38,9 @@ ANSWER = {"role": "assistant", "content": "It waits for a port. " * 50}
 NEXT = {"role": "user", "content": "Mend it. " * 200}
 
 
-def call(*messages: dict[str, Any], client: str = "alice", start_s: float = 1.0, **fields: Any) -> Call:
+def call(
+    *messages: dict[str, Any], client: str = "alice", start_s: float = 1.0, **fields: Any
+) -> Call:
     body = {"messages": list(messages) or [QUESTION], **fields}
     raw = {name: Raw(msgspec.json.encode(value)) for name, value in body.items()}
     return Call(id="c", client=client, body=raw, start_ns=round(start_s * NS_PER_S))
@@ -57,7 +60,15 @@ def began(sessions: Sessions, one: Call, headers: Mapping[bytes, bytes] = NAMED)
         (ID, {b"x-session-id": ID.encode(), b"x-litellm-trace-id": b"other"}, {}),
         (ID, {b"x-session-affinity": ID.encode()}, {"session_id": "other"}),
         (ID, {}, {"metadata": {"user_id": f"user_0f9a_account__session_{ID}"}}),
-        (ID, {}, {"metadata": {"user_id": msgspec.json.encode({"device_id": "d", "session_id": ID}).decode()}}),
+        (
+            ID,
+            {},
+            {
+                "metadata": {
+                    "user_id": msgspec.json.encode({"device_id": "d", "session_id": ID}).decode()
+                }
+            },
+        ),
         (ID, {}, {"metadata": {"session_id": ID}}),
         (ID, {}, {"prompt_cache_key": ID}),
         (ID, {}, {"conversation": {"id": ID}}),
@@ -70,14 +81,22 @@ def began(sessions: Sessions, one: Call, headers: Mapping[bytes, bytes] = NAMED)
         (None, {b"x-session-id": b""}, {}),
     ],
 )
-def test_a_session_has_the_name_in_header_or_body(name: str | None, headers: dict[bytes, bytes], body: Any) -> None:
-    found = session_name(headers, {field: Raw(msgspec.json.encode(value)) for field, value in body.items()})
+def test_a_session_has_the_name_in_header_or_body(
+    name: str | None, headers: dict[bytes, bytes], body: Any
+) -> None:
+    found = session_name(
+        headers, {field: Raw(msgspec.json.encode(value)) for field, value in body.items()}
+    )
     assert (found and found.name.decode()) == name
 
 
 def test_two_agents_of_one_session_are_counted_apart() -> None:
     sessions, main = Sessions(), {b"x-claude-code-session-id": ID.encode()}
-    agent = {**main, b"x-claude-code-agent-id": b"explore", b"x-claude-code-parent-agent-id": b"plan"}
+    agent = {
+        **main,
+        b"x-claude-code-agent-id": b"explore",
+        b"x-claude-code-parent-agent-id": b"plan",
+    }
     found = [began(sessions, call(), headers) for headers in (main, agent, agent, main)]
     assert [each.turn for each in found] == [1, 1, 2, 2]
     assert len({each.id for each in found}) == 1
@@ -128,7 +147,10 @@ def test_cache_marks_move_without_making_tokens_new() -> None:
 
     def marked(message: dict[str, Any]) -> dict[str, Any]:
         text = {"type": "text", "text": message["content"]}
-        return {"role": message["role"], "content": [{**text, "cache_control": {"type": "ephemeral", "ttl": "1h"}}]}
+        return {
+            "role": message["role"],
+            "content": [{**text, "cache_control": {"type": "ephemeral", "ttl": "1h"}}],
+        }
 
     def plain(message: dict[str, Any]) -> dict[str, Any]:
         return {"role": message["role"], "content": [{"type": "text", "text": message["content"]}]}
@@ -177,7 +199,10 @@ def test_calls_for_titles_between_turns_do_not_hide_the_prompt() -> None:
     first = began(sessions, call(SYSTEM, QUESTION))
     for number in range(3):
         began(sessions, call({"role": "user", "content": f"{number} is a title?"}))
-    assert began(sessions, call(SYSTEM, QUESTION, ANSWER, NEXT)).reusable_tokens >= first.new_tokens - 1
+    assert (
+        began(sessions, call(SYSTEM, QUESTION, ANSWER, NEXT)).reusable_tokens
+        >= first.new_tokens - 1
+    )
 
 
 def test_idle_time_is_that_since_the_last_answer() -> None:
@@ -258,7 +283,9 @@ def test_a_call_knows_its_session_and_the_idle_time() -> None:
 
     async def turns() -> None:
         for key in ("alice", "alice", "bob"):
-            await visits(served).asks(CHAT, headers={"authorization": f"Bearer {key}", "x-session-id": ID})
+            await visits(served).asks(
+                CHAT, headers={"authorization": f"Bearer {key}", "x-session-id": ID}
+            )
 
     run_virtual(turns())
     found = [each.notes.session for each in service.calls]
@@ -273,7 +300,9 @@ def test_a_change_of_target_is_in_a_header() -> None:
     answering = {"name": "a/m"}
 
     async def changing(call: Call) -> Reply:
-        return await FakeService(script=lambda call: Script(tokens=2), target=answering["name"])(call)
+        return await FakeService(script=lambda call: Script(tokens=2), target=answering["name"])(
+            call
+        )
 
     routes: Any = TwoTargets()
     routes.service = lambda *_: changing
@@ -284,7 +313,9 @@ def test_a_change_of_target_is_in_a_header() -> None:
         for name, model in (("a/m", "fast"), ("b/m", "fast"), ("b/m", "fast"), ("b/m", "slow")):
             answering["name"] = name
             body = CHAT | {"model": model}
-            client = await visits(served).asks(body, headers={"authorization": "Bearer alice", "x-session-id": ID})
+            client = await visits(served).asks(
+                body, headers={"authorization": "Bearer alice", "x-session-id": ID}
+            )
             assert len(client.headers["x-splitsecond-session"]) == 16
             found.append(client.headers.get("x-splitsecond-left"))
         return found
@@ -301,7 +332,11 @@ def test_a_change_of_target_is_in_a_header() -> None:
 )
 def test_calls_without_a_conversation_have_no_session(path: str, body: Any) -> None:
     served, service = gateway()
-    run_virtual(visits(served).asks(body, path=path, headers={"authorization": "Bearer alice", "x-session-id": ID}))
+    run_virtual(
+        visits(served).asks(
+            body, path=path, headers={"authorization": "Bearer alice", "x-session-id": ID}
+        )
+    )
     assert [each.notes.session for each in service.calls] == [None]
 
 
@@ -327,8 +362,12 @@ def test_the_secret_beside_a_log_stays_the_same(tmp_path: Path) -> None:
 
 def test_gateways_of_one_server_have_one_secret() -> None:
     here, there = (LogSettings(f"postgresql://me:{password}@db/log") for password in ("one", "two"))
-    assert session_secret(here, print) == session_secret(here, print) != session_secret(there, print)
-    fleet = [session_secret(log, print, shared="postgresql://me@db/fleet") for log in (here, there, None)]
+    assert (
+        session_secret(here, print) == session_secret(here, print) != session_secret(there, print)
+    )
+    fleet = [
+        session_secret(log, print, shared="postgresql://me@db/fleet") for log in (here, there, None)
+    ]
     assert len(set(fleet)) == 1
 
 

@@ -1,4 +1,5 @@
-"""`sim/PROFILE` targets: one simulator for the whole gateway, started when it is needed and ended with it."""
+"""`sim/PROFILE` targets: one simulator for the whole gateway, started when it is needed and ended
+with it."""
 
 import asyncio
 import json
@@ -66,9 +67,15 @@ def test_unknown_profile_is_refused_with_a_hint(profile: str, hint: str) -> None
 
 def ask(base_url: str, model: str) -> tuple[int, str]:
     """Return the status of one request and the target that answered it."""
-    body: dict[str, Any] = {"model": model, "max_tokens": 3, "messages": [{"role": "user", "content": "hi"}]}
+    body: dict[str, Any] = {
+        "model": model,
+        "max_tokens": 3,
+        "messages": [{"role": "user", "content": "hi"}],
+    }
     request = urllib.request.Request(
-        f"{base_url}/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+        f"{base_url}/chat/completions",
+        json.dumps(body).encode(),
+        {"content-type": "application/json"},
     )
     try:
         with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
@@ -95,7 +102,9 @@ def simulators(parent: int) -> list[int]:
 @pytest.mark.system
 @pytest.mark.skipif(sys.platform != "linux", reason="counts processes in /proc")
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_all_workers_share_one_simulator_which_ends_with_them(tmp_path: Path, workers: str, system: None) -> None:
+def test_all_workers_share_one_simulator_which_ends_with_them(
+    tmp_path: Path, workers: str, system: None
+) -> None:
     (tmp_path / "splitsecond.yaml").write_text(ROUTES)
     with gateway(tmp_path, "--workers", workers) as process:
         base_url = ready(process)
@@ -111,7 +120,9 @@ def test_all_workers_share_one_simulator_which_ends_with_them(tmp_path: Path, wo
 
 @pytest.mark.system
 @pytest.mark.skipif(sys.platform != "linux", reason="counts processes in /proc")
-def test_simulator_starts_at_the_first_request_without_a_route(tmp_path: Path, system: None) -> None:
+def test_simulator_starts_at_the_first_request_without_a_route(
+    tmp_path: Path, system: None
+) -> None:
     (tmp_path / "splitsecond.yaml").write_text("log: off\n")
     with gateway(tmp_path) as process:
         base_url = ready(process)
@@ -125,7 +136,10 @@ def test_a_batch_may_name_a_profile(tmp_path: Path) -> None:
     body = {"model": "sim/groq", "max_tokens": 3, "messages": [{"role": "user", "content": "hi"}]}
     (tmp_path / "a.jsonl").write_text(json.dumps({"custom_id": "1", "body": body}) + "\n")
     ended = subprocess.run(
-        [sys.executable, "-m", "splitsecond.cli", "batch", "a.jsonl"], cwd=tmp_path, capture_output=True, check=False
+        [sys.executable, "-m", "splitsecond.cli", "batch", "a.jsonl"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr
     assert json.loads((tmp_path / "a.answers.jsonl").read_text())["target"] == "sim/groq"
@@ -136,13 +150,17 @@ def test_a_batch_of_the_python_api_may_name_a_profile_of_a_route(tmp_path: Path)
     body = {"model": "fast", "max_tokens": 3, "messages": [{"role": "user", "content": "hi"}]}
     (tmp_path / "a.jsonl").write_text(json.dumps({"custom_id": "1", "body": body}) + "\n")
     (tmp_path / "splitsecond.yaml").write_text(ROUTES)
-    found = asyncio.run(batch(tmp_path / "a.jsonl", config=tmp_path / "splitsecond.yaml", progress=False))
+    found = asyncio.run(
+        batch(tmp_path / "a.jsonl", config=tmp_path / "splitsecond.yaml", progress=False)
+    )
     assert found.result.answered == 1
 
 
 @pytest.mark.system
 @pytest.mark.skipif(sys.platform != "linux", reason="counts processes in /proc")
-def test_a_simulator_that_dies_is_replaced_at_the_next_request(tmp_path: Path, system: None) -> None:
+def test_a_simulator_that_dies_is_replaced_at_the_next_request(
+    tmp_path: Path, system: None
+) -> None:
     (tmp_path / "splitsecond.yaml").write_text(ROUTES)
     with gateway(tmp_path) as process:
         base_url = ready(process)

@@ -1,4 +1,5 @@
-"""A client that does not read its answer, over real sockets: its connection is aborted, and its provider's too."""
+"""A client that does not read its answer, over real sockets: its connection is aborted, and its
+provider's too."""
 
 import asyncio
 import contextlib
@@ -21,7 +22,10 @@ from splitsecond.routing.router.call_tracker import CallTracker
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % (b"x" * 60_000)
 REQUEST = b'{"model":"fast","stream":true}'
-HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+HEAD = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: "
+    b"application/json\r\ncontent-length: %d\r\n\r\n"
+)
 ANSWER = b"x" * (16 << 20)
 TIMEOUT_S = 60.0
 
@@ -97,7 +101,9 @@ def test_client_that_stops_reading_a_response_is_disconnected(
 
     async def main() -> None:
         async with asyncio.timeout(TIMEOUT_S), _served(answers) as (state, client):
-            await asyncio.get_running_loop().sock_sendall(client, b"GET / HTTP/1.1\r\nhost: x\r\n%b\r\n" % headers)
+            await asyncio.get_running_loop().sock_sendall(
+                client, b"GET / HTTP/1.1\r\nhost: x\r\n%b\r\n" % headers
+            )
             await answered.wait()
             if leaves:
                 client.shutdown(socket.SHUT_WR)
@@ -122,7 +128,10 @@ def test_client_that_stops_reading_a_stream_is_disconnected(
             recorded.set()
 
         routes: Any = OneRoute(service)
-        async with asyncio.timeout(TIMEOUT_S), _served(Gateway(routes, tracker=CallTracker(keep))) as (_, client):
+        async with (
+            asyncio.timeout(TIMEOUT_S),
+            _served(Gateway(routes, tracker=CallTracker(keep))) as (_, client),
+        ):
             await asyncio.get_running_loop().sock_sendall(client, HEAD % len(REQUEST) + REQUEST)
             await service.closed.wait()
             await recorded.wait()

@@ -29,7 +29,11 @@ TARGET = parse('"a/x"')
 TRICKS: dict[str, tuple[Spoken, dict[str, Any], int]] = {
     "letters of base64 in a tool's input": (
         "anthropic",
-        {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "input": {"data": LETTERS}}]}]},
+        {
+            "messages": [
+                {"role": "assistant", "content": [{"type": "tool_use", "input": {"data": LETTERS}}]}
+            ]
+        },
         15_000,
     ),
     "a hundred tiny pictures": (
@@ -39,7 +43,14 @@ TRICKS: dict[str, tuple[Spoken, dict[str, Any], int]] = {
                 {
                     "role": "user",
                     "content": [
-                        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0K"}}
+                        {
+                            "type": "image",
+                            "source": {
+                                "type": "base64",
+                                "media_type": "image/png",
+                                "data": "iVBORw0K",
+                            },
+                        }
                     ]
                     * 100,
                 }
@@ -53,7 +64,8 @@ TRICKS: dict[str, tuple[Spoken, dict[str, Any], int]] = {
             "messages": [
                 {
                     "role": "user",
-                    "content": [{"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}] * 20,
+                    "content": [{"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}]
+                    * 20,
                 }
             ]
         },
@@ -65,34 +77,55 @@ TRICKS: dict[str, tuple[Spoken, dict[str, Any], int]] = {
             "messages": [
                 {
                     "role": "user",
-                    "content": [{"type": "document", "source": {"type": "url", "url": "https://x.test/a.pdf"}}],
+                    "content": [
+                        {
+                            "type": "document",
+                            "source": {"type": "url", "url": "https://x.test/a.pdf"},
+                        }
+                    ],
                 }
             ]
         },
         190_000,
     ),
-    "a stored response": ("responses", {"input": "Go on.", "previous_response_id": "resp_1"}, 190_000),
+    "a stored response": (
+        "responses",
+        {"input": "Go on.", "previous_response_id": "resp_1"},
+        190_000,
+    ),
     "a search of the provider": (
         "responses",
         {"input": "News?", "tools": [{"type": "web_search"}]},
         50_000,
     ),
 }
-"""Requests whose bytes are few for what their prompts cost: format, fields, and the tokens that a provider counts."""
+"""Requests whose bytes are few for what their prompts cost: format, fields, and the tokens that a
+provider counts."""
 
 
 def costs(attempt: Observation) -> float:
-    return PRICE.cost_usd(input_tokens=attempt.input_tokens or 0, output_tokens=attempt.output_tokens or 0)
+    return PRICE.cost_usd(
+        input_tokens=attempt.input_tokens or 0, output_tokens=attempt.output_tokens or 0
+    )
 
 
 class Targets(PricedTargets):
     """Targets that all have `PRICE`."""
 
     def dearest_usd(
-        self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool, for_an_hour: bool = False
+        self,
+        target: str,
+        input_tokens: int,
+        output_tokens: int,
+        *,
+        any_tier: bool,
+        for_an_hour: bool = False,
     ) -> float | None:
         return PRICE.dearest_usd(
-            input_tokens=input_tokens, output_tokens=output_tokens, any_tier=any_tier, for_an_hour=for_an_hour
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            any_tier=any_tier,
+            for_an_hour=for_an_hour,
         )
 
 
@@ -129,7 +162,9 @@ def test_reservation_assumes_the_dearest_tier_and_cache_write() -> None:
     usd = allowance.reserved_usd("web")
     assert usd == pytest.approx(9_010 * 3.75e-6, rel=0.01)
     plain.release()
-    costly = reserved(allowance, messages=[{"role": "user", "content": "x" * 36_000}], service_tier="priority")
+    costly = reserved(
+        allowance, messages=[{"role": "user", "content": "x" * 36_000}], service_tier="priority"
+    )
     assert allowance.reserved_usd("web") == pytest.approx(2 * usd, rel=0.01)
     costly.release()
     hour = {"type": "ephemeral", "ttl": "1h"}

@@ -1,4 +1,5 @@
-"""Several workers, as processes: they start, die, are started again, take new settings, and end with their parent."""
+"""Several workers, as processes: they start, die, are started again, take new settings, and end
+with their parent."""
 
 import asyncio
 import contextlib
@@ -70,7 +71,9 @@ def answers(url: str, model: str = "one", count: int = 8) -> int:
     return done
 
 
-def test_dead_worker_is_replaced_and_all_take_new_settings(folder: Path, served: ServedGateway) -> None:
+def test_dead_worker_is_replaced_and_all_take_new_settings(
+    folder: Path, served: ServedGateway
+) -> None:
     with gateway(folder, "--workers", "3") as process:
         url = ready(process)
         first = workers(process)
@@ -103,14 +106,20 @@ def test_streams_in_flight_end_normally_after_sigint(folder: Path) -> None:
         left = workers(process)
         with openai.OpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
             streams = [
-                iter(client.chat.completions.create(model="one", messages=ASK, stream=True, max_tokens=200))
+                iter(
+                    client.chat.completions.create(
+                        model="one", messages=ASK, stream=True, max_tokens=200
+                    )
+                )
                 for _ in range(6)
             ]
             for stream in streams:
                 next(stream)
             process.send_signal(signal.SIGINT)
             until(lambda: refuses(url), "it still takes connections")
-            ended = [sum(bool(chunk.choices[0].delta.content) for chunk in stream) for stream in streams]
+            ended = [
+                sum(bool(chunk.choices[0].delta.content) for chunk in stream) for stream in streams
+            ]
         assert set(ended) <= {199, 200}
         assert process.wait(WITHIN_S) == 0
     assert not any(map(lives, left))
@@ -145,7 +154,9 @@ def test_gateway_ends_if_workers_die_before_any_is_ready(
     (broken / "sitecustomize.py").write_text(
         "import os, sys\nif 'splitsecond.gateway' in sys.orig_argv:\n    os._exit(3)\n"
     )
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")])
+    )
     with gateway(folder, "--workers", "2") as process:
         out, err = process.communicate(timeout=WITHIN_S)
     assert (process.returncode, out) == (1, b"")
@@ -154,7 +165,8 @@ def test_gateway_ends_if_workers_die_before_any_is_ready(
 
 
 class Dying(Supervisor):
-    """Workers without a process: each lives for a time, and has answered or not. The service ends after the last."""
+    """Workers without a process: each lives for a time, and has answered or not. The service ends
+    after the last."""
 
     def __init__(self, spans: Sequence[tuple[float, bool]], listening: socket.socket) -> None:
         super().__init__(ConfigSource(None, {}), GatewaySettings(), [listening], [WorkerSlot()])
@@ -182,7 +194,10 @@ class Dying(Supervisor):
     ("spans", "pauses_s"),
     [
         ([(1.0, True)] + 11 * [(0.4, False)], [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5, 5, 5]),
-        ([(1.0, True), (0.4, False), (0.4, False), (31.0, True), (0.4, False)], [0.1, 0.2, 0.4, 0.1]),
+        (
+            [(1.0, True), (0.4, False), (0.4, False), (31.0, True), (0.4, False)],
+            [0.1, 0.2, 0.4, 0.1],
+        ),
     ],
     ids=["killed again and again", "well for a while"],
 )
@@ -219,7 +234,9 @@ class Unable(Supervisor):
         raise OSError(self._reasons[self.tries - 1], "no")
 
 
-def test_worker_start_is_retried_while_resources_are_short(capsys: pytest.CaptureFixture[str]) -> None:
+def test_worker_start_is_retried_while_resources_are_short(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with bound_at_a_free_port() as listening:
         service = Unable(20 * [errno.EAGAIN, errno.ENOMEM, errno.EMFILE], listening)
         run_virtual(service._run_slot(service._slots[0], listening))
@@ -236,7 +253,9 @@ def test_a_worker_whose_program_is_missing_ends_the_service() -> None:
 
 
 @pytest.mark.system
-def test_next_gateway_removes_files_of_a_killed_gateway(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_gateway_removes_files_of_a_killed_gateway(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = folder / "tmp"
     place.mkdir()
     monkeypatch.setenv("TMPDIR", str(place))
@@ -289,7 +308,9 @@ KEYS = {"OPENAI_API_KEY": "a", "GROQ_API_KEY": "b"}
 
 @pytest.mark.parametrize("settings", [read(GOOD, ENVIRONMENT), unconfigured(KEYS)])
 def test_workers_receive_the_settings_of_the_supervisor(settings: GatewaySettings) -> None:
-    settings = structs.replace(settings, files=(Path("/a/key"),), source=Path("/a/splitsecond.yaml"))
+    settings = structs.replace(
+        settings, files=(Path("/a/key"),), source=Path("/a/splitsecond.yaml")
+    )
     line = encode(settings)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
@@ -297,7 +318,9 @@ def test_workers_receive_the_settings_of_the_supervisor(settings: GatewaySetting
 
 
 def test_longest_policy_without_spaces_reaches_workers() -> None:
-    targets = ",".join(f'"{letter}{number:02}/m"' for letter in "abcdefghij" for number in range(49))
+    targets = ",".join(
+        f'"{letter}{number:02}/m"' for letter in "abcdefghij" for number in range(49)
+    )
     text = f"race({targets})"
     assert len(text) <= LONGEST < len(repr(parse(text)))
     settings = GatewaySettings(routes={"a": parse(text)})
@@ -312,10 +335,16 @@ def test_worker_with_invalid_settings_reports_the_reason() -> None:
         seat = '{"number": 1, "workers": 2}'
         command = [sys.executable, "-m", "splitsecond.gateway", str(listening.fileno()), seat]
         ended = subprocess.run(
-            command, input=encode(settings), capture_output=True, pass_fds=(listening.fileno(),), timeout=WITHIN_S
+            command,
+            input=encode(settings),
+            capture_output=True,
+            pass_fds=(listening.fileno(),),
+            timeout=WITHIN_S,
         )
     assert ended.returncode == 2
-    assert ended.stdout.startswith(b"REFUSED routes.any.policy: no key for openai: OPENAI_API_KEY is not set")
+    assert ended.stdout.startswith(
+        b"REFUSED routes.any.policy: no key for openai: OPENAI_API_KEY is not set"
+    )
     assert ended.stderr == b""
 
 
@@ -326,13 +355,15 @@ def test_signal_before_the_start_prevents_the_workers() -> None:
             source = ConfigSource(None, {})
             supervisor = Supervisor(source, GatewaySettings(), [listening], [WorkerSlot()])
             supervisor._end()
-            await supervisor._run_slot(WorkerSlot(), listening)  # the guard of fast tests refuses processes
+            # the guard of fast tests refuses processes
+            await supervisor._run_slot(WorkerSlot(), listening)
 
     asyncio.run(run())
 
 
 def test_only_a_second_signal_ends_responses_at_once() -> None:
-    """A service that has given up lets its responses end. The first signal then is no second one."""
+    """A service that has given up lets its responses end. The first signal then is no second
+    one."""
     ended: list[int] = []
 
     class Worker:
@@ -342,7 +373,9 @@ def test_only_a_second_signal_ends_responses_at_once() -> None:
     async def run() -> None:
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
-            supervisor = Supervisor(ConfigSource(None, {}), GatewaySettings(), [listening], [WorkerSlot()])
+            supervisor = Supervisor(
+                ConfigSource(None, {}), GatewaySettings(), [listening], [WorkerSlot()]
+            )
             supervisor._workers[0] = Worker()  # type: ignore[assignment]
             supervisor._give_up("worker 1 died")
             supervisor._on_signal()
@@ -361,7 +394,13 @@ def test_gateway_outside_a_fleet_loads_no_fleet_modules() -> None:
         "from splitsecond.gateway.process.worker import GatewayWorker;"
         "GatewayWorker(read('routes: {}', {})).close();"
         "names = sorted(sys.modules);"
-        "print(*(each for each in names if each.startswith('splitsecond.gateway.fleet.') or each == 'psycopg'))"
+        "print(*(each for each in names if each.startswith('splitsecond.gateway.fleet.') or each "
+        "== 'psycopg'))"
     )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert found == [f"splitsecond.gateway.fleet.{each}" for each in ("learned", "settings", "view")]  # of messages
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+    # of messages
+    assert found == [
+        f"splitsecond.gateway.fleet.{each}" for each in ("learned", "settings", "view")
+    ]

@@ -1,4 +1,5 @@
-"""Errors of this program in a reload, a timer, an observer or a background task end only the step that they are in."""
+"""Errors of this program in a reload, a timer, an observer or a background task end only the step
+that they are in."""
 
 import asyncio
 import socket
@@ -53,9 +54,12 @@ WANTED = read("routes: {fast: {policy: vllm/x}}", {})
 
 
 class Failing:
-    """A function that raises `KeyError`, the first `times` that it is called, and counts its calls."""
+    """A function that raises `KeyError`, the first `times` that it is called, and counts its
+    calls."""
 
-    def __init__(self, times: int = sys.maxsize, then: Callable[..., Any] = lambda *_, **__: None) -> None:
+    def __init__(
+        self, times: int = sys.maxsize, then: Callable[..., Any] = lambda *_, **__: None
+    ) -> None:
         self.calls = 0
         self._times = times
         self._then = then
@@ -190,7 +194,9 @@ def test_variables_that_are_not_utf_8_reach_no_worker() -> None:
 
 
 def test_worker_that_fails_to_start_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error_counts: dict[str, int]
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error_counts: dict[str, int],
 ) -> None:
     with bound_at_a_free_port() as listening:
         service = Supervisor(ConfigSource(None, {}), GatewaySettings(), [listening], [WorkerSlot()])
@@ -223,12 +229,17 @@ def test_simulator_that_fails_to_start_is_tried_again(
     assert error_counts == {"task": 7}
 
 
-def test_gateway_does_not_wait_for_a_simulator_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateway_does_not_wait_for_a_simulator_that_cannot_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def start(*command: str, **options: object) -> ChildProcess:
         raise OSError("no memory")
 
     async def main(listening: socket.socket) -> None:
-        async with asyncio.timeout(1), simulation.simulator(listening, read("routes: {a: {policy: sim/groq}}", {})):
+        async with (
+            asyncio.timeout(1),
+            simulation.simulator(listening, read("routes: {a: {policy: sim/groq}}", {})),
+        ):
             pass
 
     monkeypatch.setattr(ChildProcess, "start", start)
@@ -249,7 +260,9 @@ def test_watchdog_is_notified_again_after_an_error(
 # Tasks of a worker.
 
 
-def test_worker_learns_prices_after_errors(monkeypatch: pytest.MonkeyPatch, error_counts: dict[str, int]) -> None:
+def test_worker_learns_prices_after_errors(
+    monkeypatch: pytest.MonkeyPatch, error_counts: dict[str, int]
+) -> None:
     learned: list[float] = []
 
     async def learn_prices(router: Router, targets: object) -> None:
@@ -273,7 +286,9 @@ def test_worker_exchanges_after_errors(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error_counts: dict[str, int]
 ) -> None:
     async def main() -> None:
-        exchange = WorkerExchange(TargetStates(TargetDirectory(GatewaySettings()).facts), lambda report: None)
+        exchange = WorkerExchange(
+            TargetStates(TargetDirectory(GatewaySettings()).facts), lambda report: None
+        )
         monkeypatch.setattr(exchange, "step", fail)
         await for_s(exchange.run(), 2.9)
 
@@ -376,7 +391,9 @@ def test_packets_are_taken_from_the_ring_after_an_error(monkeypatch: pytest.Monk
     assert drain.calls == 10
 
 
-def test_accepting_resumes_later_if_descriptors_are_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepting_resumes_later_if_descriptors_are_taken_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     accepting = Accepting(1_000, print)
     accepting.paused = True
     monkeypatch.setattr(accepting, "may_resume", lambda: True)

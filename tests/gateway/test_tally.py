@@ -1,4 +1,5 @@
-"""Counts of several workers in one table: none is lost, none is counted twice, and old ones expire."""
+"""Counts of several workers in one table: none is lost, none is counted twice, and old ones
+expire."""
 
 import math
 
@@ -64,7 +65,9 @@ def test_spending_is_counted_by_day(workers: list[SharedCounters]) -> None:
 
 
 @pytest.mark.parametrize("step", [1, -1, 365, -20_000])
-def test_wall_clock_step_and_back_keeps_the_sum_of_a_day(workers: list[SharedCounters], step: int) -> None:
+def test_wall_clock_step_and_back_keeps_the_sum_of_a_day(
+    workers: list[SharedCounters], step: int
+) -> None:
     today = 20_500
     for worker in workers[:2]:
         worker.spend("web", today, 1.0)
@@ -85,7 +88,9 @@ def test_reservations_of_a_dead_worker_are_charged_once(memory: int) -> None:
     one.reserve("web", -0.3)
     assert two.reserved_usd("web") == pytest.approx(0.1)
     again = SharedCounters(memory, workers=WORKERS, number=1)
-    assert again.reserved_usd("web") == pytest.approx(0.1), "nobody has charged it yet, so it must stay reserved"
+    assert again.reserved_usd("web") == pytest.approx(0.1), (
+        "nobody has charged it yet, so it must stay reserved"
+    )
     assert again.forfeit(["web"], 100) == {"web": pytest.approx(0.1), "": pytest.approx(1.0)}
     assert (one.reserved_usd("web"), one.reserved_usd("other")) == (0, 0)
     assert one.spent_usd("web", 100) == pytest.approx(0.1)
@@ -96,7 +101,8 @@ def test_reservations_of_a_dead_worker_are_charged_once(memory: int) -> None:
 def test_spending_carried_over_from_the_log_counts_once(workers: list[SharedCounters]) -> None:
     workers[0].carry_over("web", 100, 3.0)
     workers[0].spend("web", 100, 1.0)
-    workers[0].carry_over("web", 100, 4.0)  # the same worker, started again, and the log knows of both
+    # the same worker, started again, and the log knows of both
+    workers[0].carry_over("web", 100, 4.0)
     assert workers[1].spent_usd("web", 100) == pytest.approx(4.0)
 
 

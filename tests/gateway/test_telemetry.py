@@ -52,18 +52,27 @@ TRACE = 0x4BF92F3577B34DA6A3CE929D0E0E4736
 
 def attempt(number: int, target: str, **fields: Any) -> Observation:
     return Observation(
-        id=f"{CALL}.{number}", call=CALL, target=target, start_ns=0, sent_ns=1 * MS, end_ns=500 * MS, **fields
+        id=f"{CALL}.{number}",
+        call=CALL,
+        target=target,
+        start_ns=0,
+        sent_ns=1 * MS,
+        end_ns=500 * MS,
+        **fields,
     )
 
 
 FAULT = FaultRecord("ProviderFault", "http_500", "head", "no")
 LOST = attempt(1, "groq/m", role="loser", outcome="failed", fault=FAULT)
 WON = attempt(
-    2, "azure-eu/gpt-4o", role="winner", first_token_ns=101 * MS, last_token_ns=401 * MS, output_tokens=31,
-    input_tokens=20, cached_tokens=8, token_source="usage", token_lengths=[4] * 31, finish_reason="stop", status=200,
+    2, "azure-eu/"
+    "gpt-4o", role="winner", first_token_ns=101 * MS, last_token_ns=401 * MS, output_tokens=31,
+    input_tokens=20, cached_tokens=8, token_source="usage", token_lengths=[4] * 31,
+    finish_reason="stop", status=200,
 )  # fmt: skip
 RECORD = CallRecord(
-    call=CALL, start_ns=0, end_ns=510 * MS, first_token_ns=110 * MS, route="fast", client="web", stream=True,
+    call=CALL, start_ns=0, end_ns=510 * MS, first_token_ns=110 * MS, route="fast", client="web",
+    stream=True,
     status=200, target="azure-eu/gpt-4o", traceparent=CLIENT, attempts=(LOST, WON),
 )  # fmt: skip
 
@@ -71,10 +80,13 @@ RECORD = CallRecord(
 class Exported:
     """What leaves, kept in memory."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str] = {}, **fields: Any) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str] = {}, **fields: Any
+    ) -> None:
         self.spans_out, self.reader = InMemorySpanExporter(), InMemoryMetricReader()
         monkeypatch.setattr(
-            "opentelemetry.sdk.metrics.export.PeriodicExportingMetricReader", lambda exporter, every_ms: exporter
+            "opentelemetry.sdk.metrics.export.PeriodicExportingMetricReader",
+            lambda exporter, every_ms: exporter,
         )
         settings = TelemetrySettings(endpoint="http://unused", **fields)
         given: Any = (self.spans_out, self.reader)
@@ -90,7 +102,9 @@ class Exported:
         return list(self.spans_out.get_finished_spans())
 
 
-def test_call_span_joins_the_clients_trace_and_has_attempt_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_call_span_joins_the_clients_trace_and_has_attempt_spans(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     call, lost, won = Exported(monkeypatch).spans(RECORD)
     assert [each.name for each in (call, lost, won)] == ["chat fast", "chat m", "chat gpt-4o"]
     assert {each.context.trace_id for each in (call, lost, won)} == {TRACE}
@@ -131,17 +145,28 @@ def test_older_metric_names_are_exported_if_requested(monkeypatch: pytest.Monkey
     exported = Exported(monkeypatch, {"OTEL_SEMCONV_STABILITY_OPT_IN": "http,gen_ai/dup"})
     exported.spans(RECORD)
     assert sum(each.count for each in exported.points["gen_ai.client.operation.duration"]) == 2
-    assert {each.attributes["gen_ai.token.type"] for each in exported.points["gen_ai.client.token.usage"]} == {
+    assert {
+        each.attributes["gen_ai.token.type"]
+        for each in exported.points["gen_ai.client.token.usage"]
+    } == {
         "input",
         "output",
     }
     assert "gen_ai.client.inference.duration" in exported.points
 
 
-def test_client_flag_or_sample_share_decides_which_spans_export(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_flag_or_sample_share_decides_which_spans_export(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     unsampled = structs.replace(RECORD, traceparent=CLIENT[:-1] + "0")
     without = [
-        CallRecord(call=f"req-{Random(seed).getrandbits(128):032x}", start_ns=0, end_ns=1, route="fast", status=200)
+        CallRecord(
+            call=f"req-{Random(seed).getrandbits(128):032x}",
+            start_ns=0,
+            end_ns=1,
+            route="fast",
+            status=200,
+        )
         for seed in range(400)
     ]
     exported = Exported(monkeypatch, sample=0.25)
@@ -162,9 +187,13 @@ def test_missing_telemetry_packages_name_the_extra(monkeypatch: pytest.MonkeyPat
 
 
 def test_telemetry_settings_are_read_and_checked(tmp_path: Path) -> None:
-    text = "telemetry: {endpoint: 'http://c:4318', headers: {authorization: 'env:OTLP'}, sample: 0.1}"
+    text = (
+        "telemetry: {endpoint: 'http://c:4318', headers: {authorization: 'env:OTLP'}, sample: 0.1}"
+    )
     found = read(text, {"OTLP": "Basic abc"}, folder=tmp_path).telemetry
-    assert found == TelemetrySettings(endpoint="http://c:4318", headers={"authorization": "Basic abc"}, sample=0.1)
+    assert found == TelemetrySettings(
+        endpoint="http://c:4318", headers={"authorization": "Basic abc"}, sample=0.1
+    )
     for wrong, why in (
         ("{endpoint: 'c:4318'}", "is not an address"),
         ("{endpoint: 'http://c', headers: {authorization: abc}}", "must not contain a secret"),
@@ -185,7 +214,11 @@ class Collector:
 
     def spans(self) -> list[Any]:
         return [
-            span for each in self.traces for one in each.resource_spans for two in one.scope_spans for span in two.spans
+            span
+            for each in self.traces
+            for one in each.resource_spans
+            for two in one.scope_spans
+            for span in two.spans
         ]
 
     def metric_names(self) -> set[str]:
@@ -203,7 +236,11 @@ def over_http() -> Iterator[tuple[str, Collector]]:
     collector = Collector()
 
     def receive(request: Received) -> Response:
-        body = gzip.decompress(request.body) if request.headers.get("content-encoding") == "gzip" else request.body
+        body = (
+            gzip.decompress(request.body)
+            if request.headers.get("content-encoding") == "gzip"
+            else request.body
+        )
         collector.headers.append(dict(request.headers))
         if request.path == "/v1/traces":
             collector.traces.append(ExportTraceServiceRequest.FromString(body))
@@ -254,13 +291,21 @@ telemetry: {{endpoint: "{endpoint}", protocol: {protocol}, headers: {{authorizat
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 @pytest.mark.parametrize("number", ["1", "2"])
 def test_a_gateway_exports_to_a_collector(
-    tmp_path: Path, served: ServedGateway, request: pytest.FixtureRequest, protocol: str, number: str
+    tmp_path: Path,
+    served: ServedGateway,
+    request: pytest.FixtureRequest,
+    protocol: str,
+    number: str,
 ) -> None:
     endpoint, collector = request.getfixturevalue(f"over_{protocol}")
-    settings = CONFIGURATION.format(simulated=served.simulated.base_url, endpoint=endpoint, protocol=protocol)
+    settings = CONFIGURATION.format(
+        simulated=served.simulated.base_url, endpoint=endpoint, protocol=protocol
+    )
     (tmp_path / "splitsecond.yaml").write_text(settings)
     with gateway(tmp_path, "--workers", number) as process:
-        with openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client:
+        with openai.OpenAI(
+            base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S
+        ) as client:
             client.chat.completions.create(
                 model="fast", messages=ASK, max_tokens=2, extra_headers={"traceparent": CLIENT}
             )
@@ -277,16 +322,28 @@ def test_a_gateway_exports_to_a_collector(
 
 @pytest.mark.system
 @pytest.mark.parametrize("trusted", [True, False])
-def test_only_trusted_targets_get_the_trace(tmp_path: Path, served: ServedGateway, trusted: bool) -> None:
-    canned = next(line for line in (served.folder / "splitsecond.yaml").read_text().splitlines() if "canned:" in line)
+def test_only_trusted_targets_get_the_trace(
+    tmp_path: Path, served: ServedGateway, trusted: bool
+) -> None:
+    canned = next(
+        line
+        for line in (served.folder / "splitsecond.yaml").read_text().splitlines()
+        if "canned:" in line
+    )
     entry = canned.replace("}", f", trusted: {str(trusted).lower()}}}")
-    (tmp_path / "splitsecond.yaml").write_text(f"keys: [{{name: web, key: env:WEB_KEY}}]\nproviders:\n{entry}\n")
+    (tmp_path / "splitsecond.yaml").write_text(
+        f"keys: [{{name: web, key: env:WEB_KEY}}]\nproviders:\n{entry}\n"
+    )
     seen = len(served.asked)
     with (
         gateway(tmp_path) as process,
-        openai.OpenAI(base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S) as client,
+        openai.OpenAI(
+            base_url=ready(process), api_key=KEY, max_retries=0, timeout=WITHIN_S
+        ) as client,
     ):
-        client.chat.completions.create(model="canned/m", messages=ASK, extra_headers={"traceparent": CLIENT})
+        client.chat.completions.create(
+            model="canned/m", messages=ASK, extra_headers={"traceparent": CLIENT}
+        )
     headers = {name.lower(): value for name, value in served.asked[seen][0].items()}
     if trusted:
         assert headers["traceparent"].startswith(CLIENT[:36])

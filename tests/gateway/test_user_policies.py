@@ -1,4 +1,5 @@
-"""Policies of users in the gateway: in its configuration, its workers, its reloads and its responses."""
+"""Policies of users in the gateway: in its configuration, its workers, its reloads and its
+responses."""
 
 import json
 import signal
@@ -50,7 +51,9 @@ def test_routes_name_the_policies_of_the_file(folder: Path) -> None:
     assert settings.files == (folder / "mine.py",)  # so that a change is noticed
     assert decode(encode(settings)) == settings
     assert f"policies of {folder / 'mine.py'}: mine" in checkup(settings)
-    with pytest.raises(CallerFault, match=r"routes\.fast\.policy: at character 10: unknown policy mine"):
+    with pytest.raises(
+        CallerFault, match=r"routes\.fast\.policy: at character 10: unknown policy mine"
+    ):
         read(TEXT.replace("policies: mine.py", ""), {})
     with pytest.raises(CallerFault, match="policies: Expected `str`"):
         read(TEXT.replace("mine.py", "[mine.py]"), {}, folder=folder)
@@ -77,7 +80,9 @@ def test_routes_change_only_if_the_policy_file_changes(folder: Path) -> None:
 
 
 def test_clients_do_not_learn_the_code_of_a_policy() -> None:
-    fault = PolicyFailed("the policy mine failed: KeyError: 'x'", kind="policy_failed", phase="queue", hint="at m.py")
+    fault = PolicyFailed(
+        "the policy mine failed: KeyError: 'x'", kind="policy_failed", phase="queue", hint="at m.py"
+    )
     response = error_response(fault)
     assert response.status == 500
     assert json.loads(response.body)["error"]["message"] == "the route's policy failed."
@@ -98,7 +103,9 @@ def answered_by(url: str) -> str:
 
 @pytest.mark.system
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_all_workers_run_the_file_and_take_its_changes(tmp_path: Path, served: ServedGateway, workers: str) -> None:
+def test_all_workers_run_the_file_and_take_its_changes(
+    tmp_path: Path, served: ServedGateway, workers: str
+) -> None:
     url = served.simulated.base_url
     (tmp_path / "mine.py").write_text(POLICY)
     (tmp_path / "splitsecond.yaml").write_text(
@@ -110,10 +117,15 @@ def test_all_workers_run_the_file_and_take_its_changes(tmp_path: Path, served: S
         assert {answered_by(url) for _ in range(8)} == {"b/quick"}
 
         replaced(tmp_path / "mine.py", POLICY.replace("b(call)", "a(call)"))
-        until(lambda: {answered_by(url) for _ in range(8)} == {"a/quick"}, "the changed policy does not serve")
+        until(
+            lambda: {answered_by(url) for _ in range(8)} == {"a/quick"},
+            "the changed policy does not serve",
+        )
 
         replaced(tmp_path / "mine.py", POLICY.replace("return", "retrun"))
-        assert "mine.py, line 6: invalid syntax. Correct the file. The old configuration" in heard(process, "mine.py")
+        assert "mine.py, line 6: invalid syntax. Correct the file. The old configuration" in heard(
+            process, "mine.py"
+        )
         assert answered_by(url) == "a/quick"
 
         replaced(tmp_path / "mine.py", POLICY.replace("await b(call)", "1 / 0"))

@@ -40,14 +40,18 @@ def client_of(gateway: Gateway, peer: str) -> Visitor:
     return client
 
 
-async def asked(gateway: Gateway, headers: dict[str, str], peer: str = "192.0.2.1") -> tuple[int, float]:
+async def asked(
+    gateway: Gateway, headers: dict[str, str], peer: str = "192.0.2.1"
+) -> tuple[int, float]:
     """Return the status and the seconds until the answer."""
     started_ns = clock.now_ns()
     client = await client_of(gateway, peer).asks(CHAT, headers=headers)
     return client.status, (client.times[0] - started_ns) / clock.NS_PER_S
 
 
-@pytest.mark.parametrize("header", [{"authorization": "Bearer wrong"}, {"authorization": "x"}, {"x-api-key": "wrong"}])
+@pytest.mark.parametrize(
+    "header", [{"authorization": "Bearer wrong"}, {"authorization": "x"}, {"x-api-key": "wrong"}]
+)
 def test_the_pause_grows_with_each_wrong_key(header: dict[str, str]) -> None:
     async def main() -> None:
         gateway = guarded()
@@ -99,8 +103,12 @@ def test_wrong_keys_beyond_the_maximum_waiting_get_429() -> None:
             await asked(gateway, WRONG)
         clients = [client_of(gateway, "192.0.2.1") for _ in range(3 * MAX_WAITING)]
         await asyncio.gather(*(each.asks(CHAT, headers=WRONG) for each in clients))
-        assert sorted(each.status for each in clients) == [401] * MAX_WAITING + [429] * 2 * MAX_WAITING
-        assert all((each.headers.get("connection") == "close") is (each.status == 429) for each in clients)
+        assert (
+            sorted(each.status for each in clients) == [401] * MAX_WAITING + [429] * 2 * MAX_WAITING
+        )
+        assert all(
+            (each.headers.get("connection") == "close") is (each.status == 429) for each in clients
+        )
         assert await asked(gateway, WRONG) == (401, LONGEST_S)
 
     run_virtual(main())
@@ -112,7 +120,9 @@ def test_cancelled_pauses_are_not_counted_as_waiting() -> None:
         for _ in range(FREE):
             await wrong_keys.pause("192.0.2.1")
         for _ in range(3):
-            waiting = [asyncio.create_task(wrong_keys.pause("192.0.2.1")) for _ in range(MAX_WAITING)]
+            waiting = [
+                asyncio.create_task(wrong_keys.pause("192.0.2.1")) for _ in range(MAX_WAITING)
+            ]
             await asyncio.sleep(0.01)
             assert not await wrong_keys.pause("192.0.2.1")
             for each in waiting:

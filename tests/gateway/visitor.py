@@ -29,7 +29,10 @@ class OneRoute:
         return model
 
     def service(
-        self, model: str, key: ClientKey | None = None, preferences: RoutingPreferences | None = None
+        self,
+        model: str,
+        key: ClientKey | None = None,
+        preferences: RoutingPreferences | None = None,
     ) -> Service:
         if model not in ("fast", "fake/model"):
             raise CallerFault("no such model", kind="model_not_found", status=404)
@@ -103,7 +106,11 @@ class Visitor:
         """Send a request, and disconnect when the gateway has answered it."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         size = -(-len(data) // parts) or 1
-        given = {"host": "127.0.0.1:8800", "content-type": "application/json", "content-length": str(len(data))}
+        given = {
+            "host": "127.0.0.1:8800",
+            "content-type": "application/json",
+            "content-length": str(len(data)),
+        }
         connection = self.connect()
         connection.data_received(head(method, path, given | dict(headers or {})))
         for at in range(0, len(data), size):
@@ -115,7 +122,9 @@ class Visitor:
         return self
 
 
-def visitor(service: Service, *keys: ClientKey, max_body_bytes: int = 1 << 20, **settings: Any) -> Visitor:
+def visitor(
+    service: Service, *keys: ClientKey, max_body_bytes: int = 1 << 20, **settings: Any
+) -> Visitor:
     """A client of a gateway with the one route "fast"."""
     routes: Any = OneRoute(service)
     return visits(Gateway(routes, keys, max_body_bytes=max_body_bytes, **settings))

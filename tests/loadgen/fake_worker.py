@@ -20,7 +20,9 @@ def quick(call: Call) -> Script:
 
 
 def wrong_key(call: Call) -> Script:
-    return Script(ttft=0, fault=ProviderFault("wrong key", kind="http_401", phase="head", status=401))
+    return Script(
+        ttft=0, fault=ProviderFault("wrong key", kind="http_401", phase="head", status=401)
+    )
 
 
 def refused(call: Call) -> Script:
@@ -41,7 +43,11 @@ def dies(call: Call) -> Script:
 
 
 def hangs_after_five(call: Call) -> Script:
-    return Script(hangs=True) if "calibration" not in call.id and int(call.id.split("-")[-1]) >= 5 else quick(call)
+    return (
+        Script(hangs=True)
+        if "calibration" not in call.id and int(call.id.split("-")[-1]) >= 5
+        else quick(call)
+    )
 
 
 def prints(call: Call) -> Script:

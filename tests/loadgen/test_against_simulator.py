@@ -6,7 +6,13 @@ from statistics import median
 import pytest
 from tests.waiting import WITHIN_S
 
-from splitsecond.benchmark.load.coordinator import Calibration, PlanListener, PlanResult, RunNote, run_plan
+from splitsecond.benchmark.load.coordinator import (
+    Calibration,
+    PlanListener,
+    PlanResult,
+    RunNote,
+    run_plan,
+)
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.core.clock import NS_PER_MS
@@ -32,14 +38,22 @@ def test_a_run_over_real_sockets(simulated: RunningProvider) -> None:
                 make_plan({name: spec.base_url}, loads, requests=10, blocks=2, response_s=0.05),
                 {name: spec},
                 Calibration(workload=Workload(run="r", output_tokens=20), input_tokens=512),
-                PlanListener(on_observation=observations.append, on_reading=readings.append, on_note=notes.append),
+                PlanListener(
+                    on_observation=observations.append,
+                    on_reading=readings.append,
+                    on_note=notes.append,
+                ),
             )
 
     outcome = asyncio.run(main())
     assert notes == []
     assert abs((outcome.calibrated[simulated.name].input_tokens or 0) - 512) <= 0.02 * 512
     for label in ("c1", "c4", "r20"):
-        mine = [o for o in observations if o.condition == f"{simulated.name}@{label}" and o.role == "measured"]
+        mine = [
+            o
+            for o in observations
+            if o.condition == f"{simulated.name}@{label}" and o.role == "measured"
+        ]
         assert len(mine) == 10 or (
             label == "r20" and len(mine) >= 20
         )  # an open loop measures 20 response times or more

@@ -23,7 +23,8 @@ def test_constant_is_exact_and_does_not_drift() -> None:
 
 
 def test_poisson_gaps_are_exponential() -> None:
-    """Kolmogorov and Smirnov: at n = 5000 the largest distance stays below 1.63 / sqrt(n) in 99 of 100 samples."""
+    """Kolmogorov and Smirnov: at n = 5000 the largest distance stays below 1.63 / sqrt(n) in 99 of
+    100 samples."""
     rate, n = 20.0, 5000
     values = sorted(gaps(schedule("poisson", rate=rate, requests=n, seed=7)))
     expected = [1 - math.exp(-rate * value) for value in values]
@@ -39,7 +40,9 @@ def test_poisson_is_not_rescaled_to_end_on_time() -> None:
 
 
 @pytest.mark.parametrize(("burstiness", "variation"), [(0.25, 2.0), (1.0, 1.0), (4.0, 0.5)])
-def test_gamma_arrivals_have_the_rate_and_the_burstiness(burstiness: float, variation: float) -> None:
+def test_gamma_arrivals_have_the_rate_and_the_burstiness(
+    burstiness: float, variation: float
+) -> None:
     """The coefficient of variation of a gamma distribution of shape k is 1 / sqrt(k)."""
     values = gaps(schedule("gamma", rate=50, requests=20_000, seed=3, burstiness=burstiness))
     mean = sum(values) / len(values)
@@ -62,7 +65,9 @@ def test_every_schedule_is_ordered_complete_and_repeatable(
     assert len(offsets) == requests
     assert offsets == sorted(offsets)
     assert min(offsets, default=0) >= 0
-    assert offsets == schedule(pattern, rate=rate, requests=requests, seed=seed, burstiness=burstiness)
+    assert offsets == schedule(
+        pattern, rate=rate, requests=requests, seed=seed, burstiness=burstiness
+    )
 
 
 @pytest.mark.parametrize("rate", [0, -1, math.inf, math.nan])

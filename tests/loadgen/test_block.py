@@ -77,7 +77,9 @@ def steady(call: Call) -> Script:
 
 def closed(concurrency: int, requests: int, warmups: int | None = None) -> RequestBlock:
     warmups = concurrency if warmups is None else warmups
-    return RequestBlock(condition="c", target="t", requests=requests, warmups=warmups, concurrency=concurrency)
+    return RequestBlock(
+        condition="c", target="t", requests=requests, warmups=warmups, concurrency=concurrency
+    )
 
 
 @pytest.mark.parametrize("reuse", [False, True])
@@ -88,7 +90,9 @@ def test_requests_with_cache_reuse_are_marked_for_caching(reuse: bool) -> None:
         asked.append(call.hints.get("prompt_cache", ""))
         return steady(call)
 
-    run_virtual(Ran(closed(1, 2), script, composer=Composer(Workload(run="r"), "c", alike=reuse)).run())
+    run_virtual(
+        Ran(closed(1, 2), script, composer=Composer(Workload(run="r"), "c", alike=reuse)).run()
+    )
     assert asked == ["mark" if reuse else ""] * 3
 
 
@@ -131,12 +135,15 @@ def test_short_requests_are_measured_at_full_concurrency(concurrency: int) -> No
 @examples(60)
 @given(st.integers(1, 12), st.integers(1, 40), st.integers(0, 15), st.integers(0, 2**16))
 def test_closed_loop_laws(concurrency: int, requests: int, warmups: int, seed: int) -> None:
-    """At most c requests are in flight, c is reached if there are enough requests, and the count is exact."""
+    """At most c requests are in flight, c is reached if there are enough requests, and the count is
+    exact."""
 
     def script(call: Call) -> Script:
         chance = crc32(f"{seed} {call.id}".encode()) % 1000 / 1000
         if chance < 0.1:
-            return Script(ttft=0.05, fault=ProviderFault("busy", kind="http_429", phase="head", status=429))
+            return Script(
+                ttft=0.05, fault=ProviderFault("busy", kind="http_429", phase="head", status=429)
+            )
         return Script(ttft=0.1 + chance / 10, tokens=10, tps=4 + 10 * chance)
 
     ran = run(closed(concurrency, requests, warmups), script)
@@ -152,7 +159,9 @@ def test_closed_loop_laws(concurrency: int, requests: int, warmups: int, seed: i
 
 def test_a_first_request_that_fails_makes_no_other_late() -> None:
     def script(call: Call) -> Script:
-        fault = NetworkFault("no", kind="refused", phase="connect") if call.id.endswith("-0") else None
+        fault = (
+            NetworkFault("no", kind="refused", phase="connect") if call.id.endswith("-0") else None
+        )
         return Script(ttft=0.3, tokens=10, tps=100, fault=fault)
 
     ran = run(closed(4, 8, 4), script)
@@ -234,17 +243,23 @@ def test_request_beyond_max_in_flight_is_refused_and_counted() -> None:
 
 def test_slices_start_together_with_distinct_request_numbers() -> None:
     begin = START_NS + NS_PER_S
-    block = RequestBlock(condition="c", target="t", requests=2, due=[0, 10], begin_ns=begin, first=1, stride=2)
+    block = RequestBlock(
+        condition="c", target="t", requests=2, due=[0, 10], begin_ns=begin, first=1, stride=2
+    )
     ran = run(block, steady)
     assert [(o.call, o.start_ns) for o in ran.observations] == [("c-1", begin), ("c-3", begin + 10)]
 
 
 @pytest.mark.parametrize("open_loop", [False, True])
-@pytest.mark.parametrize("fault", [NetworkFault("no", kind="refused", phase="connect"), TimedOut("no", phase="head")])
+@pytest.mark.parametrize(
+    "fault", [NetworkFault("no", kind="refused", phase="connect"), TimedOut("no", phase="head")]
+)
 def test_block_ends_if_the_target_never_answers(open_loop: bool, fault: Fault) -> None:
     block = closed(2, 50)
     if open_loop:
-        block = RequestBlock(condition="c", target="t", requests=50, due=[n * NS_PER_S for n in range(50)])
+        block = RequestBlock(
+            condition="c", target="t", requests=50, due=[n * NS_PER_S for n in range(50)]
+        )
     ran = Ran(block, lambda call: Script(ttft=0.1, fault=fault))
     reason = run_virtual(ran.run())
     assert reason.startswith(f"none of the first {UNANSWERED} requests was answered")
@@ -284,7 +299,9 @@ def test_a_call_that_never_became_an_attempt_is_counted() -> None:
     async def main() -> list[Observation]:
         seen: list[Observation] = []
         with Pacer(asyncio.get_running_loop()) as pacer:
-            await run_block(closed(2, 4), refuse, COMPOSER, pacer, seen.append, lambda reading: None)
+            await run_block(
+                closed(2, 4), refuse, COMPOSER, pacer, seen.append, lambda reading: None
+            )
         return seen
 
     seen = run_virtual(main())
@@ -327,7 +344,9 @@ def test_the_attempts_of_a_policy_make_one_measured_call() -> None:
         mute = FakeService(target="b/x", script=lambda call: Script(hangs=True))
         block = RequestBlock(condition="c", target="both", requests=2, warmups=1, concurrency=1)
         with Pacer(asyncio.get_running_loop()) as pacer:
-            await run_block(block, race(fast, mute), COMPOSER, pacer, seen.append, lambda reading: None)
+            await run_block(
+                block, race(fast, mute), COMPOSER, pacer, seen.append, lambda reading: None
+            )
 
     run_virtual(main())
     assert [(o.target, o.role) for o in seen if o.call == "c-0"] == [
@@ -346,7 +365,9 @@ def test_cancelled_policy_reports_its_attempts() -> None:
         mute = [FakeService(target=name, script=lambda call: Script(hangs=True)) for name in "ab"]
         block = RequestBlock(condition="c", target="both", requests=2, concurrency=1)
         with Pacer(asyncio.get_running_loop()) as pacer:
-            sending = run_block(block, race(*mute), COMPOSER, pacer, seen.append, lambda reading: None)
+            sending = run_block(
+                block, race(*mute), COMPOSER, pacer, seen.append, lambda reading: None
+            )
             with suppress(TimeoutError):
                 await asyncio.wait_for(sending, 1)
 
@@ -359,7 +380,8 @@ def test_cancelled_policy_reports_its_attempts() -> None:
 
 
 class Lingering:
-    """A policy whose second target ends only `linger_s` after the reply, as an attempt does whose body stays open."""
+    """A policy whose second target ends only `linger_s` after the reply, as an attempt does whose
+    body stays open."""
 
     def __init__(self, linger_s: float | None) -> None:
         self._fast = FakeService(target="a/x", script=steady)
@@ -387,11 +409,16 @@ def test_attempt_that_outlives_its_call_delays_no_request() -> None:
     async def main() -> None:
         block = RequestBlock(condition="c", target="both", requests=2, concurrency=1)
         with Pacer(asyncio.get_running_loop()) as pacer:
-            await run_block(block, Lingering(2.0), COMPOSER, pacer, seen.append, lambda reading: None)
+            await run_block(
+                block, Lingering(2.0), COMPOSER, pacer, seen.append, lambda reading: None
+            )
 
     run_virtual(main())
     calls = [o for o in seen if o.role == "measured"]
-    assert [(o.id, o.target, o.ok) for o in calls] == [("c-0.0", "both", True), ("c-1.0", "both", True)]
+    assert [(o.id, o.target, o.ok) for o in calls] == [
+        ("c-0.0", "both", True),
+        ("c-1.0", "both", True),
+    ]
     assert calls[1].start_ns == calls[0].end_ns
     assert sorted((o.call, o.target, o.role) for o in seen if o.role != "measured") == [
         ("c-0", "a/x", "winner"),
@@ -408,7 +435,9 @@ def test_cancelled_block_reports_calls_with_open_attempts() -> None:
     async def main() -> None:
         block = RequestBlock(condition="c", target="both", requests=1, concurrency=1)
         with Pacer(asyncio.get_running_loop()) as pacer, suppress(TimeoutError):
-            sending = run_block(block, Lingering(None), COMPOSER, pacer, seen.append, lambda reading: None)
+            sending = run_block(
+                block, Lingering(None), COMPOSER, pacer, seen.append, lambda reading: None
+            )
             await asyncio.wait_for(sending, 10)
 
     run_virtual(main())

@@ -1,4 +1,5 @@
-"""Prompts of a requested length without a tokenizer, and the faults that end a run before it begins."""
+"""Prompts of a requested length without a tokenizer, and the faults that end a run before it
+begins."""
 
 from collections.abc import Callable
 
@@ -34,7 +35,9 @@ def calibrated(
 
 @settings(deadline=None)
 @given(st.integers(0, 60), st.floats(0.5, 3), st.sampled_from([256, 512, 1000, 20_000]))
-def test_linear_tokenizer_is_met_within_two_percent(template: int, per_word: float, wanted: int) -> None:
+def test_linear_tokenizer_is_met_within_two_percent(
+    template: int, per_word: float, wanted: int
+) -> None:
     found, fake = calibrated(lambda call: template + round(per_word * words_in(call)), wanted)
     assert found.input_tokens is not None
     if not found.note:
@@ -61,7 +64,9 @@ def test_a_tokenizer_that_counts_characters(characters: float) -> None:
     assert found.input_tokens == pytest.approx(512, rel=0.02)
     assert not found.note
     body = Composer(found.workload).body("t@c1-17", 17)
-    token_count = 11 + round(sum(len(message["content"]) for message in body["messages"]) / characters)
+    token_count = 11 + round(
+        sum(len(message["content"]) for message in body["messages"]) / characters
+    )
     assert token_count == pytest.approx(512, rel=0.03)
     assert all(fake.call.body["max_tokens"] == 1 for fake in fake.calls)
     assert found.workload.output_tokens == 512
@@ -96,7 +101,9 @@ def test_length_below_the_instructions_is_noted() -> None:
         (lambda call: words_in(call) if words_in(call) < 400 else None, "only for some requests"),
     ],
 )
-def test_untrusted_usage_gives_an_estimated_length_and_a_note(count: Callable[[Call], int | None], reason: str) -> None:
+def test_untrusted_usage_gives_an_estimated_length_and_a_note(
+    count: Callable[[Call], int | None], reason: str
+) -> None:
     found, _ = calibrated(count)
     assert found.input_tokens is None
     assert found.note.startswith("input length not verified: ")
@@ -122,18 +129,25 @@ def test_permanent_fault_ends_the_run_with_a_hint(kind: str, workload: Workload)
 
 
 def test_too_long_context_ends_the_run_but_http_400_does_not() -> None:
-    """The 400 may be for the one token that calibration asks for, which some models find too few."""
+    """The 400 may be for the one token that calibration asks for, which some models find too
+    few."""
     with pytest.raises(CallerFault):
         failing(
-            CallerFault("1000 tokens, at most 512", kind="context_length_exceeded", phase="head"), Workload(run="r")
+            CallerFault("1000 tokens, at most 512", kind="context_length_exceeded", phase="head"),
+            Workload(run="r"),
         )
-    found = failing(CallerFault("max_tokens is below 16", kind="http_400", phase="head"), Workload(run="r"))
+    found = failing(
+        CallerFault("max_tokens is below 16", kind="http_400", phase="head"), Workload(run="r")
+    )
     assert "max_tokens is below 16" in found.note
 
 
 def test_existing_hint_is_kept() -> None:
     with pytest.raises(ProviderFault) as raised:
-        failing(ProviderFault("no", kind="http_404", phase="head", hint="There is a model called x."), GIVEN)
+        failing(
+            ProviderFault("no", kind="http_404", phase="head", hint="There is a model called x."),
+            GIVEN,
+        )
     assert raised.value.hint == "There is a model called x."
 
 
@@ -146,7 +160,10 @@ def test_existing_hint_is_kept() -> None:
     ],
 )
 def test_other_failures_are_noted_and_left_to_the_measurement(fault: Fault) -> None:
-    assert "input length not verified: the request to calibrate it failed" in failing(fault, Workload(run="r")).note
+    assert (
+        "input length not verified: the request to calibrate it failed"
+        in failing(fault, Workload(run="r")).note
+    )
     assert failing(fault, GIVEN).note.startswith("the first request failed")
 
 
@@ -224,5 +241,7 @@ def test_calibration_fault_separates_mute_from_busy_targets(workload: Workload) 
 
 def test_failure_after_the_first_answer_is_no_calibration_fault() -> None:
     fault = NetworkFault("no", kind="refused", phase="connect")
-    fake = FakeService(script=lambda call: Script(input_tokens=9, fault=None if call.id.endswith("-0") else fault))
+    fake = FakeService(
+        script=lambda call: Script(input_tokens=9, fault=None if call.id.endswith("-0") else fault)
+    )
     assert run_virtual(calibrate(fake, Workload(run="r"), input_tokens=512, name="t")).fault is None

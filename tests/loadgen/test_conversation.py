@@ -25,7 +25,12 @@ def counts(tokens: int, output: int = 9) -> Observation:
 
 
 def player(
-    turns: list[Turn], *, number: int = 0, condition: str = "c", answers: Answers = "server", **session: Any
+    turns: list[Turn],
+    *,
+    number: int = 0,
+    condition: str = "c",
+    answers: Answers = "server",
+    **session: Any,
 ) -> Player:
     whole = Session(id="s", turns=turns, **session)
     sessions = SessionSet(name="f", format="g", sessions=[whole], answers=answers)
@@ -45,7 +50,8 @@ def growing(*tokens: int) -> list[Turn]:
     """Return turns with prompts of these lengths. Each prompt contains the one before."""
     shared = [0, *tokens]
     return [
-        Turn(input_tokens=one, output_tokens=9, shared_tokens=same) for one, same in zip(tokens, shared, strict=False)
+        Turn(input_tokens=one, output_tokens=9, shared_tokens=same)
+        for one, same in zip(tokens, shared, strict=False)
     ]
 
 
@@ -91,7 +97,9 @@ def test_a_turn_grows_without_a_copy_of_the_conversation() -> None:
 
 @given(
     st.integers(0, 400),
-    st.lists(st.sampled_from(["plain words", 'a "quoted\\" word', "é 𝄞 \n x"]), min_size=1, max_size=6),
+    st.lists(
+        st.sampled_from(["plain words", 'a "quoted\\" word', "é 𝄞 \n x"]), min_size=1, max_size=6
+    ),
 )
 @examples(100)
 def test_a_cut_keeps_a_valid_beginning(tokens: int, answers: list[str]) -> None:
@@ -106,18 +114,25 @@ def test_a_cut_keeps_a_valid_beginning(tokens: int, answers: list[str]) -> None:
     assert whole.startswith(kept[:-3])
     contents = [each["content"] for each in msgspec.json.decode(kept)]
     assert abs(conversation.tokens - min(tokens, 50 + len(answers) * 60)) <= 60
-    for one, other in zip(contents[:-1], [each["content"] for each in msgspec.json.decode(whole)], strict=False):
+    for one, other in zip(
+        contents[:-1], [each["content"] for each in msgspec.json.decode(whole)], strict=False
+    ):
         assert one == other
 
 
 def test_a_turn_that_keeps_less_begins_with_that_part() -> None:
-    turns = [*growing(400, 500), Turn(input_tokens=450, output_tokens=9, shared_tokens=300, cut=True)]
+    turns = [
+        *growing(400, 500),
+        Turn(input_tokens=450, output_tokens=9, shared_tokens=300, cut=True),
+    ]
     session = player(turns)
     texts = []
     for number in (1, 2, 3):
         texts.append(raw(session.body(number)))
         session.answered(number, "answer", [], counts(turns[number - 1].input_tokens))
-    common = next(at for at, (one, other) in enumerate(zip(texts[1], texts[2], strict=False)) if one != other)
+    common = next(
+        at for at, (one, other) in enumerate(zip(texts[1], texts[2], strict=False)) if one != other
+    )
     assert 0.7 < common / len(texts[0]) < 0.78
     assert [each["role"] for each in msgspec.json.decode(texts[2])] == ["user", "assistant", "user"]
 
@@ -150,7 +165,9 @@ def test_no_two_sessions_begin_alike() -> None:
 
 def test_second_session_finds_the_shared_system_prompt() -> None:
     turn = Turn(input_tokens=900, output_tokens=9, shared_tokens=600)
-    one, two = (player([turn], number=number, shared_prompt="p", shared_tokens=600) for number in (0, 1))
+    one, two = (
+        player([turn], number=number, shared_prompt="p", shared_tokens=600) for number in (0, 1)
+    )
     first, second = decoded(one.body(1)), decoded(two.body(1))
     assert first[0] == second[0]
     assert first[0]["role"] == "system"

@@ -48,7 +48,9 @@ class Bench:
 
     def __init__(self, *models: str) -> None:
         self.specs = {
-            f"{model}/m": TargetSpec(name=f"{model}/m", base_url=f"http://{model}.example/v1", model=model)
+            f"{model}/m": TargetSpec(
+                name=f"{model}/m", base_url=f"http://{model}.example/v1", model=model
+            )
             for model in models
         }
         self.observations: list[Observation] = []
@@ -56,7 +58,9 @@ class Bench:
         self.readings: list[InstrumentReading] = []
         self.notes: list[RunNote] = []
 
-    def plan(self, *concurrencies: int, requests: int = 10, blocks: int = 2, side_by_side: bool = False) -> RunPlan:
+    def plan(
+        self, *concurrencies: int, requests: int = 10, blocks: int = 2, side_by_side: bool = False
+    ) -> RunPlan:
         return make_plan(
             {name: spec.base_url for name, spec in self.specs.items()},
             [PlannedLoad(concurrency=c) for c in concurrencies],
@@ -74,7 +78,9 @@ class Bench:
                 self.specs,
                 Calibration(workload=Workload(run="r", output_tokens=3), input_tokens=512),
                 PlanListener(
-                    on_observation=self.on_observation, on_reading=self.readings.append, on_note=self.notes.append
+                    on_observation=self.on_observation,
+                    on_reading=self.readings.append,
+                    on_note=self.notes.append,
                 ),
                 WorkerSettings(command=FAKE_WORKER, most_processes=most_processes),
                 blocks=None if later is None else lambda calibrated: [later],
@@ -87,14 +93,20 @@ class Bench:
 def test_coordinator_sends_every_request_of_the_plan() -> None:
     bench = Bench("quick", "prints")
     outcome = asyncio.run(bench.run(bench.plan(1, 4)))
-    assert bench.measured() == {"quick/m@c1": 10, "prints/m@c1": 10, "quick/m@c4": 10, "prints/m@c4": 10}
+    assert bench.measured() == {
+        "quick/m@c1": 10,
+        "prints/m@c1": 10,
+        "quick/m@c4": 10,
+        "prints/m@c4": 10,
+    }
     assert Counter(o.role for o in bench.observations)["warmup"] >= 2 * 2 * (1 + 4)
     assert {o.condition for o in bench.observations if o.role == "calibration"} == {
         "quick/m@calibration",
         "prints/m@calibration",
     }
     assert {(o.condition.partition("@")[2], o.role) for o in bench.observations} == {
-        ("calibration", "calibration"), *((load, role) for load in ("c1", "c4") for role in ("warmup", "measured")),
+        ("calibration", "calibration"),
+        *((load, role) for load in ("c1", "c4") for role in ("warmup", "measured")),
         ("c4", "cooldown"),
     }  # fmt: skip
     assert all(o.ok for o in bench.observations if o.role != "cooldown")
@@ -142,9 +154,12 @@ def test_many_streams_are_split_over_processes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "kind", "fault"), [("wrong_key", "http_401", ProviderFault), ("no_key", "missing_key", CallerFault)]
+    ("model", "kind", "fault"),
+    [("wrong_key", "http_401", ProviderFault), ("no_key", "missing_key", CallerFault)],
 )
-def test_unmeasurable_target_ends_the_run_in_calibration(model: str, kind: str, fault: type[Fault]) -> None:
+def test_unmeasurable_target_ends_the_run_in_calibration(
+    model: str, kind: str, fault: type[Fault]
+) -> None:
     bench = Bench("quick", model)
     with pytest.raises(fault) as raised:
         asyncio.run(bench.run(bench.plan(1, side_by_side=True)))
@@ -173,7 +188,10 @@ def test_target_without_answers_is_abandoned_once() -> None:
     outcome = asyncio.run(bench.run(bench.plan(1, requests=30, blocks=2)))
     assert list(outcome.abandoned) == ["refused/m@c1"]
     assert bench.measured()["quick/m@c1"] == 30
-    assert len([o for o in bench.observations if o.target == "refused/m" and o.role != "calibration"]) == 10
+    assert (
+        len([o for o in bench.observations if o.target == "refused/m" and o.role != "calibration"])
+        == 10
+    )
     assert [note.condition for note in bench.notes] == ["refused/m@c1"]
 
 
@@ -222,7 +240,11 @@ def test_cancelled_run_keeps_finished_observations() -> None:
 
 def test_workers_that_ignore_sigterm_are_killed_together() -> None:
     async def main() -> int:
-        deaf = (sys.executable, "-c", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()")
+        deaf = (
+            sys.executable,
+            "-c",
+            "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()",
+        )
         async with WorkerPool(deaf, lambda report: None) as pool:
             for _ in range(DEAF):
                 await pool.start()

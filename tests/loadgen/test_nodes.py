@@ -1,5 +1,5 @@
-"""Load from several nodes, in virtual time: a fake transport delays what a real worker reads and writes, and gives each
-node a clock of its own."""
+"""Load from several nodes, in virtual time: a fake transport delays what a real worker reads and
+writes, and gives each node a clock of its own."""
 
 import asyncio
 import math
@@ -61,7 +61,8 @@ class VirtualPacer:
 
 
 class FakeNode:
-    """A node whose clock is `ahead_ns` ahead of ours, and whose messages take `there_s` and `back_s`."""
+    """A node whose clock is `ahead_ns` ahead of ours, and whose messages take `there_s` and
+    `back_s`."""
 
     def __init__(
         self,
@@ -82,13 +83,16 @@ class FakeNode:
 
     async def start(self, arguments: Sequence[str]) -> Pipe:
         if self.dies_after == 0:
-            raise WorkerLost(f"worker on node {self.name}: lost the node", kind="worker_lost", phase="queue")
+            raise WorkerLost(
+                f"worker on node {self.name}: lost the node", kind="worker_lost", phase="queue"
+            )
         self.pipes.append(FakePipe(self))
         return self.pipes[-1]
 
 
 class FakePipe:
-    """The pipe of a worker in this event loop. All times that pass through it are moved to the clock of its node."""
+    """The pipe of a worker in this event loop. All times that pass through it are moved to the
+    clock of its node."""
 
     def __init__(self, node: FakeNode) -> None:
         self._node = node
@@ -126,7 +130,9 @@ class FakePipe:
 
         def connect(spec: TargetSpec, observer: Callable[[Observation], None], /) -> Service:
             if not node.has_key:
-                raise CallerFault("no key: KEY is not set", kind="missing_key", target=spec.name, hint="Set it.")
+                raise CallerFault(
+                    "no key: KEY is not set", kind="missing_key", target=spec.name, hint="Set it."
+                )
             return FakeService(script=node.script, target=spec.name, observer=observer)
 
         async def commands() -> AsyncIterator[Command]:
@@ -167,7 +173,8 @@ def _by_clock_of(node: FakeNode, report: Report) -> Report:
 
 
 def answers(call: Call) -> Script:
-    """Answers after a time that depends on the request, so that slots do not end at the same time."""
+    """Answers after a time that depends on the request, so that slots do not end at the same
+    time."""
     messages: list[dict[str, str]] = call.body["messages"]  # type: ignore[assignment]
     words = sum(len(message["content"].split()) for message in messages)
     ttft = 0.1 + 0.03 * (sum(map(ord, call.id)) % 7)
@@ -184,7 +191,9 @@ class Bench:
         self.notes: list[RunNote] = []
         self.pauses: list[tuple[int, float]] = []
 
-    def run(self, load: PlannedLoad, requests: int, *, blocks: int | None = 2, **planned: Any) -> PlanResult:
+    def run(
+        self, load: PlannedLoad, requests: int, *, blocks: int | None = 2, **planned: Any
+    ) -> PlanResult:
         return run_virtual(self.running(load, requests, blocks=blocks, **planned))
 
     async def running(self, load: PlannedLoad, requests: int, **planned: Any) -> PlanResult:
@@ -222,7 +231,10 @@ def test_rounds_over_a_time_begin_at_even_distances() -> None:
     rounds = {o.round: o.start_ns for o in reversed(bench.observations) if o.role == "warmup"}
     starts_s = [rounds[number] / NS_PER_S for number in sorted(rounds)]
     assert np.diff(starts_s) == pytest.approx([180.0] * 5, abs=0.01)
-    ends_s = [max(o.end_ns for o in bench.observations if o.round == number) / NS_PER_S for number in sorted(rounds)]
+    ends_s = [
+        max(o.end_ns for o in bench.observations if o.round == number) / NS_PER_S
+        for number in sorted(rounds)
+    ]
     assert all(end_s < start_s - 150 for end_s, start_s in zip(ends_s, starts_s[1:], strict=False))
     spread = round_spread(bench.observations)
     assert spread is not None
@@ -269,7 +281,10 @@ def test_parts_of_a_closed_loop_start_together_on_all_nodes() -> None:
         peaks[reading.node] = max(peaks[reading.node], reading.peak_in_flight)
     assert peaks == {"a": 3, "b": 2, "c": 2}
     for number in (1, 2):
-        first = [min(o.due_ns for o in bench.observations if (o.round, o.node) == (number, node)) for node in "abc"]
+        first = [
+            min(o.due_ns for o in bench.observations if (o.round, o.node) == (number, node))
+            for node in "abc"
+        ]
         worst_ns = max(reading.clock_error_ns for reading in bench.readings)
         assert max(first) - min(first) <= 2 * worst_ns <= 40 * NS_PER_MS
 
@@ -283,7 +298,8 @@ def test_the_clocks_are_known_to_half_the_shortest_round_trip() -> None:
     for reading in bench.readings:
         assert abs(reading.clock_offset_ns - truth[reading.node]) <= reading.clock_error_ns
         half_ns = round(round_trips[reading.node] * NS_PER_S / 2)
-        assert half_ns <= reading.clock_error_ns < half_ns + 5 * NS_PER_MS  # what clocks drift apart in ten seconds
+        # what clocks drift apart in ten seconds
+        assert half_ns <= reading.clock_error_ns < half_ns + 5 * NS_PER_MS
 
 
 def test_clock_error_grows_with_the_age_of_its_measurement() -> None:
@@ -293,14 +309,18 @@ def test_clock_error_grows_with_the_age_of_its_measurement() -> None:
 
 
 def test_latencies_are_differences_of_one_clock() -> None:
-    """The time of a whole request is the same to the nanosecond, however wrong the difference of the clocks."""
+    """The time of a whole request is the same to the nanosecond, however wrong the difference of
+    the clocks."""
     bench = Bench(*far_nodes())
     bench.run(PlannedLoad(concurrency=3), 12)
     for o in bench.measured():
         ttft_s = 0.1 + 0.03 * (sum(map(ord, o.call)) % 7)
         assert o.ttft_ns == pytest.approx(ttft_s * NS_PER_S, abs=10)
         assert len({at - o.token_at[0] for at in o.token_at}) == 10
-    first, last = min(o.start_ns for o in bench.observations), max(o.end_ns for o in bench.observations)
+    first, last = (
+        min(o.start_ns for o in bench.observations),
+        max(o.end_ns for o in bench.observations),
+    )
     assert last - first < 30 * NS_PER_S  # all on one time line, although the clocks are hours apart
 
 
@@ -313,7 +333,10 @@ def test_nodes_keep_their_load_until_the_last_request_of_all() -> None:
     last_ns = max(o.end_ns for o in bench.measured())
     ended = {node: max(o.end_ns for o in bench.measured() if o.node == node) for node in "ab"}
     assert ended["a"] < ended["b"] == last_ns
-    load = in_flight([o for o in bench.observations if o.node == "a" and o.role != "calibration"], open_loop=False)
+    load = in_flight(
+        [o for o in bench.observations if o.node == "a" and o.role != "calibration"],
+        open_loop=False,
+    )
     begin = np.array([ended["a"]]), np.array([last_ns])
     kept = mean_in_flight(load, TimeWindows(*begin))
     assert kept is not None
@@ -354,7 +377,9 @@ def test_next_node_calibrates_if_one_is_lost_in_calibration(dies_after: int) -> 
     assert not outcome.interrupted
     assert {o.node for o in bench.measured()} == {"b", "c"}
     assert len(bench.measured()) == 20
-    assert [note.text.partition(":")[0] for note in bench.notes] == ["calibrated again, without node a"]
+    assert [note.text.partition(":")[0] for note in bench.notes] == [
+        "calibrated again, without node a"
+    ]
 
 
 def test_run_ends_if_calibration_loses_all_nodes() -> None:
@@ -374,7 +399,9 @@ def test_node_without_the_key_abandons_the_condition() -> None:
     bench = Bench(FakeNode("a", answers), FakeNode("b", answers, has_key=False))
     outcome = bench.run(PlannedLoad(concurrency=4), 40, blocks=2)
     assert list(outcome.abandoned) == [f"{TARGET}@c4"]
-    assert [note.text for note in bench.notes] == ["given up on node b: no key: KEY is not set. Set it."]
+    assert [note.text for note in bench.notes] == [
+        "given up on node b: no key: KEY is not set. Set it."
+    ]
     assert {o.round for o in bench.measured()} == {1}
 
 
@@ -383,12 +410,16 @@ def test_an_open_loop_keeps_its_schedule() -> None:
     bench.run(PlannedLoad(rate=20), 60, blocks=1, warmups=5)
     assert len(bench.measured()) == 60
     assert len({o.call for o in bench.observations}) == len(bench.observations)
-    planned = make_plan({TARGET: "http://fake.example"}, [PlannedLoad(rate=20)], requests=60, blocks=1, warmups=5)
+    planned = make_plan(
+        {TARGET: "http://fake.example"}, [PlannedLoad(rate=20)], requests=60, blocks=1, warmups=5
+    )
     (block,) = planned.lanes[0]
     due = sorted(o.due_ns for o in bench.observations if o.round)
     sent = np.array(due) - due[0]
     asked = np.array(block.due[: len(due)]) - block.due[0]
-    assert np.abs(sent - asked).max() <= 2 * max(reading.clock_error_ns for reading in bench.readings)
+    assert np.abs(sent - asked).max() <= 2 * max(
+        reading.clock_error_ns for reading in bench.readings
+    )
 
 
 @given(
@@ -419,7 +450,9 @@ def test_shares_of_nodes_add_up_to_the_block(
     if concurrency is None:
         assert sorted(at for part in parts for at in part.due) == block.due
         assert all(part.due == sorted(part.due) for part in parts)
-        pairs = {number: at for part in parts for number, at in zip(part.numbers, part.due, strict=True)}
+        pairs = {
+            number: at for part in parts for number, at in zip(part.numbers, part.due, strict=True)
+        }
         assert pairs == {100 + place: at for place, at in enumerate(block.due)}
     else:
         assert sum(part.concurrency or 0 for part in parts) == concurrency
@@ -427,13 +460,16 @@ def test_shares_of_nodes_add_up_to_the_block(
 
 
 def test_each_node_gets_an_independent_poisson_process() -> None:
-    """Gaps of each share are exponential with mean N/λ, and the counts of two shares are not correlated."""
+    """Gaps of each share are exponential with mean N/λ, and the counts of two shares are not
+    correlated."""
     due = schedule("poisson", rate=90, requests=30_000, seed=3)
     parts = shares(RequestBlock(condition="c", target="t", requests=len(due), due=due), 3)
     for part in parts:
         gaps = np.sort([(after - before) / NS_PER_S for before, after in pairwise(part.due)])
         shares_below = 1 - np.exp(-gaps / (3 / 90))
-        farthest = np.abs(shares_below - (np.arange(len(gaps)) + 0.5) / len(gaps)).max() + 0.5 / len(gaps)
+        farthest = np.abs(
+            shares_below - (np.arange(len(gaps)) + 0.5) / len(gaps)
+        ).max() + 0.5 / len(gaps)
         assert farthest < 1.628 / math.sqrt(len(gaps)), "Kolmogorov-Smirnov test: p < 0.01"
     seconds = range(0, due[-1], NS_PER_S)
     counts = [np.histogram(part.due, bins=list(seconds))[0] for part in parts]

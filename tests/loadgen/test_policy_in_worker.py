@@ -28,7 +28,9 @@ POLICY = 'fastest("slow/x", "quick/x")'
 
 def connect(spec: TargetSpec, observer: Callable[[Observation], None], /) -> Service:
     ttft = 0.1 if spec.model == "quick" else 1.0
-    return FakeService(script=lambda call: Script(ttft=ttft, tokens=3), target=spec.name, observer=observer)
+    return FakeService(
+        script=lambda call: Script(ttft=ttft, tokens=3), target=spec.name, observer=observer
+    )
 
 
 def test_requests_go_to_the_quicker_target_once_that_is_known() -> None:
@@ -41,10 +43,15 @@ def test_requests_go_to_the_quicker_target_once_that_is_known() -> None:
             ended.set()
 
     async def commands() -> AsyncIterator[Command]:
-        specs = [TargetSpec(name=f"{model}/x", base_url="http://t.example", model=model) for model in ("slow", "quick")]
+        specs = [
+            TargetSpec(name=f"{model}/x", base_url="http://t.example", model=model)
+            for model in ("slow", "quick")
+        ]
         yield Configure(specs, 0, [POLICY])
         yield SetWorkload(POLICY, Workload(run="r"))
-        yield SendBlock(RequestBlock(condition=f"{POLICY}@c1", target=POLICY, requests=100, concurrency=1))
+        yield SendBlock(
+            RequestBlock(condition=f"{POLICY}@c1", target=POLICY, requests=100, concurrency=1)
+        )
         await ended.wait()
 
     async def main() -> None:

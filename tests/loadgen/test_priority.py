@@ -1,4 +1,5 @@
-"""The priority of a worker: the best that the system allows, and never one that could starve the machine.
+"""The priority of a worker: the best that the system allows, and never one that could starve the
+machine.
 
 Nothing here changes the priority of the process that runs the tests.
 """
@@ -22,9 +23,12 @@ THREADS = (16, 17)
 
 
 class System(SimpleNamespace):
-    """The calls that change priorities, with what they were given. `real_time`, `nice`: what is allowed."""
+    """The calls that change priorities, with what they were given. `real_time`, `nice`: what is
+    allowed."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, autogroup: Path, *, real_time: bool, nice: int = 0) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, autogroup: Path, *, real_time: bool, nice: int = 0
+    ) -> None:
         self.real_time, self.nice = real_time, nice
         self.scheduler: dict[int, int] = {}
         self.niceness = 0
@@ -33,7 +37,9 @@ class System(SimpleNamespace):
         self.handlers: dict[int, Any] = {}
         monkeypatch.setattr(priority, "_AUTOGROUP", autogroup)
         monkeypatch.setattr(os, "sched_setscheduler", self.set_scheduler)
-        monkeypatch.setattr(os, "sched_getscheduler", lambda pid: self.scheduler.get(THREADS[0], os.SCHED_OTHER))
+        monkeypatch.setattr(
+            os, "sched_getscheduler", lambda pid: self.scheduler.get(THREADS[0], os.SCHED_OTHER)
+        )
         monkeypatch.setattr(os, "listdir", lambda path: [str(thread) for thread in THREADS])
         monkeypatch.setattr(os, "setpriority", self.set_niceness)
         monkeypatch.setattr(os, "getpriority", lambda which, who: self.niceness)
@@ -52,14 +58,18 @@ class System(SimpleNamespace):
         self.niceness = nice
 
 
-def test_a_worker_is_real_time_where_it_may_be(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_worker_is_real_time_where_it_may_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     system = System(monkeypatch, tmp_path / "autogroup", real_time=True)
     assert priority.raise_priority() == "real time"
     assert system.scheduler == dict.fromkeys(THREADS, os.SCHED_RR)
     assert not system.autogroup.exists()
 
 
-def test_real_time_priority_ends_if_the_worker_never_sleeps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_real_time_priority_ends_if_the_worker_never_sleeps(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     system = System(monkeypatch, tmp_path / "autogroup", real_time=True)
     priority.raise_priority()
     assert system.limits[resource.RLIMIT_RTTIME] == (priority.LONGEST_RUN_US, -1)

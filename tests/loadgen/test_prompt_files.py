@@ -1,4 +1,5 @@
-"""Prompt files: each format is recognised and read in pieces; what is not understood is refused with its line."""
+"""Prompt files: each format is recognised and read in pieces; what is not understood is refused
+with its line."""
 
 import contextlib
 import io
@@ -27,17 +28,26 @@ def user(text: str) -> dict[str, Any]:
 
 
 def conversation(*turns: tuple[str, str | None]) -> dict[str, Any]:
-    return {"id": "x_0", "conversations": [{"from": speaker, "value": value} for speaker, value in turns]}
+    return {
+        "id": "x_0",
+        "conversations": [{"from": speaker, "value": value} for speaker, value in turns],
+    }
 
 
 def test_json_lines() -> None:
     found = parsed(
         '\ufeff{"prompt": "one", "id": 3, "max_tokens": 7}\n\n'
-        '{"messages": [{"role": "user", "content": "two"}], "top_p": 0.5, "model": "m", "stream": true}\n'
+        '{"messages": [{"role": "user", "content": "two"}], "top_p": 0.5, '
+        '"model": "m", "stream": true}\n'
         '[{"role": "user", "content": "three"}]\n' + json.dumps(conversation(("human", "four")))
     )
     assert found.format == "JSON lines"
-    assert found.prompts == [user("one") | {"max_tokens": 7}, user("two") | {"top_p": 0.5}, user("three"), user("four")]
+    assert found.prompts == [
+        user("one") | {"max_tokens": 7},
+        user("two") | {"top_p": 0.5},
+        user("three"),
+        user("four"),
+    ]
 
 
 def test_a_list_of_messages_on_the_first_line_is_a_request() -> None:
@@ -60,7 +70,9 @@ def test_conversations_give_their_first_question(indent: int | None) -> None:
     system = {"messages": [{"role": "system", "content": "be brief"}, *user("b")["messages"]]}
     assert found.prompts == [user('é\n[}, \\"x'), system, user("c"), user("d")]
     assert (found.format, found.skipped, found.complete) == ("JSON", 3, True)
-    assert found.in_words("f") == "f (JSON): 4 prompts; 3 conversations without a question left out."
+    assert (
+        found.in_words("f") == "f (JSON): 4 prompts; 3 conversations without a question left out."
+    )
 
 
 def test_newer_conversations_have_the_fields_of_openai() -> None:
@@ -81,7 +93,10 @@ def test_plain_text() -> None:
         (b'{"prompt": "a"}\n{', "f:2: Input data was truncated"),
         (b'{"prompt": "a"}\n3', "f:2: expected a list of messages, or an object"),
         (b'{"prompt": "a"}\n[]', "f:2: expected at least one message"),
-        (b'{"prompt": "a"}\n\n{"text": "x"}', r'f:3: expected .* "messages", "prompt" or "conversations"'),
+        (
+            b'{"prompt": "a"}\n\n{"text": "x"}',
+            r'f:3: expected .* "messages", "prompt" or "conversations"',
+        ),
         (b'{"prompt": ["a"]}', "f:1: .*str"),
         (b'{"prompt": "a", "max_tokens": "b"}', "f:1: .*int"),
         (b'{"messages": [{"content": "x"}]}', "f:1: .*role"),
@@ -91,7 +106,10 @@ def test_plain_text() -> None:
         (b'{"prompt": "a"}\n"\xff"', "f:2: the line is not UTF-8 text"),
         (b"a\n\x00\x01", "f:2: the line has control characters"),
         (b'[\n{"prompt": "a"},\n{"prompt": 3}]', "f:3: .*str"),
-        (b'[{"prompt": "a"}\n{"prompt": "b"}]', "f:2: expected a comma or the end of the array, got {"),
+        (
+            b'[{"prompt": "a"}\n{"prompt": "b"}]',
+            "f:2: expected a comma or the end of the array, got {",
+        ),
         (b'[{"prompt": "a"}', "f:1: expected a comma .* the end of the file"),
         (b'[{"prompt": "a"},\n]', "f:2: expected an object"),
         (b'[{"prompt": "a"},\n{"prompt', "f:2: Unterminated string"),
@@ -140,9 +158,13 @@ TEXTS = st.text(max_size=20).filter(lambda text: text.strip())
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=6), st.integers(1, 40), st.sampled_from([None, 1]))
-def test_the_size_of_pieces_does_not_matter(texts: list[str], chunk: int, indent: int | None) -> None:
+def test_the_size_of_pieces_does_not_matter(
+    texts: list[str], chunk: int, indent: int | None
+) -> None:
     """And a file that is cut anywhere is refused, or gives the beginning."""
-    data = json.dumps([{"prompt": text} for text in texts], indent=indent, ensure_ascii=False).encode()
+    data = json.dumps(
+        [{"prompt": text} for text in texts], indent=indent, ensure_ascii=False
+    ).encode()
     with pytest.MonkeyPatch.context() as patch:
         for module in (prompt_files, json_array):
             patch.setattr(module, "CHUNK", chunk)
@@ -151,7 +173,9 @@ def test_the_size_of_pieces_does_not_matter(texts: list[str], chunk: int, indent
             parsed(data[: len(data) * chunk // 41])
 
 
-LINES = st.binary(max_size=30) | st.sampled_from([b'{"prompt": "a"}', b"[", b"]", b",", b"[{", b"\n", b"\xef\xbb\xbf"])
+LINES = st.binary(max_size=30) | st.sampled_from(
+    [b'{"prompt": "a"}', b"[", b"]", b",", b"[{", b"\n", b"\xef\xbb\xbf"]
+)
 
 
 @given(st.lists(LINES, max_size=6))

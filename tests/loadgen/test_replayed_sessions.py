@@ -1,4 +1,5 @@
-"""Sessions of a trace in WEKA's form, replayed: their figures equal those that follow from the simulator's records."""
+"""Sessions of a trace in WEKA's form, replayed: their figures equal those that follow from the
+simulator's records."""
 
 from pathlib import Path
 from random import Random
@@ -47,9 +48,20 @@ def trace(tmp_path: Path) -> Path:
         rows = conversation(random, random.randint(4, 12), random.randint(10, 60))
         for agent in range(number % 3):
             inner = conversation(random, random.randint(1, 4), 8)
-            row = {"t": 14.9, "type": "subagent", "agent_id": f"a{agent}", "duration_ms": 1000, "requests": inner}
+            row = {
+                "t": 14.9,
+                "type": "subagent",
+                "agent_id": f"a{agent}",
+                "duration_ms": 1000,
+                "requests": inner,
+            }
             rows.insert(3, row)
-        record = {"id": f"s{number}", "block_size": BLOCK, "hash_id_scope": "local", "requests": rows}
+        record = {
+            "id": f"s{number}",
+            "block_size": BLOCK,
+            "hash_id_scope": "local",
+            "requests": rows,
+        }
         lines.append(msgspec.json.encode(record))
     path = tmp_path / "trace.jsonl"
     path.write_bytes(b"\n".join(lines))
@@ -69,7 +81,9 @@ def test_figures_equal_those_of_the_records(trace: Path, profile: str) -> None:
     """The prompt cache holds a third of the prompts, so some turns miss it."""
     served = load(profile)
     assert served.prompt_cache is not None
-    cache = replace(served.prompt_cache, from_tokens=BLOCK, block_tokens=BLOCK, capacity_tokens=9_000)
+    cache = replace(
+        served.prompt_cache, from_tokens=BLOCK, block_tokens=BLOCK, capacity_tokens=9_000
+    )
     served = replace(served, prompt_cache=cache, replicas=None)
     true, seen = compared(trace, served, concurrency=6, requests=150, rounds=5)
     assert true["misses"] > 5

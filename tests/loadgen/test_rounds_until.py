@@ -11,12 +11,19 @@ from splitsecond.testing.virtual_time import run_virtual
 
 def plan(*levels: int, requests: int = 50) -> RunPlan:
     return make_plan(
-        {"t": "http://t"}, [PlannedLoad(concurrency=level) for level in levels], requests=requests, blocks=5
+        {"t": "http://t"},
+        [PlannedLoad(concurrency=level) for level in levels],
+        requests=requests,
+        blocks=5,
     )
 
 
 def sent(
-    made: RunPlan, is_precise: Callable[[str], bool] | None, duration_s: float | None, *, block_s: float = 2.0
+    made: RunPlan,
+    is_precise: Callable[[str], bool] | None,
+    duration_s: float | None,
+    *,
+    block_s: float = 2.0,
 ) -> list[RequestBlock]:
     """Return the blocks of the first lane, each of which takes `block_s`."""
 
@@ -45,7 +52,9 @@ def test_rounds_follow_until_each_condition_is_precise() -> None:
         return condition != "t@c8" or len(asked) >= 8
 
     blocks = sent(plan(1, 8), is_precise, None)
-    assert [block.round for block in blocks if block.condition == "t@c1"] == list(range(1, ROUNDS + 1))
+    assert [block.round for block in blocks if block.condition == "t@c1"] == list(
+        range(1, ROUNDS + 1)
+    )
     rounds = [block.round for block in blocks if block.condition == "t@c8"]
     assert rounds == list(range(1, rounds[-1] + 1))
     assert len(rounds) > ROUNDS

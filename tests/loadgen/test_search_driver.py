@@ -1,4 +1,5 @@
-"""The search against continuous-batching servers whose capacity is known from their parameters, in virtual time."""
+"""The search against continuous-batching servers whose capacity is known from their parameters, in
+virtual time."""
 
 import asyncio
 from itertools import count
@@ -27,7 +28,11 @@ from splitsecond.testing.virtual_time import run_virtual
 
 TOKENS = 20
 SPEC = EngineSpec(
-    slots=64, prefill_tokens_per_s=1e9, prefill_chunk_tokens=2048, step_base_ms=10, step_per_sequence_ms=1
+    slots=64,
+    prefill_tokens_per_s=1e9,
+    prefill_chunk_tokens=2048,
+    step_base_ms=10,
+    step_per_sequence_ms=1,
 )
 """With C sequences a step takes 10 + C ms, and so does each token: its prefill costs nothing."""
 
@@ -43,10 +48,14 @@ class SearchedEngine(ServedEngine):
 
     async def search(self, search: LoadSearchDriver) -> None:
         async with self.serving() as pacer:
-            for block in search.blocks(asked, self.observations, self.readings, lambda row, verdict: None):
+            for block in search.blocks(
+                asked, self.observations, self.readings, lambda row, verdict: None
+            ):
                 self.sent.append(block)
                 composer = Composer(Workload(run="r", output_tokens=TOKENS))
-                await run_block(block, self.service, composer, pacer, self.observations.append, self._read)
+                await run_block(
+                    block, self.service, composer, pacer, self.observations.append, self._read
+                )
                 await asyncio.sleep(0.001)  # the delay of the messages between two processes
 
     def _read(self, reading: InstrumentReading) -> None:
@@ -57,17 +66,27 @@ class SearchedEngine(ServedEngine):
 def asked(condition: Condition) -> AskedCondition:
     load = condition.load
     return AskedCondition(
-        condition=condition.condition, target="t", concurrency=load.concurrency, rate=load.rate, output_tokens=TOKENS
+        condition=condition.condition,
+        target="t",
+        concurrency=load.concurrency,
+        rate=load.rate,
+        output_tokens=TOKENS,
     )
 
 
-def search(served: SearchedEngine, slo: str, last: float, *, share: float = 0.95, rate: bool = False) -> Capacity:
+def search(
+    served: SearchedEngine, slo: str, last: float, *, share: float = 0.95, rate: bool = False
+) -> Capacity:
     limits = parse_slo(slo)
-    search = LoadSearchDriver("t", "http://t", Search(1, last, whole=not rate), limits, share, open_loop=rate)
+    search = LoadSearchDriver(
+        "t", "http://t", Search(1, last, whole=not rate), limits, share, open_loop=rate
+    )
     search.pilot_s = 0.3
     run_virtual(served.search(search))
     conditions = [asked(condition) for condition in search.conditions]
-    found = condition_rows(conditions, served.observations, served.readings, slo=limits, searched=True)
+    found = condition_rows(
+        conditions, served.observations, served.readings, slo=limits, searched=True
+    )
     for row, condition in zip(found, search.conditions, strict=True):
         assert row.requests <= condition.requests
     capacity = capacity_of(found, served.observations, limits, share)
@@ -78,8 +97,9 @@ def search(served: SearchedEngine, slo: str, last: float, *, share: float = 0.95
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("batch_size", [2, 5, 8, 20, 47])
 def test_tpot_limit_bounds_the_capacity(batch_size: int) -> None:
-    """A request is in flight for one step more than it has tokens, as it joins the engine's next step. So with slots
-    that are out of step, of C requests C times TOKENS / (TOKENS + 1) are in each step."""
+    """A request is in flight for one step more than it has tokens, as it joins the engine's next
+    step. So with slots that are out of step, of C requests C times TOKENS / (TOKENS + 1) are in
+    each step."""
     most = int((batch_size + 0.5) * (TOKENS + 1) / TOKENS)
     found = search(SearchedEngine(SPEC), f"ttft=2s,tpot={10 + batch_size}.5ms", 64)
     assert (found.holds or 0) <= most < (found.ceiling or 0)
@@ -92,7 +112,8 @@ def test_tpot_limit_bounds_the_capacity(batch_size: int) -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("slots", [1, 3, 6, 12])
 def test_a_request_beyond_the_slots_waits_for_the_end_of_another(slots: int) -> None:
-    """The slots end one after another, so with one request more than slots each waits for a part of a response."""
+    """The slots end one after another, so with one request more than slots each waits for a part of
+    a response."""
     found = search(SearchedEngine(replace(SPEC, slots=slots)), "ttft=60ms", 64)
     assert (found.holds, found.undecided, found.ceiling) == (slots, [], slots + 1)
     assert found.why == "fails"
@@ -167,7 +188,9 @@ def test_step_numbers_its_requests_through_its_blocks() -> None:
 def test_confirming_rounds_begin_evenly_over_a_time() -> None:
     served = SearchedEngine(SPEC)
     limits = parse_slo("tpot=20ms")
-    driver = LoadSearchDriver("t", "http://t", Search(1, 16, whole=True), limits, 0.95, over_s=1100.0)
+    driver = LoadSearchDriver(
+        "t", "http://t", Search(1, 16, whole=True), limits, 0.95, over_s=1100.0
+    )
     driver.pilot_s = 0.3
     run_virtual(served.search(driver))
     apart = [block for block in served.sent if block.apart_s]
@@ -180,7 +203,9 @@ def test_confirming_rounds_begin_evenly_over_a_time() -> None:
 
 def test_too_few_requests_for_the_share_are_refused() -> None:
     with pytest.raises(CallerFault, match="12 times 10 requests cannot show that 95") as raised:
-        LoadSearchDriver("t", "http://t", Search(1, 8, whole=True), parse_slo("voice"), 0.95, requests=10)
+        LoadSearchDriver(
+            "t", "http://t", Search(1, 8, whole=True), parse_slo("voice"), 0.95, requests=10
+        )
     assert "11 or more" in raised.value.hint
 
 
@@ -197,7 +222,8 @@ def test_the_time_left_follows_from_the_rounds_so_far(monkeypatch: pytest.Monkey
     search = LoadSearchDriver("t", "http://t", Search(2, 8, whole=True), parse_slo("voice"), 0.95)
     seconds = count(step=10)
     monkeypatch.setattr(clock, "now_ns", lambda: next(seconds) * NS_PER_S)
-    blocks = search.blocks(asked, [], [], lambda row, verdict: None)  # without an answer: each load fails at once
+    # without an answer: each load fails at once
+    blocks = search.blocks(asked, [], [], lambda row, verdict: None)
     next(blocks)
     assert search.seconds_left == 0  # no verdict yet
     assert "left" not in search.status
@@ -206,7 +232,9 @@ def test_the_time_left_follows_from_the_rounds_so_far(monkeypatch: pytest.Monkey
     assert search.status.endswith(", about 2:00 left")
 
 
-def test_the_time_left_of_a_confirmation_shrinks_with_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_of_a_confirmation_shrinks_with_each_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     search = Search(4, 4, whole=True)
     search.record(4, "promising")
     driver = LoadSearchDriver("t", "http://t", search, parse_slo("voice"), 0.95)
@@ -221,7 +249,12 @@ def test_the_time_left_of_a_confirmation_shrinks_with_each_round(monkeypatch: py
 def test_the_range_that_remains_shrinks_with_each_verdict() -> None:
     search = Search(1, 64, whole=True)
     found = [search.remaining]
-    verdicts: list[tuple[float, Verdict]] = [(1, "holds"), (4, "holds"), (16, "fails"), (8, "fails")]
+    verdicts: list[tuple[float, Verdict]] = [
+        (1, "holds"),
+        (4, "holds"),
+        (16, "fails"),
+        (8, "fails"),
+    ]
     for load, verdict in verdicts:
         search.record(load, verdict)
         found.append(search.remaining)

@@ -1,4 +1,5 @@
-"""Blocks of sessions in virtual time, through the client's sockets, against a simulated provider."""
+"""Blocks of sessions in virtual time, through the client's sockets, against a simulated
+provider."""
 
 import asyncio
 from collections import defaultdict
@@ -35,7 +36,10 @@ from splitsecond.testing.virtual_time import run_virtual
 
 BLOCK = 16
 CACHED = PromptCacheSpec(from_tokens=BLOCK, block_tokens=BLOCK, ttl_s=3600)
-SCALE = PromptScale(fixed=CHAT_TEMPLATE_TOKENS, per_word=(sum(map(len, WORDS)) / len(WORDS) + 1) / CHARACTERS_PER_TOKEN)
+SCALE = PromptScale(
+    fixed=CHAT_TEMPLATE_TOKENS,
+    per_word=(sum(map(len, WORDS)) / len(WORDS) + 1) / CHARACTERS_PER_TOKEN,
+)
 WAIT_NS = 4 * NS_PER_S
 
 
@@ -153,7 +157,10 @@ def test_each_turn_contains_the_one_before_and_its_answer() -> None:
 
 def test_an_unlimited_cache_has_what_is_ideal() -> None:
     sessions = session_set(
-        [*turns(3), Turn(input_tokens=420, output_tokens=10, shared_tokens=200, cut=True, wait_ns=WAIT_NS)]
+        [
+            *turns(3),
+            Turn(input_tokens=420, output_tokens=10, shared_tokens=200, cut=True, wait_ns=WAIT_NS),
+        ]
     )
     played = Played(sessions, served(), requests=12, concurrency=2)
     seen: dict[str, str] = {}
@@ -161,13 +168,19 @@ def test_an_unlimited_cache_has_what_is_ideal() -> None:
         if not o.ok:
             continue
         text, before = text_of(played.bodies[o.call]), seen.get(place(o).session, "")
-        common = next((at for at, (one, two) in enumerate(zip(text, before, strict=False)) if one != two), len(before))
+        common = next(
+            (at for at, (one, two) in enumerate(zip(text, before, strict=False)) if one != two),
+            len(before),
+        )
         assert o.cached_tokens == common // (4 * BLOCK) * BLOCK == played.truth[o.id].cached_tokens
         assert bool(place(o).reusable_tokens) == (place(o).turn > 1 and not place(o).primes)
         if place(o).reusable_tokens:
             assert abs(place(o).reusable_tokens - o.cached_tokens) <= 2 * BLOCK
         seen[place(o).session] = text
-        assert place(o).new_tokens + place(o).reusable_tokens == [300, 340, 380, 420][place(o).turn - 1]
+        assert (
+            place(o).new_tokens + place(o).reusable_tokens
+            == [300, 340, 380, 420][place(o).turn - 1]
+        )
 
 
 def test_a_turn_is_due_when_its_tool_has_ended() -> None:

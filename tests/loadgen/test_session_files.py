@@ -36,7 +36,16 @@ def weka(**more: Any) -> dict[str, Any]:
 
 def request(t: float, tokens: int, ids: list[int] | None = None, **more: Any) -> dict[str, Any]:
     blocks = {} if ids is None else {"hash_ids": ids}
-    return {"t": t, "type": "n", "model": "m", "in": tokens, "out": 7, "api_time": 2.0, **blocks, **more}
+    return {
+        "t": t,
+        "type": "n",
+        "model": "m",
+        "in": tokens,
+        "out": 7,
+        "api_time": 2.0,
+        **blocks,
+        **more,
+    }
 
 
 def agentic(turn: int, role: str, **more: Any) -> dict[str, Any]:
@@ -68,10 +77,19 @@ def refused(tmp_path: Path, *records: Any) -> str:
 def test_our_lines(tmp_path: Path) -> None:
     found = read(tmp_path, OURS)
     session = only(found)
-    assert (found.format, session.id, session.shared_prompt, session.shared_tokens) == ("JSON lines", "a", "main", 400)
+    assert (found.format, session.id, session.shared_prompt, session.shared_tokens) == (
+        "JSON lines",
+        "a",
+        "main",
+        400,
+    )
     first, second, third = session.turns
     assert (first.input_tokens, first.shared_tokens, first.new_tokens) == (1000, 400, 600)
-    assert (second.input_tokens, second.shared_tokens, second.wait_ns) == (1090, 1000, 5 * NS_PER_S // 2)
+    assert (second.input_tokens, second.shared_tokens, second.wait_ns) == (
+        1090,
+        1000,
+        5 * NS_PER_S // 2,
+    )
     assert (third.input_tokens, third.shared_tokens, third.cut) == (510, 500, True)
     (agent,) = second.branches
     assert agent.turns == [Turn(input_tokens=300, output_tokens=9, wait_ns=NS_PER_S // 2)]
@@ -81,7 +99,9 @@ def test_an_unknown_field_is_named(tmp_path: Path) -> None:
     turn = {"new_tokens": 1, "output_tokens": 1, "think_time_ms": 3}
     assert "think_time_ms" in refused(tmp_path, {"turns": [turn]})
     assert "priority" in refused(tmp_path, weka(requests=[request(0, 100, [1], priority=3)]))
-    assert "cache" in refused(tmp_path, {"messages": [{"role": "user", "content": "a"}], "cache": True})
+    assert "cache" in refused(
+        tmp_path, {"messages": [{"role": "user", "content": "a"}], "cache": True}
+    )
     assert "effort" in refused(tmp_path, agentic(1, "user", content="a", effort="low"))
 
 
@@ -91,7 +111,9 @@ def test_impossible_turns_are_refused(tmp_path: Path) -> None:
     assert "turn 1" in refused(tmp_path, {"turns": [more]})
     assert "need each other" in refused(tmp_path, OURS | {"shared_prompt": ""})
     assert "no tokens" in refused(tmp_path, weka(requests=[request(0, 0, [])]))
-    assert "shares 640 tokens" in refused(tmp_path, weka(requests=[request(0, 700, shared_prefix_blocks=10)]))
+    assert "shares 640 tokens" in refused(
+        tmp_path, weka(requests=[request(0, 700, shared_prefix_blocks=10)])
+    )
     assert "neither" in refused(tmp_path, weka(requests=[request(0, 700)]))
 
 
@@ -108,9 +130,19 @@ def test_weka_with_blocks_shares_them_with_the_prompt_before(tmp_path: Path) -> 
 
 
 def test_weka_side_request_leaves_the_conversation(tmp_path: Path) -> None:
-    rows = [request(0, 130, [1, 2]), request(3, 64, [7]), request(6, 200, [1, 2, 3]), request(9, 128, [7, 8])]
+    rows = [
+        request(0, 130, [1, 2]),
+        request(3, 64, [7]),
+        request(6, 200, [1, 2, 3]),
+        request(9, 128, [7, 8]),
+    ]
     turns = only(read(tmp_path, weka(requests=rows))).turns
-    assert [(turn.follows, turn.shared_tokens) for turn in turns] == [(0, 0), (0, 0), (1, 128), (2, 64)]
+    assert [(turn.follows, turn.shared_tokens) for turn in turns] == [
+        (0, 0),
+        (0, 0),
+        (1, 128),
+        (2, 64),
+    ]
     assert [turn.cut for turn in turns] == [False, True, False, False]
 
 
@@ -122,13 +154,24 @@ def test_weka_counts_of_blocks_equal_the_ids(tmp_path: Path) -> None:
         request(4.0 * n, 64 * len(each) + 9, blocks=len(each), shared_prefix_blocks=same)
         for n, (each, same) in enumerate(zip(ids, shared, strict=True))
     ]
-    assert only(read(tmp_path, weka(requests=exact))).turns == only(read(tmp_path, weka(requests=compact))).turns
+    assert (
+        only(read(tmp_path, weka(requests=exact))).turns
+        == only(read(tmp_path, weka(requests=compact))).turns
+    )
 
 
 def test_weka_sub_agents_run_before_the_next_request(tmp_path: Path) -> None:
     inner = [request(0, 64, [1]), request(4, 128, [1, 2], think_time=2.0)]
-    agent = {"t": 33.0, "type": "subagent", "agent_id": "x", "duration_ms": 30_000, "requests": inner}
-    session = only(read(tmp_path, weka(requests=[request(0, 64, [1]), agent, agent, request(40, 128, [1, 2])])))
+    agent = {
+        "t": 33.0,
+        "type": "subagent",
+        "agent_id": "x",
+        "duration_ms": 30_000,
+        "requests": inner,
+    }
+    session = only(
+        read(tmp_path, weka(requests=[request(0, 64, [1]), agent, agent, request(40, 128, [1, 2])]))
+    )
     first, second = session.turns
     assert not first.branches
     assert [branch.name for branch in second.branches] == ["1", "2"]
@@ -141,10 +184,16 @@ def test_agentic_messages_of_mlperf(tmp_path: Path) -> None:
     call = {"id": "k1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
     rows = [
         agentic(
-            1, "user", content="List.", system="Be brief.", tools=[{"type": "function", "function": {"name": "ls"}}]
+            1,
+            "user",
+            content="List.",
+            system="Be brief.",
+            tools=[{"type": "function", "function": {"name": "ls"}}],
         ),
         agentic(2, "assistant", tool_calls=[call]),
-        agentic(3, "tool", tool_results=[{"tool_call_id": "k1", "content": "a b"}], delay_seconds=1.5),
+        agentic(
+            3, "tool", tool_results=[{"tool_call_id": "k1", "content": "a b"}], delay_seconds=1.5
+        ),
         agentic(4, "assistant", content="Two files."),
     ]
     session = only(read(tmp_path, *rows))
@@ -154,7 +203,11 @@ def test_agentic_messages_of_mlperf(tmp_path: Path) -> None:
         {"role": "user", "content": "List."},
     ]
     assert msgspec.json.decode(first.answer)["tool_calls"] == [call]
-    assert msgspec.json.decode(second.messages) == {"role": "tool", "content": "a b", "tool_call_id": "k1"}
+    assert msgspec.json.decode(second.messages) == {
+        "role": "tool",
+        "content": "a b",
+        "tool_call_id": "k1",
+    }
     assert second.wait_ns == 3 * NS_PER_S // 2
     assert second.shared_tokens == first.input_tokens < second.input_tokens
     assert "one after another" in refused(tmp_path, *rows, agentic(4, "user", content="again"))
@@ -163,7 +216,9 @@ def test_agentic_messages_of_mlperf(tmp_path: Path) -> None:
 def test_system_prompt_of_several_sessions_is_shared(tmp_path: Path) -> None:
     system = {"role": "system", "content": "You are an agent. " * 20}
     lists = [{"messages": [system, {"role": "user", "content": name}]} for name in ("a", "b")]
-    own = {"messages": [{"role": "system", "content": "Another."}, {"role": "user", "content": "c"}]}
+    own = {
+        "messages": [{"role": "system", "content": "Another."}, {"role": "user", "content": "c"}]
+    }
     one, two, three = read(tmp_path, *lists, own).sessions
     assert one.shared_prompt == two.shared_prompt != ""
     assert one.shared_tokens == one.turns[0].shared_tokens > 80
@@ -176,18 +231,28 @@ def test_lists_of_messages_and_share_gpt(tmp_path: Path) -> None:
         {"role": "assistant", "content": "b"},
         {"role": "user", "content": "c"},
     ]
-    plain, wrapped = only(read(tmp_path, messages)), only(read(tmp_path, {"messages": messages, "id": 7}))
+    plain, wrapped = (
+        only(read(tmp_path, messages)),
+        only(read(tmp_path, {"messages": messages, "id": 7})),
+    )
     assert plain.turns == wrapped.turns
     assert wrapped.id == "7"
     assert [bool(turn.answer) for turn in plain.turns] == [True, False]
-    talk = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}, {"from": "human", "value": "c"}]
+    talk = [
+        {"from": "human", "value": "a"},
+        {"from": "gpt", "value": "b"},
+        {"from": "human", "value": "c"},
+    ]
     assert only(read(tmp_path, {"id": "x", "conversations": talk})).turns == plain.turns
     assert "begins with an answer" in refused(tmp_path, messages[1:])
 
 
 def test_rows_of_tracelab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def row(index: int, total: int, prefix: int, sent: str, ended: str) -> dict[str, Any]:
-        events = [{"event_type": "tool_result", "timestamp": sent}, {"event_type": "text", "timestamp": ended}]
+        events = [
+            {"event_type": "tool_result", "timestamp": sent},
+            {"event_type": "text", "timestamp": ended},
+        ]
         return {
             "session_id": "claude:1",
             "round_index": index,
@@ -222,25 +287,40 @@ def test_spans_of_open_telemetry(tmp_path: Path) -> None:
             "startTimeUnixNano": str(begin_s * NS_PER_S),
             "endTimeUnixNano": str(end_s * NS_PER_S),
             "attributes": [
-                {"key": name, "value": {"stringValue": value} if isinstance(value, str) else {"intValue": str(value)}}
+                {
+                    "key": name,
+                    "value": {"stringValue": value}
+                    if isinstance(value, str)
+                    else {"intValue": str(value)},
+                }
                 for name, value in values.items()
             ],
         }
 
-    tool = {"attributes": [{"key": "gen_ai.operation.name", "value": {"stringValue": "execute_tool"}}]}
+    tool = {
+        "attributes": [{"key": "gen_ai.operation.name", "value": {"stringValue": "execute_tool"}}]
+    }
     spans = [span(0, 2, 900), tool, span(4, 6, 300, "helper"), span(9, 10, 1000), span(12, 13, 400)]
     found = read(tmp_path, {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
     first, second, third = only(found).turns
     assert (first.input_tokens, second.shared_tokens, third.shared_tokens) == (900, 900, 0)
-    assert [(branch.turns[0].input_tokens, branch.turns[0].wait_ns) for branch in second.branches] == [
-        (300, 2 * NS_PER_S)
-    ]
+    assert [
+        (branch.turns[0].input_tokens, branch.turns[0].wait_ns) for branch in second.branches
+    ] == [(300, 2 * NS_PER_S)]
     assert (second.wait_ns, third.wait_ns) == (3 * NS_PER_S, 2 * NS_PER_S)
     assert "shorter one" in found.note
-    flat = {"context": {"trace_id": "t"}, "start_time": "2026-01-01T00:00:00Z", "end_time": "2026-01-01T00:00:01Z"}
+    flat = {
+        "context": {"trace_id": "t"},
+        "start_time": "2026-01-01T00:00:00Z",
+        "end_time": "2026-01-01T00:00:01Z",
+    }
     counts = {"gen_ai.usage.input_tokens": 9, "gen_ai.usage.output_tokens": 1}
-    assert only(read(tmp_path, {**flat, "attributes": counts})).turns == [Turn(input_tokens=9, output_tokens=1)]
-    assert "two numbers" in refused(tmp_path, {**flat, "attributes": {"gen_ai.usage.input_tokens": 9}})
+    assert only(read(tmp_path, {**flat, "attributes": counts})).turns == [
+        Turn(input_tokens=9, output_tokens=1)
+    ]
+    assert "two numbers" in refused(
+        tmp_path, {**flat, "attributes": {"gen_ai.usage.input_tokens": 9}}
+    )
 
 
 def test_compressed_file_folder_and_single_value(tmp_path: Path) -> None:
@@ -252,7 +332,9 @@ def test_compressed_file_folder_and_single_value(tmp_path: Path) -> None:
     folder.mkdir()
     for name in ("b", "a"):
         session = weka(requests=[request(0, 64, [1])], totals={}) | {"id": name}
-        (folder / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(session), indent=2))
+        (folder / f"{name}.json").write_bytes(
+            msgspec.json.format(msgspec.json.encode(session), indent=2)
+        )
     assert [session.id for session in read_sessions(folder).sessions] == ["a", "b"]
     (tmp_path / "array.json").write_bytes(msgspec.json.encode([OURS, OURS]))
     assert len(read_sessions(tmp_path / "array.json").sessions) == 2

@@ -8,7 +8,14 @@ from msgspec import structs
 from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.nodes import shares
-from splitsecond.benchmark.load.plan import ROUNDS, TURNS, PlannedLoad, expected_s, make_plan, slices
+from splitsecond.benchmark.load.plan import (
+    ROUNDS,
+    TURNS,
+    PlannedLoad,
+    expected_s,
+    make_plan,
+    slices,
+)
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.session_player import GOLDEN, SessionPrompts
 from splitsecond.benchmark.load.sessions import Session, SessionSet, Turn, distributions
@@ -33,10 +40,17 @@ def test_blocks_of_sessions_have_turns_for_each_slot() -> None:
     loads = [PlannedLoad(concurrency=2), PlannedLoad(concurrency=16)]
     plan = make_plan(TARGETS, loads, sessions=SESSIONS, response_s=2.0)
     (lane,) = plan.lanes
-    assert [each.requests for each in plan.conditions] == [ROUNDS * c * TURNS for c in (2, 2, 16, 16)]
-    assert {block.concurrency: (block.requests, block.warmups) for block in lane} == {2: (16, 2), 16: (128, 16)}
+    assert [each.requests for each in plan.conditions] == [
+        ROUNDS * c * TURNS for c in (2, 2, 16, 16)
+    ]
+    assert {block.concurrency: (block.requests, block.warmups) for block in lane} == {
+        2: (16, 2),
+        16: (128, 16),
+    }
     assert all(not block.due and block.wait_s == 4.0 for block in lane)
-    assert [block.round for block in lane] == [number for number in range(1, ROUNDS + 1) for _ in range(4)]
+    assert [block.round for block in lane] == [
+        number for number in range(1, ROUNDS + 1) for _ in range(4)
+    ]
 
 
 def test_a_number_of_requests_is_that_of_measured_turns() -> None:
@@ -45,7 +59,9 @@ def test_a_number_of_requests_is_that_of_measured_turns() -> None:
 
 
 def test_a_rate_of_sessions_begins_with_those_in_flight() -> None:
-    plan = make_plan({"a/x": "http://a"}, [PlannedLoad(rate=0.1)], sessions=SESSIONS, response_s=2.0)
+    plan = make_plan(
+        {"a/x": "http://a"}, [PlannedLoad(rate=0.1)], sessions=SESSIONS, response_s=2.0
+    )
     for block in plan.lanes[0]:
         assert block.concurrency == 12  # 20 turns of 6 s each
         assert len(block.due) >= block.requests / 20 + 12
@@ -57,8 +73,11 @@ def test_a_rate_of_sessions_begins_with_those_in_flight() -> None:
 
 
 def test_a_duration_is_filled_with_turns() -> None:
-    plan = make_plan(TARGETS, [PlannedLoad(concurrency=4)], sessions=SESSIONS, response_s=2.0, duration_s=1440)
-    assert {each.requests for each in plan.conditions} == {ROUNDS * 4 * 20}  # 120 s a block, 6 s a turn
+    plan = make_plan(
+        TARGETS, [PlannedLoad(concurrency=4)], sessions=SESSIONS, response_s=2.0, duration_s=1440
+    )
+    # 120 s a block, 6 s a turn
+    assert {each.requests for each in plan.conditions} == {ROUNDS * 4 * 20}
     (lane,) = plan.lanes
     assert expected_s(lane[0], ttft_s=1, response_s=2.0) == pytest.approx(2 + 6 * (79 / 4 + 1))
     assert len(slices(lane[0], 4)) == 1
@@ -134,7 +153,14 @@ def test_drawn_agents_resemble_the_recorded_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    "beside", [{"cache_reuse": True}, {"input_tokens": 9}, {"warmup": 1}, {"answers": "none"}, {"longest_wait": -1.0}]
+    "beside",
+    [
+        {"cache_reuse": True},
+        {"input_tokens": 9},
+        {"warmup": 1},
+        {"answers": "none"},
+        {"longest_wait": -1.0},
+    ],
 )
 def test_settings_beside_sessions_are_refused(beside: dict[str, object]) -> None:
     BenchSettings(sessions="agent").check()

@@ -53,16 +53,22 @@ def test_a_run_of_sessions_finds_the_ideal_in_the_cache(tmp_path: Path) -> None:
         if o.turn is not None:
             sessions[o.turn.session, o.turn.branch].append(o)
             if o.ok and o.turn.new_tokens:
-                assert o.input_tokens == pytest.approx(o.turn.new_tokens + o.turn.reusable_tokens, abs=40)
+                assert o.input_tokens == pytest.approx(
+                    o.turn.new_tokens + o.turn.reusable_tokens, abs=40
+                )
                 assert o.cached_tokens == pytest.approx(o.turn.reusable_tokens, abs=40)
     for own in sessions.values():
         for one, other in pairwise(own):
             assert one.turn is not None
             assert other.turn is not None
             assert other.turn.turn == one.turn.turn + 1
-            assert other.due_ns >= one.end_ns + other.turn.wait_ns - 20 * NS_PER_MS or one.turn.primes
+            assert (
+                other.due_ns >= one.end_ns + other.turn.wait_ns - 20 * NS_PER_MS or one.turn.primes
+            )
     asked = run.findings.asked
     assert asked["sessions"]["count"] == 3
     assert asked["sessions"]["distributions"]["turns"]["p50"] == 4
-    text = (tmp_path / "run" / "run.json").read_text() + (tmp_path / "run" / "observations.jsonl").read_text()
+    text = (tmp_path / "run" / "run.json").read_text() + (
+        tmp_path / "run" / "observations.jsonl"
+    ).read_text()
     assert "very long and detailed story" not in text

@@ -18,7 +18,11 @@ from splitsecond.benchmark.load.workload import Workload, WorkloadVariant
 from splitsecond.core.errors import CallerFault
 
 SWEEP = Workload(
-    run="r", variants={"8k": WorkloadVariant(input_tokens=8000), "x": WorkloadVariant(input_tokens=5, output_tokens=7)}
+    run="r",
+    variants={
+        "8k": WorkloadVariant(input_tokens=8000),
+        "x": WorkloadVariant(input_tokens=5, output_tokens=7),
+    },
 )
 
 

@@ -20,18 +20,26 @@ EXCERPTS = Path(__file__).parents[2] / "docs/traces"
 
 def shared(one: list[str], two: list[str]) -> int:
     """Return how many words two prompts have in common at their beginning."""
-    return next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+    return next(
+        (at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b),
+        min(len(one), len(two)),
+    )
 
 
 @given(
     st.floats(0, 900),
     st.floats(0.5, 3),
-    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 3 * BLOCK_TOKENS)), min_size=2, max_size=4),
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 3 * BLOCK_TOKENS)),
+        min_size=2,
+        max_size=4,
+    ),
 )
 def test_prompts_share_text_exactly_where_blocks_are_equal(
     fixed: float, per_word: float, asked: list[tuple[int, int, int]]
 ) -> None:
-    """Each prompt has ids 0, 1, … of a common beginning, then some of its own, and then words without an id."""
+    """Each prompt has ids 0, 1, … of a common beginning, then some of its own, and then words
+    without an id."""
     scale = PromptScale(fixed, per_word)
     made = TracedPrompts("run/c", 0, scale, 20 * BLOCK_TOKENS)
     texts, ids = [], []
@@ -63,12 +71,14 @@ def test_prompts_without_blocks_differ_in_their_first_words() -> None:
     assert shared(one, two) <= 3
     assert (len(one), one[30:]) == (round(980 / 1.5), two[30:])
     assert "detailed story" in " ".join(one)
-    assert len(made.text("a", TracedRequest(0, 3, 1)).split()) == 7  # the least that makes it unique
+    # the least that makes it unique
+    assert len(made.text("a", TracedRequest(0, 3, 1)).split()) == 7
 
 
 @pytest.mark.parametrize(("template", "per_word"), [(0, 1.0), (40, 1.3), (700, 0.8)])
 def test_calibration_finds_the_scale_of_the_prompts(template: int, per_word: float) -> None:
-    """Prompts of all lengths of a trace have the tokens of the trace, by the count of the endpoint."""
+    """Prompts of all lengths of a trace have the tokens of the trace, by the count of the
+    endpoint."""
 
     def tokens(call: Call) -> int:
         messages: list[dict[str, str]] = call.body["messages"]  # type: ignore[assignment]
@@ -77,7 +87,13 @@ def test_calibration_finds_the_scale_of_the_prompts(template: int, per_word: flo
     fake = FakeService(script=lambda call: Script(tokens=1, input_tokens=tokens(call)))
     traced = read_trace(EXCERPTS / "azure-code.csv").requests
     found = run_virtual(
-        calibrate(fake, Workload(run="r", traced=traced, output_tokens=None), input_tokens=512, name="t", pilot=True)
+        calibrate(
+            fake,
+            Workload(run="r", traced=traced, output_tokens=None),
+            input_tokens=512,
+            name="t",
+            pilot=True,
+        )
     )
     assert (found.note, found.response_ns is not None) == ("", True)
     assert found.workload.traced == traced
@@ -93,7 +109,9 @@ def test_calibration_finds_the_scale_of_the_prompts(template: int, per_word: flo
 def test_a_trace_is_sent_to_a_target_that_counts_no_tokens() -> None:
     fake = FakeService(script=lambda call: Script(tokens=1, input_tokens=None))
     traced = [TracedRequest(0, 1000, 5)]
-    found = run_virtual(calibrate(fake, Workload(run="r", traced=traced), input_tokens=512, name="t"))
+    found = run_virtual(
+        calibrate(fake, Workload(run="r", traced=traced), input_tokens=512, name="t")
+    )
     assert "not verified: the endpoint reports no usage; estimated" in found.note
     text = Composer(found.workload, "c").body("a", 0)["messages"][0]["content"]
     assert len(text) / 1000 == pytest.approx(5.6, rel=0.05)  # characters of a token

@@ -1,4 +1,5 @@
-"""Traces: each format is read with its times and lengths; what is not understood is refused with its line."""
+"""Traces: each format is read with its times and lengths; what is not understood is refused with
+its line."""
 
 import contextlib
 import gzip
@@ -46,19 +47,25 @@ def test_our_json_lines_count_from_the_first(file: Path) -> None:
 
 def test_mooncake_counts_milliseconds(file: Path) -> None:
     file.write_text(MOONCAKE + MOONCAKE.replace("27", "3027.5"))
-    assert read_trace(file).requests == [TracedRequest(0, 600, 5, [7, 9]), TracedRequest(3_000_500_000, 600, 5, [7, 9])]
+    assert read_trace(file).requests == [
+        TracedRequest(0, 600, 5, [7, 9]),
+        TracedRequest(3_000_500_000, 600, 5, [7, 9]),
+    ]
 
 
 def bailian(number: int, ids: list[int]) -> str:
     return (
         f'{{"chat_id": {number}, "parent_chat_id": -1, "timestamp": {number * 0.5}, '
-        f'"input_length": {16 * len(ids) + 3}, "output_length": 4, "type": "text", "turn": 1, "hash_ids": {ids}}}\n'
+        f'"input_length": {16 * len(ids) + 3}, "output_length": 4, "type": "text", "turn": 1, '
+        f'"hash_ids": {ids}}}\n'
     )
 
 
 def test_bailian_counts_seconds_and_has_small_blocks(file: Path) -> None:
     shared = list(range(32))
-    file.write_text(bailian(0, [*shared, 99]) + bailian(1, [*shared, *range(100, 132)]) + bailian(2, [1]))
+    file.write_text(
+        bailian(0, [*shared, 99]) + bailian(1, [*shared, *range(100, 132)]) + bailian(2, [1])
+    )
     first, second, third = read_trace(file).requests
     assert [each.due_ns / NS_PER_S for each in (first, second, third)] == [0, 0.5, 1]
     assert (first.input_tokens, first.output_tokens) == (16 * 33 + 3, 4)
@@ -79,11 +86,16 @@ def test_a_file_may_be_compressed(file: Path) -> None:
 
 def test_azure_has_dates(file: Path) -> None:
     file.write_text(AZURE + "2023-11-16 23:59:59.9799600,4808,10\n2023-11-17 00:00:01+00:00,3,8\n")
-    assert read_trace(file).requests == [TracedRequest(0, 4808, 10), TracedRequest(1_020_040_000, 3, 8)]
+    assert read_trace(file).requests == [
+        TracedRequest(0, 4808, 10),
+        TracedRequest(1_020_040_000, 3, 8),
+    ]
 
 
 def test_burstgpt_has_seconds_and_failures(file: Path) -> None:
-    file.write_text(BURST + "5,ChatGPT,472,18,490,API log\n6,GPT-4,30,0,30,API log\n45.5,GPT-4,1,2,3,API log\n")
+    file.write_text(
+        BURST + "5,ChatGPT,472,18,490,API log\n6,GPT-4,30,0,30,API log\n45.5,GPT-4,1,2,3,API log\n"
+    )
     found = read_trace(file)
     assert found.requests == [TracedRequest(0, 472, 18), TracedRequest(40_500_000_000, 1, 2)]
     assert found.left_out == 1
@@ -93,9 +105,18 @@ def test_burstgpt_has_seconds_and_failures(file: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("azure-code.csv", "azure-code.csv (Azure): 120 requests within 195.7 s, median prompt 1,776 tokens"),
-        ("mooncake-conversation.jsonl", "(Mooncake): 100 requests within 33.0 s, median prompt 10,426 tokens"),
-        ("burstgpt-synthetic.csv", "(BurstGPT): 57 requests within 50.0 s, median prompt 339 tokens"),
+        (
+            "azure-code.csv",
+            "azure-code.csv (Azure): 120 requests within 195.7 s, median prompt 1,776 tokens",
+        ),
+        (
+            "mooncake-conversation.jsonl",
+            "(Mooncake): 100 requests within 33.0 s, median prompt 10,426 tokens",
+        ),
+        (
+            "burstgpt-synthetic.csv",
+            "(BurstGPT): 57 requests within 50.0 s, median prompt 339 tokens",
+        ),
     ],
 )
 def test_the_excerpts_of_the_documentation(name: str, words: str) -> None:
@@ -122,14 +143,29 @@ def test_a_limit_ends_reading_and_a_scale_stretches_the_times(file: Path) -> Non
         ('{"timestamp"', "t:1: "),
         ("[" * 100_000, "t:1: "),
         ('{"timestamp": 1, "input_tokens": 4}', "t:1: .* both input_tokens and output_tokens"),
-        ('{"timestamp": 1, "input_tokens": 4, "output_tokens": 1}\n{"timestamp": 1}', "t:2: only some lines"),
-        ('{"timestamp": 1, "input_tokens": 4, "output_tokens": 1, "hash_ids": [1, 2]}', "t:1: .* at most 1 hash_ids"),
+        (
+            '{"timestamp": 1, "input_tokens": 4, "output_tokens": 1}\n{"timestamp": 1}',
+            "t:2: only some lines",
+        ),
+        (
+            '{"timestamp": 1, "input_tokens": 4, "output_tokens": 1, "hash_ids": [1, 2]}',
+            "t:1: .* at most 1 hash_ids",
+        ),
         (MOONCAKE + MOONCAKE.replace("600", "-600"), "t:2: .* input_length"),
         (MOONCAKE + "1,2,3", "t:2: .* milliseconds"),
         (MOONCAKE.replace('"hash_ids"', '"delay": 5, "hash_ids"'), "t:1: .*unknown field `delay`"),
-        ('{"timestamp": 0, "text_input": "hello", "output_length": 5}', "t:1: .*unknown field `text_input`"),
-        (MOONCAKE.replace("27", "0.5") + MOONCAKE.replace("27", "4.25"), "t: its timestamps are probably seconds"),
-        (bailian(0, [1, 2]).replace('"input_length": 35', '"input_length": 16'), "t:1: .* at most 1 hash_ids"),
+        (
+            '{"timestamp": 0, "text_input": "hello", "output_length": 5}',
+            "t:1: .*unknown field `text_input`",
+        ),
+        (
+            MOONCAKE.replace("27", "0.5") + MOONCAKE.replace("27", "4.25"),
+            "t: its timestamps are probably seconds",
+        ),
+        (
+            bailian(0, [1, 2]).replace('"input_length": 35', '"input_length": 16'),
+            "t:1: .* at most 1 hash_ids",
+        ),
         (AZURE + "2023-11-16 18:17:03,4,1\n2023-11-16,four,1", "t:3: .* ContextTokens"),
         (AZURE + "2023-11-16 18:17:03,4", "t:2: .* as in the header"),
         (AZURE + "yesterday,4,1", "t:2: "),
@@ -140,7 +176,9 @@ def test_a_limit_ends_reading_and_a_scale_stretches_the_times(file: Path) -> Non
         (" \n", "t: no request found"),
     ],
 )
-def test_trace_of_unknown_form_is_refused_with_its_line(file: Path, text: str, complaint: str) -> None:
+def test_trace_of_unknown_form_is_refused_with_its_line(
+    file: Path, text: str, complaint: str
+) -> None:
     file.write_text(text)
     with pytest.raises(CallerFault, match=complaint):
         read_trace(file)
@@ -156,7 +194,10 @@ def test_a_missing_file_and_bytes(file: Path) -> None:
 
 def test_a_trace_is_bounded(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text(MOONCAKE * 5)
-    for name, most, words in (("MAX_REQUESTS", 4, "more than 4 requests"), ("MAX_BLOCKS", 9, "more than 9 blocks")):
+    for name, most, words in (
+        ("MAX_REQUESTS", 4, "more than 4 requests"),
+        ("MAX_BLOCKS", 9, "more than 9 blocks"),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(traces, name, most)
             with pytest.raises(CallerFault, match=words):
@@ -181,7 +222,10 @@ def test_large_traces_take_linear_time(file: Path, unit: str, before: str) -> No
 @pytest.mark.parametrize(
     ("stamps", "bursts"),
     [
-        ([0, 0, 3, 3, 3, 6, 6], "in the trace, 7 of 7 requests share their timestamp with others, .* 3 s apart"),
+        (
+            [0, 0, 3, 3, 3, 6, 6],
+            "in the trace, 7 of 7 requests share their timestamp with others, .* 3 s apart",
+        ),
         ([0, 0, 2.999, 3, 3, 5.999, 8, 12], "in the trace, 4 of 8 requests share"),
         ([0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10], ""),  # whole seconds, but almost no burst
         ([0, 0, 0.001, 0.001, 0.002], ""),  # a fine grid
@@ -189,18 +233,24 @@ def test_large_traces_take_linear_time(file: Path, unit: str, before: str) -> No
         ([1, 1], ""),
     ],
 )
-def test_bursts_of_a_coarse_clock_are_warned_of(file: Path, stamps: list[float], bursts: str) -> None:
+def test_bursts_of_a_coarse_clock_are_warned_of(
+    file: Path, stamps: list[float], bursts: str
+) -> None:
     file.write_text("\n".join(map(str, stamps)))
     warning = read_trace(file, time_scale=0.01).warning
     assert bool(warning) == bool(bursts)
     assert re.match(bursts, warning)
 
 
-BYTES = st.binary(max_size=40) | st.sampled_from([each.encode() for each in (AZURE, BURST, MOONCAKE, "1\n", "2,3,4\n")])
+BYTES = st.binary(max_size=40) | st.sampled_from(
+    [each.encode() for each in (AZURE, BURST, MOONCAKE, "1\n", "2,3,4\n")]
+)
 
 
 @given(st.lists(BYTES, max_size=5))
-def test_any_bytes_are_a_trace_or_a_caller_fault(tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]) -> None:
+def test_any_bytes_are_a_trace_or_a_caller_fault(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]
+) -> None:
     path = tmp_path_factory.getbasetemp() / "any-trace"
     path.write_bytes(b"".join(pieces))
     with contextlib.suppress(CallerFault):

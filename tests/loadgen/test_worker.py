@@ -1,4 +1,5 @@
-"""One worker process: it follows its input, ignores Ctrl-C, and reports everything before it exits."""
+"""One worker process: it follows its input, ignores Ctrl-C, and reports everything before it
+exits."""
 
 import signal
 import sys
@@ -44,11 +45,15 @@ FAKE_WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 
 @contextmanager
 def worker(model: str) -> Iterator[Process[bytes]]:
-    """A worker that is in the middle of a block: five requests are done, one hangs if the model is "hangs"."""
+    """A worker that is in the middle of a block: five requests are done, one hangs if the model is
+    "hangs"."""
     with Process[bytes](FAKE_WORKER, stdin=PIPE, stdout=PIPE) as process:
         say(process, Configure([TargetSpec(name="t", base_url="http://t.example", model=model)], 3))
         say(process, SetWorkload("t", Workload(run="r")))
-        say(process, SendBlock(RequestBlock(condition="t@c1", target="t", requests=6, concurrency=1)))
+        say(
+            process,
+            SendBlock(RequestBlock(condition="t@c1", target="t", requests=6, concurrency=1)),
+        )
         yield process
 
 
@@ -78,7 +83,11 @@ def test_worker_reports_requests_then_reading_then_end() -> None:
         assert outcomes(process, 6) == ["ok"] * 6
         read = hear(process)
         assert isinstance(read, ReadingReport)
-        assert (read.reading.worker, read.reading.pid, read.reading.condition) == (3, process.pid, "t@c1")
+        assert (read.reading.worker, read.reading.pid, read.reading.condition) == (
+            3,
+            process.pid,
+            "t@c1",
+        )
         assert hear(process) == TaskEnded()
         say(process, Stop())
         assert hear(process) is None
@@ -88,11 +97,20 @@ def test_worker_reports_requests_then_reading_then_end() -> None:
 @pytest.mark.system
 def test_a_worker_closes_its_connections_before_it_exits(simulated: RunningProvider) -> None:
     target = TargetSpec(name="t", base_url=simulated.base_url, model=simulated.model)
-    real = (sys.executable, "-W", "always::ResourceWarning", "-m", "splitsecond.benchmark.load.worker")
+    real = (
+        sys.executable,
+        "-W",
+        "always::ResourceWarning",
+        "-m",
+        "splitsecond.benchmark.load.worker",
+    )
     with Process[bytes](real, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         say(process, Configure([target], 1))
         say(process, SetWorkload("t", Workload(run="r", output_tokens=2)))
-        say(process, SendBlock(RequestBlock(condition="t@c1", target="t", requests=2, concurrency=1)))
+        say(
+            process,
+            SendBlock(RequestBlock(condition="t@c1", target="t", requests=2, concurrency=1)),
+        )
         assert outcomes(process, 2) == ["ok"] * 2
         say(process, Stop())
         assert process.wait(WITHIN_S) == 0

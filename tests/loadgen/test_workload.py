@@ -1,4 +1,5 @@
-"""What requests say: the nonce first, the same length each time, files read with their lines named."""
+"""What requests say: the nonce first, the same length each time, files read with their lines
+named."""
 
 import io
 from typing import Any
@@ -12,7 +13,9 @@ from splitsecond.benchmark.load.workload import QUESTION, SYSTEM, Composer, Work
 
 def composer(shared: str = "", **fields: Any) -> Composer:
     return Composer(
-        Workload(**{"run": "r1", "system_words": 20, "user_words": 30, **fields}), shared, alike=bool(shared)
+        Workload(**{"run": "r1", "system_words": 20, "user_words": 30, **fields}),
+        shared,
+        alike=bool(shared),
     )
 
 
@@ -42,21 +45,32 @@ def test_shared_beginning_is_equal_within_a_condition_and_run() -> None:
     made = composer("t@c1-reuse", questions=True)
     one, two = (made.body(f"t@c1-reuse-{number}", number) for number in range(2))
     assert system_prompt(one) == system_prompt(two)
-    others = (composer("t@c8-reuse", questions=True), composer("t@c1-reuse", questions=True, run="r2"))
+    others = (
+        composer("t@c8-reuse", questions=True),
+        composer("t@c1-reuse", questions=True, run="r2"),
+    )
     assert len({system_prompt(made.body("x", 0)) for made in (made, *others)}) == 3
     assert made.hints == {"prompt_cache": "mark"}
     assert composer().hints == {}
 
 
 def test_questions_differ_between_calls() -> None:
-    for made in (composer("shared", questions=True, user_words=0), composer(questions=True, user_words=0)):
+    for made in (
+        composer("shared", questions=True, user_words=0),
+        composer(questions=True, user_words=0),
+    ):
         asked = [made.body(f"a-{number}", number)["messages"][1]["content"] for number in range(5)]
         assert len(set(asked)) == 5
-        assert all(said.startswith(QUESTION) and len(said.split()) == len(QUESTION.split()) + 4 for said in asked)
+        assert all(
+            said.startswith(QUESTION) and len(said.split()) == len(QUESTION.split()) + 4
+            for said in asked
+        )
 
 
 def test_cache_reuse_changes_only_the_first_words() -> None:
-    alike, apart = (composer(shared, questions=True).body("a", 0)["messages"] for shared in ("s", ""))
+    alike, apart = (
+        composer(shared, questions=True).body("a", 0)["messages"] for shared in ("s", "")
+    )
     assert alike[1] == apart[1]
     (one, rest), (two, other_rest) = (said[0]["content"].split(".\n") for said in (alike, apart))
     assert rest == other_rest
@@ -88,8 +102,10 @@ def test_prompts_take_turns_with_a_nonce_at_their_start() -> None:
     lines = (
         b'[{"role": "user", "content": "one"}]',
         b"",
-        b'{"messages":[{"role": "user", "content": [{"type": "text", "text": "two"}]}], "top_p": 0.5, "model": ""}',
-        b'{"messages":[{"role": "assistant", "content": null}, {"role": "user", "content": "i"}], "max_tokens": 3}',
+        b'{"messages":[{"role": "user", "content": [{"type": "text", "text": "two"}]}], "top_p": '
+        b'0.5, "model": ""}',
+        b'{"messages":[{"role": "assistant", "content": null}, {"role": "user", "content": "i"}], '
+        b'"max_tokens": 3}',
     )
     prompts = parse_prompts(io.BytesIO(b"\n".join(lines)), "f").prompts
     made = composer(prompts=prompts, output_tokens=7)
@@ -102,11 +118,17 @@ def test_prompts_take_turns_with_a_nonce_at_their_start() -> None:
     assert three["messages"][0]["content"].endswith(".\n")
     assert again["messages"][0]["content"].endswith(".\none")
     assert again != one
-    shared = [composer("s", prompts=prompts).body(call, 0)["messages"][0]["content"] for call in "ab"]
+    shared = [
+        composer("s", prompts=prompts).body(call, 0)["messages"][0]["content"] for call in "ab"
+    ]
     assert shared[0] == shared[1]
     assert shared[0].endswith(".\none")
 
 
 def test_a_workload_travels_as_json() -> None:
-    workload = Workload(run="r", prompts=[{"messages": [{"role": "user", "content": "é"}]}], extra={"a": [1.5, None]})
+    workload = Workload(
+        run="r",
+        prompts=[{"messages": [{"role": "user", "content": "é"}]}],
+        extra={"a": [1.5, None]},
+    )
     assert msgspec.json.decode(msgspec.json.encode(workload), type=Workload) == workload

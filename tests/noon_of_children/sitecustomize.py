@@ -1,4 +1,5 @@
-"""Let the wall clock of this process show the time that a test has set: `noon_of_processes` of `tests/noon.py`."""
+"""Let the wall clock of this process show the time that a test has set: `noon_of_processes` of
+`tests/noon.py`."""
 
 import os
 import time

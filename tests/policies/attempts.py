@@ -23,7 +23,8 @@ def answered(
     streamed: bool = True,
     limits: RateLimits | None = None,
 ) -> Observation:
-    """An answer that ended well, just now or at `end_ns`, after `connecting_ms` and `ttft_ms` to its first token."""
+    """An answer that ended well, just now or at `end_ns`, after `connecting_ms` and `ttft_ms` to
+    its first token."""
     end_ns = clock.now_ns() if end_ns is None else end_ns
     first_ns = end_ns - round((tokens - 1) * tpot_ms * NS_PER_MS)
     return Observation(
@@ -50,7 +51,14 @@ def closed(waited_ms: float, *, target: str = TARGET, call: str = "c") -> Observ
     """An attempt that was given up after `waited_ms`, without a token."""
     end_ns = clock.now_ns()
     sent_ns = end_ns - round(waited_ms * NS_PER_MS)
-    return Observation(id=f"{call}.1", call=call, target=target, outcome="cancelled", sent_ns=sent_ns, end_ns=end_ns)
+    return Observation(
+        id=f"{call}.1",
+        call=call,
+        target=target,
+        outcome="cancelled",
+        sent_ns=sent_ns,
+        end_ns=end_ns,
+    )
 
 
 def failed(

@@ -1,4 +1,5 @@
-"""Branches for policies under test: fake services that answer by script, and calls to send to them."""
+"""Branches for policies under test: fake services that answer by script, and calls to send to
+them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -6,7 +7,14 @@ from typing import Any
 
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS
-from splitsecond.core.errors import CallerFault, Fault, NetworkFault, Overloaded, ProviderFault, TimedOut
+from splitsecond.core.errors import (
+    CallerFault,
+    Fault,
+    NetworkFault,
+    Overloaded,
+    ProviderFault,
+    TimedOut,
+)
 from splitsecond.core.service import Call, Service
 from splitsecond.testing.fake_service import FakeService, Observer, Script
 from splitsecond.testing.virtual_time import run_virtual
@@ -18,10 +26,15 @@ def a_call(number: int = 1, *, within_ms: int | None = None) -> Call:
     return Call(id=f"call-{number}", body={}, start_ns=now_ns, deadline_ns=deadline_ns)
 
 
-def scripted(*scripts: Script, target: str = "fake/model", observer: Observer | None = None) -> FakeService:
-    """Return a fake that answers the n-th call by the n-th script, and all later ones by the last."""
+def scripted(
+    *scripts: Script, target: str = "fake/model", observer: Observer | None = None
+) -> FakeService:
+    """Return a fake that answers the n-th call by the n-th script, and all later ones by the
+    last."""
     fake: FakeService = FakeService(
-        script=lambda call: scripts[min(len(fake.calls), len(scripts)) - 1], target=target, observer=observer
+        script=lambda call: scripts[min(len(fake.calls), len(scripts)) - 1],
+        target=target,
+        observer=observer,
     )
     return fake
 
@@ -32,7 +45,9 @@ def fails(fault: Fault, ttft: float = 0.1) -> Script:
 
 def status(code: int, retry_after_s: float | None = None) -> ProviderFault:
     wait_ns = None if retry_after_s is None else round(retry_after_s * clock.NS_PER_S)
-    return ProviderFault(f"HTTP {code}", kind=f"http_{code}", phase="head", status=code, retry_after_ns=wait_ns)
+    return ProviderFault(
+        f"HTTP {code}", kind=f"http_{code}", phase="head", status=code, retry_after_ns=wait_ns
+    )
 
 
 def key_refused(code: int = 401) -> ProviderFault:

@@ -34,7 +34,8 @@ def answers(*texts: str) -> Script:
 
 
 class Received:
-    """What a client received, read from its bytes; `fault`: what broke it. `refused`: before the first byte."""
+    """What a client received, read from its bytes; `fault`: what broke it. `refused`: before the
+    first byte."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -97,7 +98,9 @@ class Resumed:
         self.call = call
 
         async def main() -> None:
-            service = build(parse(policy), self.fakes.__getitem__, states, make_encoder=continuation_encoder)
+            service = build(
+                parse(policy), self.fakes.__getitem__, states, make_encoder=continuation_encoder
+            )
             self.call = self.call or chat()
             self.received = await receive(service, self.call)
 
@@ -143,10 +146,17 @@ class Stream(ReplyBase):
 
 def stream(name: str, tokens: Sequence[str], newline: bytes = b"\n") -> bytes:
     writer = StreamWriter("chat", "m", id=f"id-{name}", created=7)
-    events = [writer.opening(), *map(writer.token, tokens), writer.finish("stop"), writer.usage(Usage(0, 1, 2))]
+    events = [
+        writer.opening(),
+        *map(writer.token, tokens),
+        writer.finish("stop"),
+        writer.usage(Usage(0, 1, 2)),
+    ]
     return b"".join([*events, writer.done()]).replace(b"\n", newline)
 
 
 def chunked(data: bytes, drawn: st.DataObject) -> list[bytes]:
     cuts = sorted(drawn.draw(st.sets(st.integers(1, max(len(data) - 1, 1)), max_size=8)))
-    return [part for part in map(data.__getitem__, map(slice, [0, *cuts], [*cuts, len(data)])) if part]
+    return [
+        part for part in map(data.__getitem__, map(slice, [0, *cuts], [*cuts, len(data)])) if part
+    ]

@@ -20,14 +20,23 @@ from splitsecond.routing.policies.cap import cap
 from splitsecond.testing.fake_service import FakeService, Script
 
 
-def asks(text: Any = "Hi", *, turns: int = 1, hints: dict[str, str] | None = None, **more: object) -> Call:
-    said = [{"role": "user" if turn % 2 == 0 else "assistant", "content": text} for turn in range(turns)]
-    body = {name: Raw(msgspec.json.encode(value)) for name, value in {"messages": said, **more}.items()}
+def asks(
+    text: Any = "Hi", *, turns: int = 1, hints: dict[str, str] | None = None, **more: object
+) -> Call:
+    said = [
+        {"role": "user" if turn % 2 == 0 else "assistant", "content": text} for turn in range(turns)
+    ]
+    body = {
+        name: Raw(msgspec.json.encode(value)) for name, value in {"messages": said, **more}.items()
+    }
     return msgspec.structs.replace(a_call(), body=body, hints=hints or {})
 
 
 def picture(text: str) -> list[dict[str, object]]:
-    return [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}]
+    return [
+        {"type": "text", "text": text},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
+    ]
 
 
 JUDGED: list[tuple[Call, str]] = [
@@ -57,9 +66,14 @@ def test_complexity(call: Call, level: str) -> None:
     assert complexity(call)[0] == level, complexity(call)
 
 
-@given(st.binary(max_size=200) | st.sampled_from([b"[1]", b'["x"]', b'[{"role":5}]', b'[{"content":[{"text":[]}]}]']))
+@given(
+    st.binary(max_size=200)
+    | st.sampled_from([b"[1]", b'["x"]', b'[{"role":5}]', b'[{"content":[{"text":[]}]}]'])
+)
 def test_messages_of_any_form_have_a_complexity(messages: bytes) -> None:
-    call = msgspec.structs.replace(a_call(), body={"messages": Raw(messages), "max_tokens": Raw(messages)})
+    call = msgspec.structs.replace(
+        a_call(), body={"messages": Raw(messages), "max_tokens": Raw(messages)}
+    )
     assert complexity(call)[0] in LEVELS
 
 
@@ -150,10 +164,17 @@ CAPPED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"max_tokens": 500}, {"max_tokens": 100}),
     ({"max_completion_tokens": Raw(b"500")}, {"max_completion_tokens": 100, "max_tokens": None}),
     ({"max_completion_tokens": Raw(b"50")}, {"max_completion_tokens": 50, "max_tokens": None}),
-    ({"max_tokens": 50, "max_completion_tokens": 500}, {"max_tokens": 50, "max_completion_tokens": 100}),
+    (
+        {"max_tokens": 50, "max_completion_tokens": 500},
+        {"max_tokens": 50, "max_completion_tokens": 100},
+    ),
     (
         {"generationConfig": Raw(b'{"topK":3,"maxOutputTokens":900}'), "num_predict": 50},
-        {"generationConfig": {"topK": 3, "maxOutputTokens": 100}, "num_predict": 50, "max_tokens": 100},
+        {
+            "generationConfig": {"topK": 3, "maxOutputTokens": 100},
+            "num_predict": 50,
+            "max_tokens": 100,
+        },
     ),
     ({"options": {"num_predict": -1}}, {"options": {"num_predict": 100}}),
     ({"max_output_tokens": 5000}, {"max_tokens": 100, "max_output_tokens": 100}),
@@ -161,7 +182,9 @@ CAPPED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @each_case(("fields", "expected"), CAPPED)
-def test_cap_limits_the_output_tokens_of_a_request(fields: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_cap_limits_the_output_tokens_of_a_request(
+    fields: dict[str, Any], expected: dict[str, Any]
+) -> None:
     fake = scripted(Script(tokens=1))
 
     async def main() -> None:
@@ -170,7 +193,8 @@ def test_cap_limits_the_output_tokens_of_a_request(fields: dict[str, Any], expec
         body = fake.calls[0].call.body
         assert {name: _plain(body.get(name)) for name in expected} == expected
         assert body["messages"] == Raw(b"[]")
-        assert dict(call.body) == {"messages": Raw(b"[]"), **fields}  # the original call is unchanged
+        # the original call is unchanged
+        assert dict(call.body) == {"messages": Raw(b"[]"), **fields}
 
     play(main, [fake])
 

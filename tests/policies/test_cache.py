@@ -1,4 +1,5 @@
-"""`cache`: which answers are kept, and for which clients; identical requests in flight are sent once."""
+"""`cache`: which answers are kept, and for which clients; identical requests in flight are sent
+once."""
 
 import asyncio
 from collections import deque
@@ -50,7 +51,9 @@ async def cache_states(service: Service, *calls: Call) -> list[str]:
 
 def numbered() -> FakeService:
     """A script that answers with the number of the call."""
-    fake: FakeService = FakeService(script=lambda call: Script(ttft=0.2, tokens=2, texts=(f"{len(fake.calls)}",)))
+    fake: FakeService = FakeService(
+        script=lambda call: Script(ttft=0.2, tokens=2, texts=(f"{len(fake.calls)}",))
+    )
     return fake
 
 
@@ -60,7 +63,9 @@ def test_a_hit_is_the_same_answer_at_once_without_a_request() -> None:
     async def main() -> None:
         service = cache(fake)
         first, second = asks(), asks(stream=False)
-        assert await shown(service, first) == await shown(service, second) == ("fake/model", "1word")
+        assert (
+            await shown(service, first) == await shown(service, second) == ("fake/model", "1word")
+        )
         assert (first.notes.cache, second.notes.cache) == ("miss", "hit")
         assert len(fake.calls) == 1
         async with await service(asks()) as reply:
@@ -109,7 +114,14 @@ NOT_KEPT: list[dict[str, Any]] = [
     {"temperature": None},
     {"store": True},
     {"web_search_options": {}, "background": True},
-    {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}]}]},
+    {
+        "messages": [
+            {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}],
+            }
+        ]
+    },
     {"messages": "x" * (2 << 20)},
 ]
 
@@ -135,7 +147,9 @@ def test_unrepeatable_or_large_requests_are_not_cached(more: dict[str, Any]) -> 
         ({"temperature": 1}, False, "chat", False),
     ],
 )
-def test_repeatable_answers_are_kept(more: dict[str, Any], sampled: bool, operation: Operation, kept: bool) -> None:
+def test_repeatable_answers_are_kept(
+    more: dict[str, Any], sampled: bool, operation: Operation, kept: bool
+) -> None:
     call = msgspec.structs.replace(asks(**more), operation=operation)
     assert (_key(call, sampled=sampled) is not None) == kept
 
@@ -156,7 +170,13 @@ def _image(url: str) -> dict[str, Any]:
         ({"type": "video_url", "video_url": {"url": "ftp://x/a.mp4"}}, False),
         ({"type": "file", "file": {"file_id": "file-1"}}, False),
         ({"type": "file", "file": {"file_data": "https://x/a.pdf"}}, False),
-        ({"type": "file", "file": {"file_data": "data:application/pdf;base64,aa==", "filename": "a"}}, True),
+        (
+            {
+                "type": "file",
+                "file": {"file_data": "data:application/pdf;base64,aa==", "filename": "a"},
+            },
+            True,
+        ),
         ({"type": "input_image", "file_id": "file-1"}, False),
         ({"type": "document", "source": {"type": "file", "file_id": "file_1"}}, False),
         ({"fileData": {"fileUri": "gs://bucket/a.png"}}, False),
@@ -196,7 +216,9 @@ def test_clients_never_share_answers() -> None:
 
     async def main() -> None:
         service = cache(fake)
-        assert await cache_states(service, asks(client="a"), asks(client="b"), asks(client="a")) == [
+        assert await cache_states(
+            service, asks(client="a"), asks(client="b"), asks(client="a")
+        ) == [
             "miss",
             "miss",
             "hit",
@@ -241,7 +263,9 @@ def test_answers_expire_and_clients_can_request_fresh_ones() -> None:
 
     async def main() -> None:
         service = cache(fake, ttl="10s")
-        assert await cache_states(service, asks(), asks(cache="no-store"), asks(cache="max-age=60")) == [
+        assert await cache_states(
+            service, asks(), asks(cache="no-store"), asks(cache="max-age=60")
+        ) == [
             "miss",
             "",
             "hit",
@@ -249,7 +273,10 @@ def test_answers_expire_and_clients_can_request_fresh_ones() -> None:
         assert await cache_states(service, asks(cache="private, No-Cache")) == ["miss"]
         assert await shown(service, asks()) == ("fake/model", "3word")  # the fresh one is kept
         await asyncio.sleep(5)
-        assert await cache_states(service, asks(cache="max-age=4"), asks(cache="max-age=x")) == ["miss", "hit"]
+        assert await cache_states(service, asks(cache="max-age=4"), asks(cache="max-age=x")) == [
+            "miss",
+            "hit",
+        ]
         await asyncio.sleep(10)
         assert await cache_states(service, asks()) == ["miss"]
 
@@ -323,7 +350,9 @@ def test_followers_continue_when_the_leader_leaves_a_stream() -> None:
         await leader.read()
         await leader.aclose()
         for follower in followers:
-            assert sum(isinstance(event, Token) for event in [event async for event in follower]) == 5
+            assert (
+                sum(isinstance(event, Token) for event in [event async for event in follower]) == 5
+            )
             await follower.aclose()
         assert await cache_states(service, asks()) == ["hit"]
         assert len(fake.calls) == 1
@@ -414,7 +443,12 @@ def test_a_call_with_a_later_deadline_or_a_stream_is_sent_alone() -> None:
 
     async def main() -> None:
         service = cache(fake)
-        calls = [asks(within_ms=1000), asks(within_ms=2000), asks("other", stream=False), asks("other", stream=True)]
+        calls = [
+            asks(within_ms=1000),
+            asks(within_ms=2000),
+            asks("other", stream=False),
+            asks("other", stream=True),
+        ]
         async with asyncio.TaskGroup() as group:
             for call in calls:
                 group.create_task(shown(service, call))
@@ -444,16 +478,23 @@ def test_only_a_reader_far_behind_gets_an_error() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from([0, 1, 150, 200, 230, 400]), st.none() | st.sampled_from([0, 100, 199, 200, 220, 300])
+            st.sampled_from([0, 1, 150, 200, 230, 400]),
+            st.none() | st.sampled_from([0, 100, 199, 200, 220, 300]),
         ),
         min_size=1,
         max_size=6,
     ),
     st.sampled_from(
-        [Script(ttft=0.2, tokens=5), fails(status(503), 0.2), Script(ttft=0.2, breaks_after=2, fault=status(500))]
+        [
+            Script(ttft=0.2, tokens=5),
+            fails(status(503), 0.2),
+            Script(ttft=0.2, breaks_after=2, fault=status(500)),
+        ]
     ),
 )
-def test_callers_join_and_leave_at_any_time(callers: Sequence[tuple[int, int | None]], script: Script) -> None:
+def test_callers_join_and_leave_at_any_time(
+    callers: Sequence[tuple[int, int | None]], script: Script
+) -> None:
     fake = scripted(script)
 
     async def main() -> None:
@@ -478,7 +519,10 @@ def test_callers_join_and_leave_at_any_time(callers: Sequence[tuple[int, int | N
 
 
 def test_settings_are_read_and_invalid_ones_refused() -> None:
-    assert [MemorySize.parse("size", text).size for text in ("64MB", "2GB")] == [64_000_000, 2_000_000_000]
+    assert [MemorySize.parse("size", text).size for text in ("64MB", "2GB")] == [
+        64_000_000,
+        2_000_000_000,
+    ]
     assert flag("sampled", True)
     for wrong in ("0MB", "65GB", "64", 64, "1.5GB"):
         with pytest.raises(CallerFault, match="size is"):

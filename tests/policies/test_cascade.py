@@ -1,4 +1,5 @@
-"""`cascade`: accepted answers of the small model reach the client; the large one answers all other calls."""
+"""`cascade`: accepted answers of the small model reach the client; the large one answers all other
+calls."""
 
 import asyncio
 
@@ -44,8 +45,12 @@ async def shown(service: Service, call: Call) -> tuple[str, str]:
     """Return the target that answered and its text, read from the bytes."""
     async with await service(call) as reply:
         body = await read_all(reply)
-    chunks = [msgspec.json.decode(line[6:]) for line in body.split(b"\n\n") if line.startswith(b"data: {")]
-    text = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+    chunks = [
+        msgspec.json.decode(line[6:]) for line in body.split(b"\n\n") if line.startswith(b"data: {")
+    ]
+    text = "".join(
+        choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"]
+    )
     return reply.target, text
 
 
@@ -77,7 +82,9 @@ def test_acceptance_rules_choose_the_model(accept: str, script: Script, expected
         assert target == ("large/x" if expected == "large" else "small/x")
         assert len(large.calls) == (expected == "large")
         assert call.notes.chosen.startswith("cascade: ")
-        assert call.notes.chosen.endswith(f"; 100% {LATELY}" if expected == "large" else f"; 0% {LATELY}")
+        assert call.notes.chosen.endswith(
+            f"; 100% {LATELY}" if expected == "large" else f"; 0% {LATELY}"
+        )
 
     play(main, [small, large])
 
@@ -186,7 +193,10 @@ def test_judge_gets_a_bounded_prompt_and_no_rejected_responses() -> None:
     async def main() -> None:
         service = cascade(small, large, judge=judge)
         await shown(service, chat("q" * 50_000))
-        assert len(bytes(judge.calls[0].call.body["messages"])) < ANSWER_CHARACTERS + QUESTION_CHARACTERS + 2000
+        assert (
+            len(bytes(judge.calls[0].call.body["messages"]))
+            < ANSWER_CHARACTERS + QUESTION_CHARACTERS + 2000
+        )
         await shown(service, chat())
         assert len(judge.calls) == 1
 
@@ -197,7 +207,8 @@ async def answer_likely(fake: FakeService, mean: float) -> None:
     """A script that answers with tokens of that mean log-probability."""
     expected_call = await fake.expect()
     expected_call._take(
-        Token(clock.now_ns(), "sure", logprobs=(mean - 0.1, mean + 0.1)), Finish(clock.now_ns(), "stop")
+        Token(clock.now_ns(), "sure", logprobs=(mean - 0.1, mean + 0.1)),
+        Finish(clock.now_ns(), "stop"),
     )
     expected_call.finish()
 
@@ -213,7 +224,9 @@ def test_log_probabilities_are_requested_and_removed(mean: float, accepted: bool
             trimmed.append(data)
             return data.replace(b"sure", b"SURE")
 
-        service = cascade(small, large, accept="logprob>-0.5", context=PolicyContext(trim_logprobs=trim))
+        service = cascade(
+            small, large, accept="logprob>-0.5", context=PolicyContext(trim_logprobs=trim)
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(answer_likely(small, mean))
             asking = group.create_task(shown(service, chat()))
@@ -228,7 +241,12 @@ def test_log_probabilities_requested_by_the_client_are_kept() -> None:
     small, large = FakeService(), scripted(LARGE)
 
     async def main() -> None:
-        service = cascade(small, large, accept="logprob>-0.5", context=PolicyContext(trim_logprobs=lambda data: b""))
+        service = cascade(
+            small,
+            large,
+            accept="logprob>-0.5",
+            context=PolicyContext(trim_logprobs=lambda data: b""),
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(answer_likely(small, -0.1))
             asking = group.create_task(shown(service, chat(logprobs=Raw(b"true"))))
@@ -241,7 +259,9 @@ def test_embeddings_go_to_the_large_model() -> None:
     small, large = scripted(says("x")), scripted(LARGE)
 
     async def main() -> None:
-        await (await cascade(small, large)(msgspec.structs.replace(a_call(), operation="embeddings"))).aclose()
+        await (
+            await cascade(small, large)(msgspec.structs.replace(a_call(), operation="embeddings"))
+        ).aclose()
         assert (len(small.calls), len(large.calls)) == (0, 1)
 
     play(main, [small, large])
@@ -258,7 +278,9 @@ def test_response_too_long_to_hold_goes_to_the_large_model() -> None:
     play(main, [small, large])
 
 
-@each_case("accept", ["done", "re:", "re:(", "logprob>", "logprob>0", "logprob>nan", "logprob>-1000", 5])
+@each_case(
+    "accept", ["done", "re:", "re:(", "logprob>", "logprob>0", "logprob>nan", "logprob>-1000", 5]
+)
 def test_invalid_acceptance_rules_are_refused(accept: object) -> None:
     with pytest.raises(CallerFault, match="accept is"):
         acceptance("accept", accept)

@@ -1,4 +1,5 @@
-"""A cascade that costs more than its large model asks that one alone, until it saves money again."""
+"""A cascade that costs more than its large model asks that one alone, until it saves money
+again."""
 
 import asyncio
 import gc
@@ -24,7 +25,8 @@ from splitsecond.testing.fake_service import FakeService, Script
 GOOD, BAD = says("yes"), says("cut", finish="length")
 CHEAP, DEAR = priced(1.0, 4.0), priced(2.0, 8.0)
 HALF = {"s/x": CHEAP, "l/x": DEAR}
-"""The small model costs half of the large one, so the cascade saves money while it escalates less than half."""
+"""The small model costs half of the large one, so the cascade saves money while it escalates less
+than half."""
 ALONE = "cascade: the large model alone is cheaper"
 Answers = Callable[[int], Script]
 """The script of the small model, by the number of the call."""
@@ -36,7 +38,8 @@ def share(escalates: float) -> Answers:
 
 
 class World:
-    """A cascade of a small model `s/x` and a large one `l/x`, and the other targets of its expression."""
+    """A cascade of a small model `s/x` and a large one `l/x`, and the other targets of its
+    expression."""
 
     def __init__(
         self,
@@ -48,10 +51,14 @@ class World:
         self.states = TargetStates(facts)
         self.text = text
         self.number = 0
-        small = FakeService(script=lambda call: answers(self.number), target="s/x", observer=self.states.observe)
+        small = FakeService(
+            script=lambda call: answers(self.number), target="s/x", observer=self.states.observe
+        )
         fakes = {"s/x": small, "l/x": scripted(large, target="l/x", observer=self.states.observe)}
         self.small, self.large = small, fakes["l/x"]
-        self.service = build(parse(text), lambda name: fakes.get(name) or scripted(says("yes")), self.states)
+        self.service = build(
+            parse(text), lambda name: fakes.get(name) or scripted(says("yes")), self.states
+        )
         self.chosen = ""
 
     async def asks(self, times: int, *, every_s: float = 0.0, tokens: int = 100) -> int:
@@ -67,13 +74,18 @@ class World:
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize(("escalates", "steps_aside"), [(0.0, False), (0.3, False), (0.7, True), (1.0, True)])
-def test_small_model_is_skipped_if_too_many_are_rejected(escalates: float, steps_aside: bool) -> None:
+@pytest.mark.parametrize(
+    ("escalates", "steps_aside"), [(0.0, False), (0.3, False), (0.7, True), (1.0, True)]
+)
+def test_small_model_is_skipped_if_too_many_are_rejected(
+    escalates: float, steps_aside: bool
+) -> None:
     async def main() -> None:
         world = World(share(escalates), HALF)
         assert await world.asks(ENOUGH) == ENOUGH
         asked = await world.asks(500)
-        assert 10 <= asked <= 15 if steps_aside else asked == 500  # one in fifty still goes to the small model
+        # one in fifty still goes to the small model
+        assert 10 <= asked <= 15 if steps_aside else asked == 500
         assert world.chosen.startswith(ALONE) == steps_aside
 
     play(main)
@@ -97,7 +109,8 @@ def test_without_prices_the_small_model_is_always_asked(facts: Mapping[str, Targ
 
 @pytest.mark.parametrize(("usd", "asked"), [(0.0, 200), (0.001, 200), (0.9, ENOUGH + 5)])
 def test_the_prices_determine_the_escalation_limit(usd: float, asked: int) -> None:
-    """Half of its answers are rejected: that pays if the small model costs less than half, as our own hardware does."""
+    """Half of its answers are rejected: that pays if the small model costs less than half, as our
+    own hardware does."""
 
     async def main() -> None:
         facts = {"s/x": priced(usd, usd), "l/x": priced(1.0, 1.0)}
@@ -116,7 +129,9 @@ def test_models_without_cost_are_not_compared() -> None:
 @pytest.mark.system
 def test_small_model_returns_when_accepted_again() -> None:
     async def main() -> None:
-        world = World(lambda number: BAD if number < 300 else GOOD, HALF, large=Script(ttft=0.1, tokens=1))
+        world = World(
+            lambda number: BAD if number < 300 else GOOD, HALF, large=Script(ttft=0.1, tokens=1)
+        )
         assert await world.asks(300) < 40
         asked = await world.asks(2500)
         assert asked >= 40  # because some calls still go to the small model
@@ -220,10 +235,16 @@ def test_previews_and_rebuilt_cascades_share_the_escalation_rate() -> None:
         ((text, known),) = world.states.cascades().items()
         assert (text, known.dearer) == (world.text, True)
         assert known.share == pytest.approx(1.0)
-        again = build(parse(world.text), lambda name: world.large if name == "l/x" else world.small, world.states)
+        again = build(
+            parse(world.text),
+            lambda name: world.large if name == "l/x" else world.small,
+            world.states,
+        )
         world.service = again
         assert await world.asks(10) == 0
-        other = preview(parse('cascade("s/x", "l/x", hold="9s")'), world.states, sample("Hello."), calls=3)
+        other = preview(
+            parse('cascade("s/x", "l/x", hold="9s")'), world.states, sample("Hello."), calls=3
+        )
         assert [choice.targets for choice in await other] == [("s/x",)]
         await asyncio.sleep(10)  # until its timers have been dropped
         gc.collect()
@@ -254,7 +275,9 @@ def test_escalation_rate_stays_between_0_and_1(steps: list[tuple[bool, float]]) 
         lately.add(now_ns, escalated=escalated)
         assert 0 <= lately.share <= 1
         assert 1 <= lately.weight(now_ns) <= REMEMBERED
-    assert {escalated for escalated, _ in steps} - {True} or lately.share == pytest.approx(float(bool(steps)))
+    assert {escalated for escalated, _ in steps} - {True} or lately.share == pytest.approx(
+        float(bool(steps))
+    )
 
 
 def test_recent_answers_count_more() -> None:

@@ -75,12 +75,19 @@ def test_an_embedding_has_no_output() -> None:
 
 def test_the_reason_names_the_cost_or_that_it_is_unknown() -> None:
     body = {"prompt": "x" * 4000, "max_tokens": 100}
-    assert chosen('cheapest("dear/x", "middle/x")', Call(id="c", body=body))[1] == "cheapest: middle/x, 0.0011 USD"
+    assert (
+        chosen('cheapest("dear/x", "middle/x")', Call(id="c", body=body))[1]
+        == "cheapest: middle/x, 0.0011 USD"
+    )
     assert chosen('cheapest("a/x", "b/x")')[1] == "cheapest: a/x, no price"
 
 
 def run(policy: str, cheap_ttft: float, middle_ttft: float = 0.2) -> list[Sent]:
-    targets = {"cheap/x": steady(cheap_ttft), "middle/x": steady(middle_ttft), "dear/x": steady(0.05)}
+    targets = {
+        "cheap/x": steady(cheap_ttft),
+        "middle/x": steady(middle_ttft),
+        "dear/x": steady(0.05),
+    }
     return traffic(policy, targets, seconds=60, facts=FACTS)
 
 
@@ -112,7 +119,9 @@ def test_call_goes_to_the_fastest_branch_if_none_is_within_limit() -> None:
 def test_cheap_target_that_becomes_fast_gets_calls_in_minutes() -> None:
     """Its p95 must fall, so it takes longer than with `fastest`."""
     targets = {"cheap/x": changing((0, steady(1.0)), (60, steady(0.1))), "dear/x": steady(0.1)}
-    sent = traffic('cheapest("cheap/x", "dear/x", within="voice")', targets, seconds=300, facts=FACTS)
+    sent = traffic(
+        'cheapest("cheap/x", "dear/x", within="voice")', targets, seconds=300, facts=FACTS
+    )
     assert shares(sent, 20, 60)["dear/x"] > 0.9
     assert shares(sent, 20, 60)["cheap/x"] >= 0.01
     assert shares(sent, 180)["cheap/x"] > 0.9
@@ -120,16 +129,25 @@ def test_cheap_target_that_becomes_fast_gets_calls_in_minutes() -> None:
 
 def test_cheap_target_that_becomes_slow_loses_calls_in_seconds() -> None:
     targets = {"cheap/x": changing((0, steady(0.1)), (30, steady(1.0))), "dear/x": steady(0.1)}
-    sent = traffic('cheapest("cheap/x", "dear/x", within="voice")', targets, seconds=60, facts=FACTS)
+    sent = traffic(
+        'cheapest("cheap/x", "dear/x", within="voice")', targets, seconds=60, facts=FACTS
+    )
     assert shares(sent, 10, 30)["cheap/x"] > 0.9
     assert shares(sent, 35)["dear/x"] > 0.9
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(("p95", "least", "most"), [(0.25, 0.9, 1.0), (0.28, 0.6, 1.0), (0.32, 0.0, 0.4)])
-def test_branch_slightly_below_the_limit_keeps_its_calls(p95: float, least: float, most: float) -> None:
+@pytest.mark.parametrize(
+    ("p95", "least", "most"), [(0.25, 0.9, 1.0), (0.28, 0.6, 1.0), (0.32, 0.0, 0.4)]
+)
+def test_branch_slightly_below_the_limit_keeps_its_calls(
+    p95: float, least: float, most: float
+) -> None:
     median = p95 / math.exp(1.645 * 0.3)
-    targets = {"cheap/x": scattered(steady(median), by=0.3), "dear/x": scattered(steady(0.1), seed=2, by=0.3)}
+    targets = {
+        "cheap/x": scattered(steady(median), by=0.3),
+        "dear/x": scattered(steady(0.1), seed=2, by=0.3),
+    }
     sent = traffic('cheapest("cheap/x", "dear/x", ttft="300ms")', targets, seconds=100, facts=FACTS)
     assert least <= shares(sent, 10)["cheap/x"] <= most
 

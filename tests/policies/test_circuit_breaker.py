@@ -40,7 +40,9 @@ class ClockedBreaker:
 
     def fails(self, times: int = 1, *, ago_s: float = 0.0) -> None:
         for _ in range(times):
-            self.breaker.record_failure(self.now_ns, self.now_ns - round(ago_s * NS_PER_S), "http_500")
+            self.breaker.record_failure(
+                self.now_ns, self.now_ns - round(ago_s * NS_PER_S), "http_500"
+            )
 
     def answers(self, times: int = 1, *, ago_s: float = 0.0) -> None:
         for _ in range(times):
@@ -48,7 +50,9 @@ class ClockedBreaker:
 
     def asks_to_wait(self, seconds: float | None, *, ago_s: float = 0.0) -> None:
         wait_ns = None if seconds is None else round(seconds * NS_PER_S)
-        self.breaker.record_rate_limit(self.now_ns, self.now_ns - round(ago_s * NS_PER_S), wait_ns, "http_429")
+        self.breaker.record_rate_limit(
+            self.now_ns, self.now_ns - round(ago_s * NS_PER_S), wait_ns, "http_429"
+        )
 
     def until_probe(self) -> None:
         self.now_ns = self.breaker.open_until_ns
@@ -110,7 +114,9 @@ def test_failure_of_every_third_request_does_not_open_it(clocked: ClockedBreaker
     assert clocked.breaker.state == "closed"
 
 
-@pytest.mark.parametrize(("asked_s", "waited_s"), [(20, 20), (0.5, 0.5), (1e6, LONGEST_ASKED_NS / NS_PER_S)])
+@pytest.mark.parametrize(
+    ("asked_s", "waited_s"), [(20, 20), (0.5, 0.5), (1e6, LONGEST_ASKED_NS / NS_PER_S)]
+)
 def test_circuit_breaker_stays_open_for_the_retry_after(
     clocked: ClockedBreaker, asked_s: float, waited_s: float
 ) -> None:
@@ -160,8 +166,12 @@ def test_404_of_a_working_target_does_not_open_it(clocked: ClockedBreaker) -> No
 # How it comes back.
 
 
-@pytest.mark.parametrize(("lasts_s", "longest_ns"), [(1.0, LONGEST_OPEN_NS), (0.9, LONGEST_QUICK_NS)])
-def test_the_wait_doubles_with_each_probe_that_fails(clocked: ClockedBreaker, lasts_s: float, longest_ns: int) -> None:
+@pytest.mark.parametrize(
+    ("lasts_s", "longest_ns"), [(1.0, LONGEST_OPEN_NS), (0.9, LONGEST_QUICK_NS)]
+)
+def test_the_wait_doubles_with_each_probe_that_fails(
+    clocked: ClockedBreaker, lasts_s: float, longest_ns: int
+) -> None:
     """A probe that fails within a second costs next to nothing, so the next one is soon."""
     clocked.fails(IN_A_ROW)
     waits = [clocked.open_s]
@@ -309,7 +319,9 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.in_flight)
     @rule(
         data=st.data(),
-        ends=st.sampled_from(["answered", "failed", "limited", "asked to wait", "unserved", "given up"]),
+        ends=st.sampled_from(
+            ["answered", "failed", "limited", "asked to wait", "unserved", "given up"]
+        ),
     )
     def one_ends(self, data: st.DataObject, ends: str) -> None:
         call = data.draw(st.sampled_from(sorted(self.in_flight)))
@@ -325,15 +337,21 @@ class AnyOrder(RuleBasedStateMachine):
                 assert not was_probe or self.breaker.state in ("half_open", "closed")
             case "failed":
                 self.breaker.record_failure(self.now_ns, began_ns, "http_500", client)
-                assert not was_probe or (self.breaker.state == "open" and self.breaker.open_until_ns > self.now_ns)
+                assert not was_probe or (
+                    self.breaker.state == "open" and self.breaker.open_until_ns > self.now_ns
+                )
             case "limited":
                 self.breaker.record_rate_limit(self.now_ns, began_ns, None, "http_429", client)
             case "asked to wait":
-                self.breaker.record_rate_limit(self.now_ns, began_ns, 7 * NS_PER_S, "http_429", client)
+                self.breaker.record_rate_limit(
+                    self.now_ns, began_ns, 7 * NS_PER_S, "http_429", client
+                )
                 assert self.breaker.is_down(self.now_ns, client)
             case "unserved":
                 self.breaker.record_not_served(self.now_ns, began_ns, "http_404", client)
-                assert not was_probe or (self.breaker.state == "open" and self.breaker.open_until_ns > self.now_ns)
+                assert not was_probe or (
+                    self.breaker.state == "open" and self.breaker.open_until_ns > self.now_ns
+                )
             case _:
                 assert self.breaker.state == state
         self.probes.discard(call)
@@ -382,7 +400,8 @@ def test_reports_of_others_open_it_unless_it_just_succeeded(clocked: ClockedBrea
 def test_recovery_report_of_others_makes_it_half_open_once(clocked: ClockedBreaker) -> None:
     breaker = clocked.breaker
     clocked.fails(IN_A_ROW)
-    breaker.receive_recovery(clocked.now_ns, clocked.now_ns - NS_PER_S)  # the request began before it opened
+    # the request began before it opened
+    breaker.receive_recovery(clocked.now_ns, clocked.now_ns - NS_PER_S)
     assert state(clocked) == "open"
     clocked.passes(2)
     breaker.receive_recovery(clocked.now_ns, clocked.now_ns - NS_PER_S)

@@ -44,11 +44,16 @@ def call(api_format: Spoken, **fields: Any) -> Call:
 
 
 def asked(api_format: Spoken, question: str, /, **more: Any) -> Call:
-    """Return a conversation of a system message and three others, of which `question` is the last."""
+    """Return a conversation of a system message and three others, of which `question` is the
+    last."""
     turns: list[Any] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Yes?"}]
     match api_format:
         case "openai":
-            said = [{"role": "system", "content": "Be brief."}, *turns, {"role": "user", "content": question}]
+            said = [
+                {"role": "system", "content": "Be brief."},
+                *turns,
+                {"role": "user", "content": question},
+            ]
             return call(api_format, messages=said, **more)
         case "anthropic":
             last = {"role": "user", "content": [{"type": "text", "text": question}]}
@@ -74,11 +79,19 @@ def test_messages(api_format: Spoken) -> None:
 def test_tool_results_are_neither_questions_nor_media() -> None:
     result = {"type": "tool_result", "tool_use_id": "a", "content": "Snow."}
     picture = {"type": "image", "source": {"type": "url", "url": "https://x/a.png"}}
-    said = messages(call("anthropic", messages=[{"role": "user", "content": c} for c in (PROVE, [result], [picture])]))
+    said = messages(
+        call(
+            "anthropic",
+            messages=[{"role": "user", "content": c} for c in (PROVE, [result], [picture])],
+        )
+    )
     assert said is not None
     assert last_user_text(said) == PROVE
     assert [message.has_media for message in said] == [False, False, True]
-    items = [{"role": "user", "content": PROVE}, {"type": "function_call_output", "call_id": "a", "output": "Snow."}]
+    items = [
+        {"role": "user", "content": PROVE},
+        {"type": "function_call_output", "call_id": "a", "output": "Snow."},
+    ]
     heard = messages(call("responses", input=items))
     assert heard is not None
     assert last_user_text(heard) == PROVE
@@ -146,7 +159,9 @@ def test_an_instruction_in_the_system_prompt(api_format: Spoken) -> None:
     assert marked.watched
     where = {"openai": "messages", "anthropic": "system", "responses": "instructions"}[api_format]
     words = field_value(marked, where)
-    assert (words[0]["content"] if api_format == "openai" else words) == f"Be brief.\n\n{INSTRUCTION}"
+    assert (
+        words[0]["content"] if api_format == "openai" else words
+    ) == f"Be brief.\n\n{INSTRUCTION}"
 
 
 def test_instruction_is_added_without_or_beside_system_blocks() -> None:
@@ -164,7 +179,8 @@ def test_instruction_is_added_without_or_beside_system_blocks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("api_format", "name"), [("openai", "max_tokens"), ("anthropic", "max_tokens"), ("responses", "max_output_tokens")]
+    ("api_format", "name"),
+    [("openai", "max_tokens"), ("anthropic", "max_tokens"), ("responses", "max_output_tokens")],
 )
 def test_the_output_limit_has_the_name_of_the_format(api_format: Spoken, name: str) -> None:
     fake = FakeService(script=lambda _: Script(tokens=1))
@@ -202,13 +218,18 @@ def test_answers_are_kept_for_each_format() -> None:
     ("api_format", "more"),
     [
         ("anthropic", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
-        ("anthropic", {"odd": [{"type": "image", "source": {"type": "url", "url": "https://x/a.png"}}]}),
+        (
+            "anthropic",
+            {"odd": [{"type": "image", "source": {"type": "url", "url": "https://x/a.png"}}]},
+        ),
         ("responses", {"tools": [{"type": "web_search"}]}),
         ("responses", {"previous_response_id": "resp_1"}),
         ("responses", {"metadata": {}, "prompt": {"image_url": "https://x/a.png"}}),
     ],
 )
-def test_responses_that_depend_on_stored_state_are_not_cached(api_format: Spoken, more: dict[str, Any]) -> None:
+def test_responses_that_depend_on_stored_state_are_not_cached(
+    api_format: Spoken, more: dict[str, Any]
+) -> None:
     asking = asked(api_format, "hi", temperature=0, store=False, **more)
     assert _key(asking, sampled=True) is None
 
@@ -216,7 +237,9 @@ def test_responses_that_depend_on_stored_state_are_not_cached(api_format: Spoken
 POLICIES: list[Callable[[Service, Service], Service]] = [
     lambda one, other: cache(one, sampled=True),
     lambda one, other: cascade(one, other),
-    lambda one, other: cascade(one, other, judge=FakeService(script=lambda _: Script(tokens=1, texts=("yes",)))),
+    lambda one, other: cascade(
+        one, other, judge=FakeService(script=lambda _: Script(tokens=1, texts=("yes",)))
+    ),
     lambda one, other: pipeline(one, other),
     lambda one, other: race(one, other),
     lambda one, other: fallback(one, other),
@@ -226,9 +249,13 @@ POLICIES: list[Callable[[Service, Service], Service]] = [
 
 @each_case("api_format", API_FORMATS)
 @each_case("policy", POLICIES)
-def test_a_client_reads_its_own_format(api_format: Spoken, policy: Callable[[Service, Service], Service]) -> None:
+def test_a_client_reads_its_own_format(
+    api_format: Spoken, policy: Callable[[Service, Service], Service]
+) -> None:
     said = Script(tokens=3, texts=("It ", "snows", "."), input_tokens=5)
-    service = policy(FakeService(script=lambda _: said), FakeService(script=lambda _: Script(ttft=9)))
+    service = policy(
+        FakeService(script=lambda _: said), FakeService(script=lambda _: Script(ttft=9))
+    )
 
     async def main() -> None:
         for _ in range(2):  # the second call is a hit of the cache
@@ -238,7 +265,9 @@ def test_a_client_reads_its_own_format(api_format: Spoken, policy: Callable[[Ser
                     data += part
             decoder = WIRES[api_format].decoder("chat")
             events = [*decoder.feed(data, 1), *decoder.close(1)]
-            assert "".join(event.text for event in events if isinstance(event, Token)) == "It snows."
+            assert (
+                "".join(event.text for event in events if isinstance(event, Token)) == "It snows."
+            )
             assert isinstance(events[-1], Done)
 
     play(main)

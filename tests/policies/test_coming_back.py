@@ -65,7 +65,11 @@ def test_first_token_of_a_probe_does_not_end_the_outage() -> None:
 
 def test_long_response_to_a_probe_ends_the_outage_early() -> None:
     async def main() -> None:
-        world = World('fallback("a/x", "b/x")', a=until(5, DOWN, Script(ttft=0.1, tokens=1000, tps=10)), b=GOOD)
+        world = World(
+            'fallback("a/x", "b/x")',
+            a=until(5, DOWN, Script(ttft=0.1, tokens=1000, tps=10)),
+            b=GOOD,
+        )
         await world.ask(5)
         await asyncio.sleep(10)
         async with asyncio.TaskGroup() as group:

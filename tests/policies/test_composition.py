@@ -1,4 +1,5 @@
-"""Any nesting of policies gives an answer or a fault of our family, in time, and leaves nothing open."""
+"""Any nesting of policies gives an answer or a fault of our family, in time, and leaves nothing
+open."""
 
 import asyncio
 
@@ -31,7 +32,15 @@ from splitsecond.testing.fake_service import Script
 
 WITHIN_MS = 3000
 BODY = {"messages": [{"role": "user", "content": "Say something."}]}
-FAULTS: list[Fault] = [bad_request(), too_long(), reset(), refused(), status(500), status(429, 1), status(503)]
+FAULTS: list[Fault] = [
+    bad_request(),
+    too_long(),
+    reset(),
+    refused(),
+    status(500),
+    status(429, 1),
+    status(503),
+]
 
 
 @st.composite
@@ -43,16 +52,24 @@ def scripts(draw: st.DrawFn) -> Script:
         case "fails":
             return Script(ttft=ttft, fault=draw(st.sampled_from(FAULTS)))
         case "breaks":
-            return Script(ttft=ttft, fault=NetworkFault("cut", kind="reset", phase="between tokens"), breaks_after=2)
+            return Script(
+                ttft=ttft,
+                fault=NetworkFault("cut", kind="reset", phase="between tokens"),
+                breaks_after=2,
+            )
         case "empty":
             return Script(ttft=ttft, tokens=0)
     return SILENT
 
 
 TARGETS = ("a/x", "b/x", "c/x")
-BEHAVIOURS = st.fixed_dictionaries({name: st.lists(scripts(), min_size=1, max_size=4) for name in TARGETS})
+BEHAVIOURS = st.fixed_dictionaries(
+    {name: st.lists(scripts(), min_size=1, max_size=4) for name in TARGETS}
+)
 CALLS = st.lists(
-    st.tuples(st.sampled_from([0, 1, 100, 1000]), st.none() | st.sampled_from([0, 1, 100, 200, 201, 2000])),
+    st.tuples(
+        st.sampled_from([0, 1, 100, 1000]), st.none() | st.sampled_from([0, 1, 100, 200, 201, 2000])
+    ),
     min_size=1,
     max_size=4,
 )
@@ -64,7 +81,9 @@ def test_any_nesting_of_policies_ends_in_time_and_closes_all(
     expression: Expression, behaviours: dict[str, list[Script]], calls: list[tuple[int, int | None]]
 ) -> None:
     states = in_region()
-    fakes = {name: scripted(*behaviours[name], target=name, observer=states.observe) for name in TARGETS}
+    fakes = {
+        name: scripted(*behaviours[name], target=name, observer=states.observe) for name in TARGETS
+    }
 
     async def main() -> None:
         service = build(expression, fakes.__getitem__, states, make_encoder=continuation_encoder)
@@ -93,7 +112,9 @@ async def _client(service: Service, number: int, starts_ms: int, leaves_ms: int 
 
 async def _ask(service: Service, number: int) -> None:
     try:
-        reply = await service(msgspec.structs.replace(a_call(number, within_ms=WITHIN_MS), body=BODY))
+        reply = await service(
+            msgspec.structs.replace(a_call(number, within_ms=WITHIN_MS), body=BODY)
+        )
     except Fault:
         return
     async with reply:

@@ -31,7 +31,8 @@ EXPRESSIONS = [
     'weighted("a/x", "b/x", weights="2,1")',
     'sticky("a/x", "b/x")',
     'near("a/x", "b/x", region="eu")',
-    'sticky(fastest("a/x", limit("b/x", concurrency=2)), near("c/x", "d/x", region="eu"), ttl="1m")',
+    'sticky(fastest("a/x", limit("b/x", concurrency=2)), near("c/x", "d/x", region="eu"), '
+    'ttl="1m")',
     'race(race("a/x", "b/x"), fallback(limit("c/x", concurrency=2), "d/x", resume="off"))',
     'pipeline("a/x", "b/x")',
     'pipeline("a/x", "b/x", early="300ms")',
@@ -46,12 +47,14 @@ EXPRESSIONS = [
 HOLDING = [
     'fallback("a/x", "b/x")',
     'fallback("a/x", "b/x", ttft="2s")',
-    'deadline(fallback(race("a/x", retry("b/x")), hedge(limit("c/x", concurrency=2), "a/x"), ttft="2s"), total="1m")',
+    'deadline(fallback(race("a/x", retry("b/x")), hedge(limit("c/x", concurrency=2), "a/x"), '
+    'ttft="2s"), total="1m")',
     'race(race("a/x", "b/x"), fallback(limit("c/x", concurrency=2), "d/x"))',
     'cascade("a/x", "b/x")',
     'cascade("a/x", "b/x", accept="json", hold="300ms")',
     'cascade("a/x", fallback("b/x", "c/x"), judge="d/x")',
-    'cache(cascade(limit("a/x", concurrency=9), pipeline("b/x", "c/x"), accept="re:no such"), sampled=True)',
+    'cache(cascade(limit("a/x", concurrency=9), pipeline("b/x", "c/x"), accept="re:no such"), '
+    "sampled=True)",
     'cascade(cache("a/x", sampled=True), "b/x")',
     'resume("a/x", "b/x")',
     'resume(fastest("a/x", "b/x"))',
@@ -75,10 +78,14 @@ def test_every_policy_passes_the_conformance_kit(text: str) -> None:
 
         # Losing branches are closed already; only the one reply is open.
         service = build(parse(text), target, in_region(), make_encoder=continuation_encoder)
-        return Subject(service, lambda: sum(fake.left_open for fake in fakes), holds=text in HOLDING)
+        return Subject(
+            service, lambda: sum(fake.left_open for fake in fakes), holds=text in HOLDING
+        )
 
     check_service(make)
 
 
 def test_conformance_cases_include_every_policy() -> None:
-    assert all(any(f"{policy}(" in text for text in [*EXPRESSIONS, *HOLDING]) for policy in POLICIES)
+    assert all(
+        any(f"{policy}(" in text for text in [*EXPRESSIONS, *HOLDING]) for policy in POLICIES
+    )

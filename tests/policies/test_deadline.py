@@ -17,7 +17,11 @@ def test_ttft_limit_ends_the_wait_for_the_first_token() -> None:
     async def main() -> None:
         seen = await ask(deadline(fake, ttft="2s"))
         assert isinstance(seen.fault, TimedOut)
-        assert (seen.ms, seen.fault.phase, seen.fault.after_ns) == (2000, "first token", 2 * clock.NS_PER_S)
+        assert (seen.ms, seen.fault.phase, seen.fault.after_ns) == (
+            2000,
+            "first token",
+            2 * clock.NS_PER_S,
+        )
         assert fake.calls[0].closed_at == clock.now_ns()
 
     play(main, [fake])

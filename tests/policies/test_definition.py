@@ -1,4 +1,5 @@
-"""Policies as definitions: what is read from a signature, and policies beside those of the catalogue."""
+"""Policies as definitions: what is read from a signature, and policies beside those of the
+catalogue."""
 
 from typing import Any, Literal
 
@@ -33,7 +34,9 @@ def mine(
     """Ask the last branch."""
 
     async def service(call: Call) -> Reply:
-        call.notes.chosen = f"{context.text} {context.names} {wait.ns} {times.value} {by} {part.value} {loud}"
+        call.notes.chosen = (
+            f"{context.text} {context.names} {wait.ns} {times.value} {by} {part.value} {loud}"
+        )
         return await (first, *others)[-1](call)
 
     return service
@@ -62,7 +65,10 @@ def test_a_signature_says_how_a_policy_is_written() -> None:
 
 
 def test_policy_can_be_added_to_those_of_the_catalogue() -> None:
-    text = 'fallback(mine("a/x", "b/x", judge="c/x", times=3, wait="2s", loud=True), pair("c/x", "d/x"))'
+    text = (
+        'fallback(mine("a/x", "b/x", judge="c/x", times=3, wait="2s", '
+        'loud=True), pair("c/x", "d/x"))'
+    )
     expression = parse(text, ALL)
     assert repr(expression) == text
     fakes = {name: scripted(Script(), target=name) for name in targets(expression)}
@@ -72,8 +78,12 @@ def test_policy_can_be_added_to_those_of_the_catalogue() -> None:
         call = a_call()
         async with await service(call) as reply:
             assert reply.target == "b/x"
-        written = 'mine("a/x", "b/x", judge="c/x", wait="2s", times=3, by="name", part=0.5, loud=True)'
-        assert call.notes.chosen == f"{written} (['a/x'], ['b/x'], ['c/x']) 2000000000 3 name 0.5 True"
+        written = (
+            'mine("a/x", "b/x", judge="c/x", wait="2s", times=3, by="name", part=0.5, loud=True)'
+        )
+        assert (
+            call.notes.chosen == f"{written} (['a/x'], ['b/x'], ['c/x']) 2000000000 3 name 0.5 True"
+        )
 
     play(main, list(fakes.values()))
     with pytest.raises(CallerFault, match="unknown policy mine"):

@@ -1,4 +1,5 @@
-"""Comparison of the delivered text with its replay by another target, by content and not by events."""
+"""Comparison of the delivered text with its replay by another target, by content and not by
+events."""
 
 from collections.abc import Sequence
 
@@ -60,16 +61,28 @@ AGAIN: list[tuple[list[Event], list[Event], list[Event]]] = [
         [*text("ab"), Usage(0, 5, 6), DONE],
         [*text("b"), Usage(0, 5, 6), DONE],
     ),
-    ([*text("a"), Finish(0, "stop"), Usage(0, 1, 2)], [*text("a"), *ended()[:1], Usage(0, 5, 6), DONE], [DONE]),
+    (
+        [*text("a"), Finish(0, "stop"), Usage(0, 1, 2)],
+        [*text("a"), *ended()[:1], Usage(0, 5, 6), DONE],
+        [DONE],
+    ),
     ([*thought("a"), SIGNED], [*thought("a"), OTHER, *text("b"), DONE], [*text("b"), DONE]),
-    ([*thought("a"), SIGNED, *text("b")], [*thought("a"), OTHER, *text("bc"), DONE], [*text("c"), DONE]),
+    (
+        [*thought("a"), SIGNED, *text("b")],
+        [*thought("a"), OTHER, *text("bc"), DONE],
+        [*text("c"), DONE],
+    ),
     (thought("a"), [*thought("a"), OTHER, DONE], [OTHER, DONE]),
     (
         [*thought("a"), SIGNED],
         [*thought("a"), *text("b"), *thought("c"), OTHER, DONE],
         [*text("b"), *thought("c"), OTHER, DONE],
     ),
-    (text("a"), [*text("ab"), Usage(0, 1, 1), Usage(0, 5, 6), DONE], [*text("b"), Usage(0, 5, 6), DONE]),
+    (
+        text("a"),
+        [*text("ab"), Usage(0, 1, 1), Usage(0, 5, 6), DONE],
+        [*text("b"), Usage(0, 5, 6), DONE],
+    ),
     (
         tool("f", '{"a'),
         [*tool("f", '{"a":1}', call_id="d"), *ended()],
@@ -89,7 +102,9 @@ AGAIN: list[tuple[list[Event], list[Event], list[Event]]] = [
 
 
 @each_case(("had", "again", "new"), AGAIN)
-def test_replay_gives_only_new_events(had: list[Event], again: list[Event], new: list[Event]) -> None:
+def test_replay_gives_only_new_events(
+    had: list[Event], again: list[Event], new: list[Event]
+) -> None:
     assert replayed(had, again) == new
 
 
@@ -100,7 +115,11 @@ DIFFERENT: list[tuple[list[Event], list[Event], str]] = [
     (text("ab"), text("a"), "it ends earlier"),
     (text("ab"), thought("ab"), "reasoning instead of text"),
     ([*thought("a"), *text("b")], [*thought("aa"), *text("b")], "after 0 characters of reasoning"),
-    ([*thought("a"), *text("b")], [*thought("a", "a"), *text("b")], "after 1 characters of reasoning"),
+    (
+        [*thought("a"), *text("b")],
+        [*thought("a", "a"), *text("b")],
+        "after 1 characters of reasoning",
+    ),
     ([*text("a"), Finish(0, "stop")], text("ab"), "it continues after the end of the first answer"),
     ([*thought("a"), SIGNED], thought("ab"), "it continues reasoning that was already signed"),
     (tool("f", "{}"), tool("g", "{}"), "it calls another tool"),
@@ -111,7 +130,9 @@ DIFFERENT: list[tuple[list[Event], list[Event], str]] = [
 
 
 @each_case(("had", "again", "words"), DIFFERENT)
-def test_replay_of_a_different_response_raises(had: list[Event], again: list[Event], words: str) -> None:
+def test_replay_of_a_different_response_raises(
+    had: list[Event], again: list[Event], words: str
+) -> None:
     with pytest.raises(ReplayMismatch, match=words):
         replayed(had, again)
 
@@ -133,7 +154,9 @@ def test_any_cut_of_the_same_text_is_completed(whole: str, data: st.DataObject) 
 
 
 @given(st.text("ab", max_size=8), st.text("ab", max_size=8), st.data())
-def test_other_text_continues_only_from_the_delivered_text(had: str, other: str, data: st.DataObject) -> None:
+def test_other_text_continues_only_from_the_delivered_text(
+    had: str, other: str, data: st.DataObject
+) -> None:
     try:
         new = replayed(text(*pieces(had, data)), [*text(*pieces(other, data)), *ended()])
     except ReplayMismatch:
@@ -144,7 +167,9 @@ def test_other_text_continues_only_from_the_delivered_text(had: str, other: str,
 
 def pieces(whole: str, data: st.DataObject) -> list[str]:
     cuts = sorted(data.draw(st.sets(st.integers(1, max(len(whole) - 1, 1)))))
-    return [part for part in map(whole.__getitem__, map(slice, [0, *cuts], [*cuts, len(whole)])) if part]
+    return [
+        part for part in map(whole.__getitem__, map(slice, [0, *cuts], [*cuts, len(whole)])) if part
+    ]
 
 
 def test_only_text_without_log_probabilities_is_comparable() -> None:

@@ -12,7 +12,15 @@ from tests.policies.branches import refused, silent, status
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.routing.targets.estimate import SpeedEstimate
-from splitsecond.routing.targets.samples import FLOOR, HALF_LIFE_NS, REMEMBERED, RUN, Sample, load_slope, slope
+from splitsecond.routing.targets.samples import (
+    FLOOR,
+    HALF_LIFE_NS,
+    REMEMBERED,
+    RUN,
+    Sample,
+    load_slope,
+    slope,
+)
 
 
 class Time:
@@ -134,7 +142,8 @@ def test_hanging_requests_do_not_raise_ttft_while_others_succeed(time: Time) -> 
         time.passes(0.5)
         estimate.observe(answered(200))
     assert ms(estimate.ttft_ns()) == 200
-    waiting.update({f"call-{number}": time.ns for number in range(RUN)})  # these hang, and no other does
+    # these hang, and no other does
+    waiting.update({f"call-{number}": time.ns for number in range(RUN)})
     for _ in range(20):
         time.passes(0.5)
         estimate.record_first_token(200 * NS_PER_MS, time.ns)

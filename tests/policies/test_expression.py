@@ -50,10 +50,12 @@ from splitsecond.testing.fake_service import FakeService
 
 WHOLE = 'fallback(race("a/x", "b/x"), hedge("c/x", "d/x", extra_load=0.05), ttft="2s")'
 
-NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=8).filter(str.isprintable)
-DURATIONS = st.builds("{}{}".format, st.integers(1, 1000), st.sampled_from(["ms", "s", "m"])) | st.sampled_from(
-    ["24h", "0.5h", "1d"]
+NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=8).filter(
+    str.isprintable
 )
+DURATIONS = st.builds(
+    "{}{}".format, st.integers(1, 1000), st.sampled_from(["ms", "s", "m"])
+) | st.sampled_from(["24h", "0.5h", "1d"])
 SHARES = st.floats(0.001, 1) | st.just(1)
 VALUES: dict[object, st.SearchStrategy[SettingLiteral]] = {
     Duration: DURATIONS,
@@ -81,21 +83,34 @@ ANY_NAME = ("code", "chat", "default")
 def rules(draw: st.DrawFn, branches: st.SearchStrategy[Expression]) -> PolicyExpression:
     policy = draw(st.sampled_from(sorted(POLICIES)))
     form = POLICIES[policy]
-    drawn = draw(st.lists(branches, min_size=form.least, max_size=4 if form.most is None else form.most))
+    drawn = draw(
+        st.lists(branches, min_size=form.least, max_size=4 if form.most is None else form.most)
+    )
     must = draw(st.sampled_from(form.one_of or form.required or ("",)))
-    names = [name for name in draw(st.permutations(sorted(form.settings))) if name == must or draw(st.booleans())]
+    names = [
+        name
+        for name in draw(st.permutations(sorted(form.settings)))
+        if name == must or draw(st.booleans())
+    ]
     values = {**VALUES, Weights: weights(len(drawn))}
-    settings = tuple((name, draw(values[form.settings[name]])) for name in names if name in form.settings)
+    settings = tuple(
+        (name, draw(values[form.settings[name]])) for name in names if name in form.settings
+    )
     possible = ANY_NAME if form.named is None else form.named
     if policy == "hedge":  # a hedge of one target with itself is refused
         assume(set(targets(drawn[0])) != set(targets(drawn[1])))
-    if "over" in form.settings:  # a time without a floor is refused, and a floor of less than four tokens
+    # a time without a floor is refused, and a floor of less than four tokens
+    if "over" in form.settings:
         rate, over = (dict(settings).get(name) for name in ("floor", "over"))
         assume(over is None or (rate is not None and _tokens(rate, over) >= MIN_TOKENS))
-    given = [name for name in draw(st.permutations(possible)) if name == must or draw(st.booleans())]
+    given = [
+        name for name in draw(st.permutations(possible)) if name == must or draw(st.booleans())
+    ]
     if not drawn and not given:
         given = [possible[0]]
-    return PolicyExpression(policy, tuple(drawn), settings, tuple((name, draw(branches)) for name in given))
+    return PolicyExpression(
+        policy, tuple(drawn), settings, tuple((name, draw(branches)) for name in given)
+    )
 
 
 def _tokens(rate: SettingLiteral, over: SettingLiteral) -> float:
@@ -103,7 +118,9 @@ def _tokens(rate: SettingLiteral, over: SettingLiteral) -> float:
 
 
 def weights(of: int) -> st.SearchStrategy[SettingLiteral]:
-    return st.lists(st.integers(1, 1000), min_size=of, max_size=of).map(lambda drawn: ",".join(map(str, drawn)))
+    return st.lists(st.integers(1, 1000), min_size=of, max_size=of).map(
+        lambda drawn: ",".join(map(str, drawn))
+    )
 
 
 def in_region(where: str = "eu-west") -> TargetStates:
@@ -115,7 +132,9 @@ def made(expression: Expression) -> Service:
     return build(expression, _Named, in_region())
 
 
-def expressions(names: st.SearchStrategy[str] = NAMES, leaves: int = 8) -> st.SearchStrategy[Expression]:
+def expressions(
+    names: st.SearchStrategy[str] = NAMES, leaves: int = 8
+) -> st.SearchStrategy[Expression]:
     return st.recursive(st.builds(TargetName, names), rules, max_leaves=leaves)
 
 
@@ -124,7 +143,9 @@ def test_policy_is_parsed_into_a_tree() -> None:
         "fallback",
         (
             PolicyExpression("race", (TargetName("a/x"), TargetName("b/x"))),
-            PolicyExpression("hedge", (TargetName("c/x"), TargetName("d/x")), (("extra_load", 0.05),)),
+            PolicyExpression(
+                "hedge", (TargetName("c/x"), TargetName("d/x")), (("extra_load", 0.05),)
+            ),
         ),
         (("ttft", "2s"),),
     )
@@ -136,7 +157,13 @@ def test_a_target_is_a_policy() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["a/x", "groq/openai/gpt-oss-120b", "ollama/llama3.1:8b", "fireworks/accounts/fireworks/models/m-1", "a/1"],
+    [
+        "a/x",
+        "groq/openai/gpt-oss-120b",
+        "ollama/llama3.1:8b",
+        "fireworks/accounts/fireworks/models/m-1",
+        "a/1",
+    ],
 )
 def test_a_target_alone_needs_no_quotes(name: str) -> None:
     assert parse(name) == parse(f" {name}\n") == parse(f'"{name}"') == TargetName(name)
@@ -195,15 +222,40 @@ WRONG = [
     ('hedge("a/x", "b/x", "c/x")', 1, "hedge has 3 branches, expected 2", "extra_load=0.05"),
     ('hedge("a/x", "b/x", load=0.1)', 21, "hedge has no setting load", "Did you mean extra_load?"),
     ('race("a/x", "b/x", ttft="2s")', 20, "race has no setting ttft", "There are: by, spend."),
-    ('race("a/x", "b/x", spend=1)', 20, 'spend is 1, expected US dollars an hour or a minute such as "0.60/h"', ""),
+    (
+        'race("a/x", "b/x", spend=1)',
+        20,
+        'spend is 1, expected US dollars an hour or a minute such as "0.60/h"',
+        "",
+    ),
     ('race("a/x", "b/x", spend="0/h")', 20, 'spend is "0/h"', ""),
-    ('resume("a/x", "b/x", how="replay")', 22, "resume has no setting how", "There are: stall, floor, over."),
-    ('fallback("a/x", "b/x", resume="prefill")', 24, 'resume is "prefill", expected one of replay, off', ""),
+    (
+        'resume("a/x", "b/x", how="replay")',
+        22,
+        "resume has no setting how",
+        "There are: stall, floor, over.",
+    ),
+    (
+        'fallback("a/x", "b/x", resume="prefill")',
+        24,
+        'resume is "prefill", expected one of replay, off',
+        "",
+    ),
     ('fallback("a/x", "b/x", resume=True)', 24, "resume is True, expected one of replay, off", ""),
     ('hedge("a/x", "b/x", extra_load="5%")', 21, 'extra_load is "5%", expected a number', ""),
     ('hedge("a/x", "b/x", extra_load=True)', 21, "extra_load is True", ""),
-    ('hedge("a/x", "b/x", extra_load=5)', 21, "extra_load is 5, expected a number from 0.001 to 1", ""),
-    ('hedge("a/x", "b/x", extra_load=1e999 - 1e999)', 21, "is not a plain value: 1e999 - 1e999", ""),
+    (
+        'hedge("a/x", "b/x", extra_load=5)',
+        21,
+        "extra_load is 5, expected a number from 0.001 to 1",
+        "",
+    ),
+    (
+        'hedge("a/x", "b/x", extra_load=1e999 - 1e999)',
+        21,
+        "is not a plain value: 1e999 - 1e999",
+        "",
+    ),
     ('hedge("a/x", "b/x", extra_load=-0.05)', 21, "extra_load is -0.05", ""),
     ('hedge("a/x", "b/x", extra_load=0.1, extra_load=0.1)', 37, "extra_load is given twice", ""),
     ('hedge("a/x", "b/x", **more)', 21, "hedge has no setting **", ""),
@@ -216,16 +268,41 @@ WRONG = [
     ('limit("a/x", concurrency=0)', 14, "concurrency is 0, expected a whole number, 1 or more", ""),
     ('limit("a/x", concurrency=1.5)', 14, "concurrency is 1.5", ""),
     ('fastest("a/x")', 1, "fastest has 1 branch, expected 2 or more", "fastest("),
-    ('fastest("a/x", "b/x", by="speed")', 23, 'by is "speed", expected one of total, ttft, tps', ""),
-    ('fastest("a/x", "b/x", at=1)', 23, 'at is 1, expected "mean", or a number from 0.5 to 0.99', ""),
+    (
+        'fastest("a/x", "b/x", by="speed")',
+        23,
+        'by is "speed", expected one of total, ttft, tps',
+        "",
+    ),
+    (
+        'fastest("a/x", "b/x", at=1)',
+        23,
+        'at is 1, expected "mean", or a number from 0.5 to 0.99',
+        "",
+    ),
     ('fastest("a/x", "b/x", at=True)', 23, "at is True", ""),
-    ('cheapest("a/x", "b/x", within="radio")', 24, 'within is "radio", expected one of edge, translation, voice', ""),
+    (
+        'cheapest("a/x", "b/x", within="radio")',
+        24,
+        'within is "radio", expected one of edge, translation, voice',
+        "",
+    ),
     ('cheapest("a/x", "b/x", ttft="300")', 24, 'ttft is "300", expected a duration', ""),
-    ('weighted("a/x", "b/x", weights="3,0")', 24, 'weights is "3,0", expected whole numbers from 1 to 1000', ""),
+    (
+        'weighted("a/x", "b/x", weights="3,0")',
+        24,
+        'weights is "3,0", expected whole numbers from 1 to 1000',
+        "",
+    ),
     ('weighted("a/x", "b/x", weights=3)', 24, "weights is 3", ""),
     ('sticky("a/x", "b/x", ttl="0s")', 22, 'ttl is "0s", expected a duration', ""),
     ('near("a/x", "b/x")', 1, "near needs region", 'region="eu"'),
-    ('near("a/x", region="EU west")', 13, 'region is "EU west", expected a region such as "eu"', ""),
+    (
+        'near("a/x", region="EU west")',
+        13,
+        'region is "EU west", expected a region such as "eu"',
+        "",
+    ),
     ('limit("a/x", concurrency=1, queue=-1)', 29, "queue is -1", ""),
     ("race(a/x, b/x)", 6, "expected a target or a policy, got a/x", "in quotes"),
     ('race("a/x", *others)', 13, "got *others", ""),
@@ -248,7 +325,9 @@ WRONG = [
 
 
 @each_case(("text", "place", "message", "hint"), WRONG)
-def test_messages_name_the_place_of_a_mistake(text: str, place: int, message: str, hint: str) -> None:
+def test_messages_name_the_place_of_a_mistake(
+    text: str, place: int, message: str, hint: str
+) -> None:
     with pytest.raises(CallerFault) as raised:
         parse(text)
     fault = raised.value
@@ -268,12 +347,19 @@ def test_too_deep_or_too_long_expressions_are_refused() -> None:
         parse(f"retry({nested})")
     with pytest.raises(CallerFault, match=f"the maximum is {LONGEST:,}"):
         parse('"' + "a" * LONGEST + '"')
-    for text in ("-" * (LONGEST - 1) + "1", "(" * (LONGEST // 2) + ")" * (LONGEST // 2), "a." * (LONGEST // 2) + "b"):
+    for text in (
+        "-" * (LONGEST - 1) + "1",
+        "(" * (LONGEST // 2) + ")" * (LONGEST // 2),
+        "a." * (LONGEST // 2) + "b",
+    ):
         with pytest.raises(CallerFault):
             parse(text)
 
 
-@given(st.text(st.sampled_from('race(hdg)fb"/x,=.0125stl \n*{}[]:\\'), max_size=40) | st.text(max_size=40))
+@given(
+    st.text(st.sampled_from('race(hdg)fb"/x,=.0125stl \n*{}[]:\\'), max_size=40)
+    | st.text(max_size=40)
+)
 def test_any_text_is_a_policy_or_raises_caller_fault(text: str) -> None:
     try:
         expression = parse(text)

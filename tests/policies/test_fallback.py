@@ -1,4 +1,5 @@
-"""`fallback`: which failures lead to the next branch, to a second attempt, or back to the caller."""
+"""`fallback`: which failures lead to the next branch, to a second attempt, or back to the
+caller."""
 
 import pytest
 from tests.cases import each_case
@@ -19,7 +20,14 @@ from tests.policies.branches import (
     too_long,
 )
 
-from splitsecond.core.errors import AllFailed, CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
+from splitsecond.core.errors import (
+    AllFailed,
+    CallerFault,
+    Fault,
+    NetworkFault,
+    ProviderFault,
+    TimedOut,
+)
 from splitsecond.core.service import Call
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
@@ -159,12 +167,21 @@ def test_failed_target_is_not_retried_before_the_last_branch(policy: str, asked:
 
 
 def test_all_failed_lists_every_attempt_in_branch_order() -> None:
-    fakes = scripted(fails(reset()), fails(status(500))), scripted(fails(status(429, 30))), scripted(fails(too_long()))
+    fakes = (
+        scripted(fails(reset()), fails(status(500))),
+        scripted(fails(status(429, 30))),
+        scripted(fails(too_long())),
+    )
 
     async def main() -> None:
         failed = (await ask(fallback(*fakes))).fault
         assert isinstance(failed, AllFailed)
-        assert [cause.kind for cause in failed.causes] == ["reset", "http_500", "http_429", "context_length_exceeded"]
+        assert [cause.kind for cause in failed.causes] == [
+            "reset",
+            "http_500",
+            "http_429",
+            "context_length_exceeded",
+        ]
         assert retry_after_ns(failed) == 30_000_000_000
 
     play(main, fakes)
@@ -176,7 +193,11 @@ def test_causes_of_policies_inside_are_listed_one_by_one() -> None:
     async def main() -> None:
         failed = (await ask(fallback(race(*fakes[:2]), fakes[2]))).fault
         assert isinstance(failed, AllFailed)
-        assert [cause.kind for cause in failed.causes] == ["http_503", "refused", "timeout_first_token"]
+        assert [cause.kind for cause in failed.causes] == [
+            "http_503",
+            "refused",
+            "timeout_first_token",
+        ]
 
     play(main, fakes)
 
@@ -260,11 +281,19 @@ def test_expired_deadline_raises_without_any_request() -> None:
 
 
 def long_prompt(
-    scripts: dict[str, Script], contexts: dict[str, int], policy: str = 'fallback("a/x", "b/x", "c/x")'
+    scripts: dict[str, Script],
+    contexts: dict[str, int],
+    policy: str = 'fallback("a/x", "b/x", "c/x")',
 ) -> tuple[Seen, list[str]]:
-    """Return the outcome of a call and the called targets, given the context lengths of the targets."""
-    states = TargetStates({name: TargetInfo(context_tokens=tokens) for name, tokens in contexts.items()})
-    fakes = {name: scripted(script, target=name, observer=states.observe) for name, script in scripts.items()}
+    """Return the outcome of a call and the called targets, given the context lengths of the
+    targets."""
+    states = TargetStates(
+        {name: TargetInfo(context_tokens=tokens) for name, tokens in contexts.items()}
+    )
+    fakes = {
+        name: scripted(script, target=name, observer=states.observe)
+        for name, script in scripts.items()
+    }
     seen, call = Seen(), a_call()
 
     async def main() -> None:
@@ -281,7 +310,8 @@ def test_too_long_prompt_goes_to_branches_with_more_context() -> None:
     for contexts, asked in [
         ({"a/x": 8000, "b/x": 4000, "c/x": 32000}, ["a/x", "c/x"]),
         ({"a/x": 8000, "b/x": 8000, "c/x": 8001}, ["a/x", "c/x"]),
-        ({"a/x": 8000, "c/x": 32000}, ["a/x", "b/x"]),  # one of which nothing is known may take more
+        # one of which nothing is known may take more
+        ({"a/x": 8000, "c/x": 32000}, ["a/x", "b/x"]),
         ({"b/x": 4000, "c/x": 32000}, ["a/x", "b/x"]),
     ]:
         seen, went = long_prompt(scripts, contexts)
@@ -290,14 +320,17 @@ def test_too_long_prompt_goes_to_branches_with_more_context() -> None:
 
 def test_prompt_too_long_for_all_branches_raises_at_once() -> None:
     fault = too_long()
-    seen, asked = long_prompt({"a/x": fails(fault), "b/x": GOOD, "c/x": GOOD}, {"a/x": 8000, "b/x": 4000, "c/x": 8000})
+    seen, asked = long_prompt(
+        {"a/x": fails(fault), "b/x": GOOD, "c/x": GOOD}, {"a/x": 8000, "b/x": 4000, "c/x": 8000}
+    )
     assert seen.fault is fault
     assert asked == ["a/x"]
 
 
 def test_context_fault_after_another_failure_lists_both() -> None:
     seen, asked = long_prompt(
-        {"a/x": fails(status(503)), "b/x": fails(too_long()), "c/x": GOOD}, {"b/x": 8000, "c/x": 8000}
+        {"a/x": fails(status(503)), "b/x": fails(too_long()), "c/x": GOOD},
+        {"b/x": 8000, "c/x": 8000},
     )
     assert isinstance(seen.fault, AllFailed)
     assert [cause.kind for cause in seen.fault.causes] == ["http_503", "context_length_exceeded"]
@@ -307,7 +340,12 @@ def test_context_fault_after_another_failure_lists_both() -> None:
 def test_context_of_an_inner_policy_is_its_largest_targets() -> None:
     scripts = {"a/x": fails(too_long()), "b/x": fails(too_long(), 0.3), "c/x": GOOD, "d/x": GOOD}
     contexts = {"a/x": 8000, "b/x": 16000, "c/x": 4000, "d/x": 20000}
-    seen, asked = long_prompt(scripts, contexts, 'fallback(race("a/x", "b/x"), "c/x", weighted("c/x", "d/x"))')
+    seen, asked = long_prompt(
+        scripts, contexts, 'fallback(race("a/x", "b/x"), "c/x", weighted("c/x", "d/x"))'
+    )
     assert seen.fault is None
     assert asked[:2] == ["a/x", "b/x"]
-    assert long_prompt(scripts, contexts, 'fallback(race("a/x", "b/x"), "c/x")')[1] == ["a/x", "b/x"]
+    assert long_prompt(scripts, contexts, 'fallback(race("a/x", "b/x"), "c/x")')[1] == [
+        "a/x",
+        "b/x",
+    ]

@@ -43,19 +43,24 @@ class Down:
 @given(seed=st.integers(0, 1000), slower=st.floats(1.3, 10))
 def test_faster_branch_gets_most_calls_and_slower_is_explored(seed: int, slower: float) -> None:
     sent = traffic(
-        TWO, {"a/x": scattered(steady(0.2 * slower), seed), "b/x": scattered(steady(0.2), seed + 1)}, seconds=60
+        TWO,
+        {"a/x": scattered(steady(0.2 * slower), seed), "b/x": scattered(steady(0.2), seed + 1)},
+        seconds=60,
     )
     late = [each.at for each in sent if each.at >= 20 and each.target == "a/x"]
     part = shares(sent, since=20)
     assert part["b/x"] > 0.8
     assert part["a/x"] >= 0.01
-    assert max(b - a for a, b in zip([20.0, *late], [*late, 60.0], strict=True)) <= 8  # between two of its calls
+    # between two of its calls
+    assert max(b - a for a, b in zip([20.0, *late], [*late, 60.0], strict=True)) <= 8
 
 
 @settings(examples(4), derandomize=True)
 @given(seed=st.integers(0, 1000))
 def test_equal_targets_share_the_calls(seed: int) -> None:
-    targets = {name: scattered(steady(0.2), seed + place) for place, name in enumerate(["a/x", "b/x"])}
+    targets = {
+        name: scattered(steady(0.2), seed + place) for place, name in enumerate(["a/x", "b/x"])
+    }
     assert max(shares(traffic(TWO, targets, seconds=60), since=5).values()) < 0.7
 
 
@@ -64,7 +69,9 @@ def test_equal_targets_share_the_calls(seed: int) -> None:
 def test_slow_target_loses_calls_in_seconds_until_it_recovers(seed: int) -> None:
     slow_from, slow_until = 30, 90
     a = changing((0, steady(0.2)), (slow_from, steady(2.0)), (slow_until, steady(0.2)))
-    sent = traffic(TWO, {"a/x": scattered(a, seed), "b/x": scattered(steady(0.4), seed + 1)}, seconds=170)
+    sent = traffic(
+        TWO, {"a/x": scattered(a, seed), "b/x": scattered(steady(0.4), seed + 1)}, seconds=170
+    )
     assert shares(sent, 10, slow_from)["a/x"] > 0.9
     assert shares(sent, slow_from + 2, slow_from + 5)["b/x"] >= 0.9
     assert shares(sent, slow_from + 5, slow_until)["b/x"] > 0.9
@@ -85,10 +92,13 @@ def test_silent_target_loses_calls_until_it_recovers() -> None:
 @settings(examples(4), derandomize=True)
 @given(seed=st.integers(0, 1000), count=st.integers(2, 5))
 def test_mean_ttft_is_close_to_that_of_the_best_target(seed: int, count: int) -> None:
-    """Against one who knows which target is fastest, the median wait is the same, and the mean a tenth more."""
+    """Against one who knows which target is fastest, the median wait is the same, and the mean a
+    tenth more."""
     chance = Random(seed)
     levels = [0.2, *(0.2 * chance.uniform(1.2, 4) for _ in range(count - 1))]
-    targets = {f"{place}/x": scattered(steady(level), seed + place) for place, level in enumerate(levels)}
+    targets = {
+        f"{place}/x": scattered(steady(level), seed + place) for place, level in enumerate(levels)
+    }
     policy = repr(PolicyExpression("fastest", tuple(map(TargetName, targets))))
     sent = [each for each in traffic(policy, targets, seconds=120) if each.at >= 10]
     mean = sum(each.ttft for each in sent) / len(sent)
@@ -112,7 +122,8 @@ class Loaded:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("other", "best"), [(0.1, 0.3), (0.2, 0.6)])
 def test_load_does_not_oscillate_between_targets(other: float, best: float) -> None:
-    """At 50 calls a second neither can serve all of them; with the best split the mean wait is `best`."""
+    """At 50 calls a second neither can serve all of them; with the best split the mean wait is
+    `best`."""
     sent = traffic(TWO, {"a/x": Loaded(0.1), "b/x": Loaded(other)}, seconds=30, rate=50)
     assert sum(each.ttft for each in sent) / len(sent) < 1.25 * best
 
@@ -176,7 +187,10 @@ def test_race_is_judged_by_its_best_and_fallback_by_its_first() -> None:
 
 def test_notes_state_the_target_and_its_speed() -> None:
     sent = traffic(TWO, {"a/x": steady(0.1), "b/x": steady(0.5)}, seconds=10)
-    assert {each.why for each in sent[:2]} == {"fastest: a/x, speed unknown", "fastest: b/x, speed unknown, explored"}
+    assert {each.why for each in sent[:2]} == {
+        "fastest: a/x, speed unknown",
+        "fastest: b/x, speed unknown, explored",
+    }
     assert all(each.why.startswith(f"fastest: {each.target}, ") for each in sent)
     assert sent[-1].why.endswith(" ms")
 
@@ -227,7 +241,10 @@ class Unwell(TargetStates):
 
 @pytest.mark.parametrize("policy", ["fastest", "cheapest", "weighted", "sticky"])
 def test_targets_that_are_down_get_no_calls(policy: str) -> None:
-    fakes = {name: FakeService(script=lambda call: Script(), target=name) for name in ("a/x", "b/x", "c/x")}
+    fakes = {
+        name: FakeService(script=lambda call: Script(), target=name)
+        for name in ("a/x", "b/x", "c/x")
+    }
 
     async def main() -> None:
         service = build(parse(f'{policy}("a/x", "b/x", "c/x")'), fakes.__getitem__, Unwell("b/x"))
@@ -241,7 +258,9 @@ def test_targets_that_are_down_get_no_calls(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["fastest", "cheapest", "weighted"])
 def test_branch_is_called_if_no_target_is_available(policy: str) -> None:
-    fakes = {name: FakeService(script=lambda call: Script(), target=name) for name in ("a/x", "b/x")}
+    fakes = {
+        name: FakeService(script=lambda call: Script(), target=name) for name in ("a/x", "b/x")
+    }
 
     async def main() -> None:
         service = build(parse(f'{policy}("a/x", "b/x")'), fakes.__getitem__, Unwell("a/x", "b/x"))
@@ -254,7 +273,8 @@ def test_branch_is_called_if_no_target_is_available(policy: str) -> None:
 
 
 def test_fault_after_the_request_was_sent_is_not_retried() -> None:
-    """A fault raised after the request was sent leads to no other attempt, even without a target's name."""
+    """A fault raised after the request was sent leads to no other attempt, even without a target's
+    name."""
     fault: Fault = ProviderFault("busy", kind="http_503", phase="head", status=503)
     fakes = [scripted(Script(ttft=0.1, fault=fault)) for _ in range(3)]
 
@@ -268,17 +288,23 @@ def test_fault_after_the_request_was_sent_is_not_retried() -> None:
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("chance", range(20))
 def test_seeds_determine_the_targets_of_the_first_calls(chance: int) -> None:
-    """In runs of yesterday a/x took 912 ms, b/x 472. So calls one after another go to b/x, but for an exploration."""
+    """In runs of yesterday a/x took 912 ms, b/x 472. So calls one after another go to b/x, but for
+    an exploration."""
     asked: list[str] = []
 
     async def main() -> None:
         states = TargetStates(chance=Random(chance))
         for name, ttft_ms, tpot_ms in (("a/x", 70, 5.6), ("b/x", 220, 1.7)):
             states.seed([of_a_bench(name, ttft_ms, tpot_ms)] * 6, 24 * 3600 * clock.NS_PER_S)
-        takes = {"a/x": Script(ttft=0.07, tps=180, tokens=150), "b/x": Script(ttft=0.22, tps=590, tokens=150)}
+        takes = {
+            "a/x": Script(ttft=0.07, tps=180, tokens=150),
+            "b/x": Script(ttft=0.22, tps=590, tokens=150),
+        }
 
         def target(name: str) -> FakeService:
-            return FakeService(target=name, script=lambda call: takes[name], observer=states.observe)
+            return FakeService(
+                target=name, script=lambda call: takes[name], observer=states.observe
+            )
 
         service = build(parse(TWO), target, states)
         for number in range(12):
@@ -295,7 +321,9 @@ def of_a_bench(target: str, ttft_ms: float, tpot_ms: float) -> Observation:
     """An answer of 150 tokens."""
     first_ns = round(ttft_ms * clock.NS_PER_MS)
     return Observation(
-        id="c.1", call="c", target=target, sent_ns=1, first_token_ns=first_ns, first_answer_ns=first_ns,
+        id="c.1", call="c", target=target, sent_ns=1, first_token_ns=first_ns,
+        first_answer_ns=first_ns,
         last_token_ns=first_ns + round(149 * tpot_ms * clock.NS_PER_MS),
-        end_ns=first_ns + round(150 * tpot_ms * clock.NS_PER_MS), output_tokens=150, input_tokens=20, status=200,
+        end_ns=first_ns + round(150 * tpot_ms * clock.NS_PER_MS), output_tokens=150,
+        input_tokens=20, status=200,
     )  # fmt: skip

@@ -31,7 +31,8 @@ def test_headroom_is_unknown_after_the_reset() -> None:
 def test_report_on_the_latest_request_counts() -> None:
     quota = RateLimitHeadroom()
     quota.observe(RateLimits(requests_left=0, requests_reset_ns=60 * NS_PER_S), NOW, 12)
-    quota.observe(RateLimits(requests_left=9, requests_reset_ns=60 * NS_PER_S), NOW, 11)  # older, and ended later
+    # older, and ended later
+    quota.observe(RateLimits(requests_left=9, requests_reset_ns=60 * NS_PER_S), NOW, 11)
     assert quota.exhausted_until_ns(NOW, 12)
     quota.observe(RateLimits(requests_left=9, requests_reset_ns=60 * NS_PER_S), NOW, 13)
     assert not quota.exhausted_until_ns(NOW, 13)

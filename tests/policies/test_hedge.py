@@ -13,7 +13,18 @@ from benchmarks.choosing import late, waits
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
-from tests.policies.branches import SILENT, a_call, ask, fails, play, refused, reset, scripted, silent, status
+from tests.policies.branches import (
+    SILENT,
+    a_call,
+    ask,
+    fails,
+    play,
+    refused,
+    reset,
+    scripted,
+    silent,
+    status,
+)
 from tests.policies.traffic import traffic
 
 from splitsecond.core.errors import AllFailed, CallerFault, TimedOut
@@ -103,7 +114,10 @@ def test_failure_after_the_hedge_leaves_the_second_running() -> None:
     play(main, [first, second])
 
 
-@given(st.sampled_from([0.01, 0.05, 0.07, 0.2, 1.0]), st.lists(st.sampled_from([10, 200, 1000, 9000]), max_size=150))
+@given(
+    st.sampled_from([0.01, 0.05, 0.07, 0.2, 1.0]),
+    st.lists(st.sampled_from([10, 200, 1000, 9000]), max_size=150),
+)
 def test_hedges_never_exceed_extra_load(extra_load: float, first_ms: list[int]) -> None:
     first = scripted(*[Script(ttft=ms / 1000, tokens=1) for ms in first_ms], USUAL)
     second = scripted(Script(ttft=0.05, tokens=1))
@@ -123,7 +137,8 @@ def test_hedges_stay_within_extra_load_if_the_first_stays_slow() -> None:
     async def main() -> None:
         service = hedge(first, second, extra_load=0.05)
         await send_calls(service, 100)
-        async with asyncio.TaskGroup() as group:  # many at once: none of them has taught anything yet
+        # many at once: none of them has taught anything yet
+        async with asyncio.TaskGroup() as group:
             for number in range(500):
                 group.create_task(ask(service, a_call(number)))
         assert 0 < len(second.calls) <= 0.05 * 600
@@ -148,7 +163,9 @@ def test_hedges_stay_within_extra_load_if_the_first_hangs() -> None:
 
 
 def test_hedges_use_most_of_extra_load_if_latency_varies() -> None:
-    first = scripted(*[Script(ttft=0.1 + 0.001 * (number * 389 % 997), tokens=1) for number in range(2000)])
+    first = scripted(
+        *[Script(ttft=0.1 + 0.001 * (number * 389 % 997), tokens=1) for number in range(2000)]
+    )
     second = scripted(Script(ttft=0.05, tokens=1))
 
     async def main() -> None:
@@ -161,13 +178,19 @@ def test_hedges_use_most_of_extra_load_if_latency_varies() -> None:
 def test_a_fifth_of_slow_calls_needs_a_share_like_it() -> None:
     p95 = {}
     for extra in (0.05, 0.25):
-        sent = traffic(f'hedge("a/x", "b/x", extra_load={extra})', late(0.2)(1), seconds=120, arrivals=Random(1))
+        sent = traffic(
+            f'hedge("a/x", "b/x", extra_load={extra})',
+            late(0.2)(1),
+            seconds=120,
+            arrivals=Random(1),
+        )
         p95[extra] = quantiles(waits(sent), n=100)[94]
     assert p95[0.25] < 2 < p95[0.05]
 
 
 def test_hedges_help_if_more_calls_are_slow_than_may_be_hedged() -> None:
-    """7% of the calls take 3 s: hedged or not, with 5% of extra requests the 95th percentile would be a slow one."""
+    """7% of the calls take 3 s: hedged or not, with 5% of extra requests the 95th percentile would
+    be a slow one."""
     sent = traffic('hedge("a/x", "b/x")', late(0.07)(1), seconds=220, arrivals=Random(1))
     assert quantiles(waits(sent), n=20)[-1] < 1
     assert 0.03 < sum(each.attempts > 1 for each in sent) / len(sent) <= 0.05
@@ -186,7 +209,10 @@ def test_timeout_of_the_first_counts_as_a_slow_sample() -> None:
 
 
 def test_the_delay_has_a_floor() -> None:
-    first, second = scripted(*[Script(ttft=0.001, tokens=1)] * 40, Script(ttft=0.009, tokens=1)), scripted(USUAL)
+    first, second = (
+        scripted(*[Script(ttft=0.001, tokens=1)] * 40, Script(ttft=0.009, tokens=1)),
+        scripted(USUAL),
+    )
 
     async def main() -> None:
         await send_calls(hedge(first, second), 41)
@@ -221,7 +247,8 @@ def test_invalid_extra_load_is_refused(extra_load: float) -> None:
 def learned(
     facts: Mapping[str, TargetInfo], states: TargetStates | None = None
 ) -> tuple[Service, FakeService, FakeService]:
-    """A hedge of a/x by b/x that is to be taught by 40 calls, and its targets; the 41st call is late."""
+    """A hedge of a/x by b/x that is to be taught by 40 calls, and its targets; the 41st call is
+    late."""
     known = states or TargetStates(facts)
     first = scripted(*[USUAL] * 40, LATE, target="a/x", observer=known.observe)
     second = scripted(USUAL, target="b/x", observer=known.observe)
@@ -233,13 +260,33 @@ def learned(
     ("facts", "words"),
     [
         ({}, ""),
-        ({"a/x": TargetInfo(provider="p", region="eu"), "b/x": TargetInfo(provider="p", region="eu")}, "p in eu"),
-        ({"a/x": TargetInfo(provider="p", region="eu"), "b/x": TargetInfo(provider="p", region="us")}, ""),
+        (
+            {
+                "a/x": TargetInfo(provider="p", region="eu"),
+                "b/x": TargetInfo(provider="p", region="eu"),
+            },
+            "p in eu",
+        ),
+        (
+            {
+                "a/x": TargetInfo(provider="p", region="eu"),
+                "b/x": TargetInfo(provider="p", region="us"),
+            },
+            "",
+        ),
         ({"a/x": TargetInfo(provider="p"), "b/x": TargetInfo(provider="p")}, ""),
-        ({"a/x": TargetInfo(provider="p", region="eu"), "b/x": TargetInfo(provider="q", region="eu")}, ""),
+        (
+            {
+                "a/x": TargetInfo(provider="p", region="eu"),
+                "b/x": TargetInfo(provider="q", region="eu"),
+            },
+            "",
+        ),
     ],
 )
-def test_branches_at_one_provider_and_region_are_refused(facts: Mapping[str, TargetInfo], words: str) -> None:
+def test_branches_at_one_provider_and_region_are_refused(
+    facts: Mapping[str, TargetInfo], words: str
+) -> None:
     with refusal(words) if words else nullcontext():
         learned(facts)
 
@@ -279,7 +326,9 @@ def test_no_hedge_to_a_target_that_is_down_or_at_one_provider(
 
 def test_slow_response_to_a_long_prompt_is_not_hedged() -> None:
     service, first, second = learned({})
-    long = msgspec.structs.replace(a_call(41), body={"messages": [{"role": "user", "content": "word " * 20_000}]})
+    long = msgspec.structs.replace(
+        a_call(41), body={"messages": [{"role": "user", "content": "word " * 20_000}]}
+    )
 
     async def main() -> None:
         await send_calls(service)
@@ -297,13 +346,27 @@ EXPRESSIONS = [
     'fallback("a/x", retry("b/x"), retry("c/x"), retry(hedge("d/x", "a/x")))',
 ]
 NAMES = ["a/x", "b/x", "c/x", "d/x"]
-MANY = [USUAL, LATE, fails(reset(), 0.1), fails(status(500)), fails(status(503)), fails(silent(), 1), fails(refused())]
+MANY = [
+    USUAL,
+    LATE,
+    fails(reset(), 0.1),
+    fails(status(500)),
+    fails(status(503)),
+    fails(silent(), 1),
+    fails(refused()),
+]
 
 
 @examples(150)
-@given(st.sampled_from(EXPRESSIONS), st.lists(st.lists(st.sampled_from(MANY), min_size=1), min_size=4, max_size=4))
-def test_policies_of_a_route_share_one_budget_of_extra_requests(policy: str, scripts: list[list[Script]]) -> None:
-    """Whatever the targets do: what is sent beyond the first request of each step is paid from one budget."""
+@given(
+    st.sampled_from(EXPRESSIONS),
+    st.lists(st.lists(st.sampled_from(MANY), min_size=1), min_size=4, max_size=4),
+)
+def test_policies_of_a_route_share_one_budget_of_extra_requests(
+    policy: str, scripts: list[list[Script]]
+) -> None:
+    """Whatever the targets do: what is sent beyond the first request of each step is paid from one
+    budget."""
     fakes = {name: scripted(*each, target=name) for name, each in zip(NAMES, scripts, strict=True)}
     share = max([float(found) for found in re.findall(r"extra_load=([\d.]+)", policy)], default=0.1)
     reserve = MAX_SAVED if "fallback" in policy or "retry" in policy else 0

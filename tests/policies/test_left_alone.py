@@ -3,7 +3,17 @@
 import asyncio
 
 import pytest
-from tests.policies.branches import SILENT, a_call, ask, bad_request, fails, play, reset, silent, status
+from tests.policies.branches import (
+    SILENT,
+    a_call,
+    ask,
+    bad_request,
+    fails,
+    play,
+    reset,
+    silent,
+    status,
+)
 from tests.policies.world import DOWN, GOOD, World
 
 from splitsecond.core.clock import NS_PER_S
@@ -35,7 +45,8 @@ def test_target_that_is_down_gets_few_requests_a_minute() -> None:
             assert seen.fault is None
             times += [world.now_s] * (world.asked("a/x") - before)
         assert max(sum(begin <= at < begin + 60 for at in times) for begin in times) <= 5
-        assert len(times) <= 3600 / 12  # each probe fails at once, so they are 15 s apart, less a fifth
+        # each probe fails at once, so they are 15 s apart, less a fifth
+        assert len(times) <= 3600 / 12
 
     play(main)
 
@@ -98,7 +109,11 @@ def test_losers_and_disconnects_do_not_put_a_target_down() -> None:
 
 def test_refusal_states_the_reason_and_retry_after() -> None:
     async def main() -> None:
-        world = World('fallback("a/x", "b/x")', a=DOWN, b=lambda now_s: GOOD if world.asked("b/x") <= 5 else DOWN)
+        world = World(
+            'fallback("a/x", "b/x")',
+            a=DOWN,
+            b=lambda now_s: GOOD if world.asked("b/x") <= 5 else DOWN,
+        )
         await world.ask(5)
         fault = (await world.ask()).fault
         assert isinstance(fault, AllFailed)

@@ -1,4 +1,5 @@
-"""`limit`: how many places there are, how long they are held, the order of the queue, and refusals."""
+"""`limit`: how many places there are, how long they are held, the order of the queue, and
+refusals."""
 
 import asyncio
 
@@ -77,7 +78,9 @@ def test_queue_is_first_come_first_served() -> None:
             tasks = [group.create_task(ask(service, a_call(number))) for number in range(6)]
         assert [round(task.result().ms) for task in tasks] == [200, 200, 400, 400, 600, 0]
         assert isinstance(tasks[5].result().fault, Overloaded)
-        assert [attempt.call.id for attempt in fake.calls] == [f"call-{number}" for number in range(5)]
+        assert [attempt.call.id for attempt in fake.calls] == [
+            f"call-{number}" for number in range(5)
+        ]
 
     play(main, [fake])
 
@@ -130,7 +133,9 @@ def test_concurrency_never_exceeds_the_limit(
 
         async def caller(starts_ms: int, leaves_ms: int, has_deadline: bool) -> None:
             await asyncio.sleep(starts_ms / 1000)
-            task = asyncio.create_task(ask(service, a_call(within_ms=300 if has_deadline else None)))
+            task = asyncio.create_task(
+                ask(service, a_call(within_ms=300 if has_deadline else None))
+            )
             asyncio.get_running_loop().call_later(leaves_ms / 1000, task.cancel)
             await asyncio.wait([task])
             assert fake.left_open <= concurrency
@@ -138,7 +143,9 @@ def test_concurrency_never_exceeds_the_limit(
         async with asyncio.TaskGroup() as group:
             for each in callers:
                 group.create_task(caller(*each))
-        replies = [await service(a_call()) for _ in range(concurrency)] if len(fake.calls) > 1 else []
+        replies = (
+            [await service(a_call()) for _ in range(concurrency)] if len(fake.calls) > 1 else []
+        )
         for reply in replies:
             await reply.aclose()
 

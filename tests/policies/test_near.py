@@ -12,7 +12,14 @@ from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService, Script
 
-WHERE = {"paris": "eu-west", "rome": "eu-south", "bern": "eu", "texas": "us-south", "odd": "europe", "lost": ""}
+WHERE = {
+    "paris": "eu-west",
+    "rome": "eu-south",
+    "bern": "eu",
+    "texas": "us-south",
+    "odd": "europe",
+    "lost": "",
+}
 FACTS = {f"{name}/x": TargetInfo(region=region) for name, region in WHERE.items()}
 ALL = ", ".join(f'"{name}"' for name in FACTS)
 
@@ -53,7 +60,10 @@ def test_only_targets_in_the_region_are_called(region: str, expected: set[str]) 
 
 
 def test_policy_is_in_the_region_if_all_its_targets_are() -> None:
-    assert asked('near(race("paris/x", "texas/x"), race("paris/x", "rome/x"), region="eu")') == {"paris/x", "rome/x"}
+    assert asked('near(race("paris/x", "texas/x"), race("paris/x", "rome/x"), region="eu")') == {
+        "paris/x",
+        "rome/x",
+    }
     assert asked('near(fallback("bern/x", "lost/x"), "rome/x", region="eu")') == {"rome/x"}
 
 
@@ -87,7 +97,9 @@ def test_an_empty_region_is_refused_when_the_policy_is_built(policy: str, hint: 
 
 def test_fastest_target_in_the_region_gets_most_calls() -> None:
     targets = {"paris/x": steady(0.3), "rome/x": steady(0.1), "texas/x": steady(0.01)}
-    sent = traffic('near("paris/x", "rome/x", "texas/x", region="eu")', targets, seconds=60, facts=FACTS)
+    sent = traffic(
+        'near("paris/x", "rome/x", "texas/x", region="eu")', targets, seconds=60, facts=FACTS
+    )
     assert shares(sent, since=20)["rome/x"] > 0.9
     assert "texas/x" not in shares(sent)
     assert sent[-1].why.startswith("near: ")

@@ -1,4 +1,5 @@
-"""A request that the API format of one target cannot express goes to another one, under every policy that chooses."""
+"""A request that the API format of one target cannot express goes to another one, under every
+policy that chooses."""
 
 import pytest
 from msgspec import structs
@@ -18,7 +19,9 @@ class CannotExpress:
     """A target that cannot be sent the request."""
 
     async def __call__(self, call: Call) -> Reply:
-        raise CallerFault("frequency_penalty cannot be translated", kind=NOT_TRANSLATABLE, target="a/x")
+        raise CallerFault(
+            "frequency_penalty cannot be translated", kind=NOT_TRANSLATABLE, target="a/x"
+        )
 
 
 POLICIES = ["weighted", "sticky", "hedge", "fastest", "cheapest", "fallback", "race"]
@@ -72,7 +75,9 @@ def test_by_complexity_raises_not_translatable_if_no_branch_can() -> None:
 @each_case("policy", POLICIES)
 def test_every_policy_raises_not_translatable_if_no_branch_can(policy: str) -> None:
     async def main() -> None:
-        service = build(parse(f'{policy}("a/x", "b/x")'), lambda name: CannotExpress(), TargetStates())
+        service = build(
+            parse(f'{policy}("a/x", "b/x")'), lambda name: CannotExpress(), TargetStates()
+        )
         fault = (await ask(service)).fault
         assert fault is not None
         assert "cannot be translated" in str(fault)

@@ -1,4 +1,5 @@
-"""What the requests of one client meet at a target does not take the target away from other clients."""
+"""What the requests of one client meet at a target does not take the target away from other
+clients."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +9,19 @@ from typing import cast
 import msgspec
 import pytest
 from tests.policies.attempts import failed
-from tests.policies.branches import SILENT, Seen, a_call, ask, fails, key_refused, play, refused, reset, silent, status
+from tests.policies.branches import (
+    SILENT,
+    Seen,
+    a_call,
+    ask,
+    fails,
+    key_refused,
+    play,
+    refused,
+    reset,
+    silent,
+    status,
+)
 from tests.policies.world import GOOD
 
 from splitsecond.core import clock
@@ -28,7 +41,8 @@ CHEAP = {"max_tokens": 100}
 
 
 class Clients:
-    """A policy whose targets answer by what `script` returns for a call. Targets at "a" share an account."""
+    """A policy whose targets answer by what `script` returns for a call. Targets at "a" share an
+    account."""
 
     def __init__(self, policy: str, script: Callable[[Call], Script], **scripts: Script) -> None:
         names = targets(parse(policy))
@@ -52,7 +66,9 @@ class Clients:
         """Return how many requests of `client` the target got."""
         return sum(each.call.client == client for each in self.fakes[name].calls)
 
-    async def ask(self, client: str, times: int = 1, *, every_s: float = 0.0, body: dict[str, int] = CHEAP) -> Seen:
+    async def ask(
+        self, client: str, times: int = 1, *, every_s: float = 0.0, body: dict[str, int] = CHEAP
+    ) -> Seen:
         """Send `times` calls of `client`; return the result of the last."""
         seen = Seen()
         for _ in range(times):
@@ -73,13 +89,16 @@ def silent_for_mallory(call: Call) -> Script:
 
 
 MET: list[Fault] = [
-    status(401), status(402), status(403), status(404), status(429), status(429, 600), status(500), status(503, 600),
+    status(401), status(402), status(403), status(404), status(429), status(429, 600), status(500),
+    status(503, 600),
     reset(), silent(),
 ]  # fmt: skip
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("policy", ['"a/x"', 'fallback("a/x", "b/x")', 'sticky("a/x", "b/x")', 'race("a/x", "b/x")'])
+@pytest.mark.parametrize(
+    "policy", ['"a/x"', 'fallback("a/x", "b/x")', 'sticky("a/x", "b/x")', 'race("a/x", "b/x")']
+)
 @pytest.mark.parametrize("fault", MET, ids=str)
 def test_failing_client_does_not_open_a_target_for_others(fault: Fault, policy: str) -> None:
     async def main() -> None:
@@ -98,7 +117,8 @@ def test_circuit_breaker_opens_for_one_failing_client() -> None:
     async def main() -> None:
         clients = Clients('fallback("a/x", "b/x")', of_mallory(reset()), b=GOOD)
         await clients.ask("mallory", 60, every_s=1)
-        assert clients.asked("a/x", "mallory") < 20  # each call asks it twice until the circuit breaker opens
+        # each call asks it twice until the circuit breaker opens
+        assert clients.asked("a/x", "mallory") < 20
         assert "down for client mallory (" in clients.states.unavailable_reason("a/x")
 
     play(main)
@@ -217,7 +237,9 @@ def test_account_without_credit_is_locked_after_a_few_requests() -> None:
 def test_a_request_is_sent_again_once_the_account_has_credit() -> None:
     async def main() -> None:
         rich_ns = clock.now_ns() + 400 * NS_PER_S
-        clients = Clients('"a/x"', lambda call: GOOD if clock.now_ns() > rich_ns else fails(status(402)))
+        clients = Clients(
+            '"a/x"', lambda call: GOOD if clock.now_ns() > rich_ns else fails(status(402))
+        )
         await clients.ask("", 200, every_s=5)
         asked = clients.asked("a/x", "")
         await clients.ask("", 10)

@@ -56,7 +56,9 @@ def test_response_passes_once_it_cannot_be_the_marker(texts: tuple[str, ...]) ->
         began_ns, call = clock.now_ns(), chat()
         async with await pipeline(fast, slow)(call) as reply:
             assert (clock.now_ns() - began_ns) / NS_PER_MS == pytest.approx(100 * len(texts))
-            assert "".join([event.text async for event in reply if isinstance(event, Token)]) == "".join(texts)
+            assert "".join(
+                [event.text async for event in reply if isinstance(event, Token)]
+            ) == "".join(texts)
         assert not slow.calls
         assert call.notes.chosen == "pipeline: fast, which was sure"
 
@@ -67,8 +69,15 @@ def test_the_instruction_is_in_the_system_message() -> None:
     fast, slow = scripted(says("x")), scripted(SLOW)
 
     async def main() -> None:
-        said: list[object] = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}]
-        for first in (said[:1], [{"role": "system", "content": [{"type": "text", "text": "Be kind."}]}], []):
+        said: list[object] = [
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "content": "Hi"},
+        ]
+        for first in (
+            said[:1],
+            [{"role": "system", "content": [{"type": "text", "text": "Be kind."}]}],
+            [],
+        ):
             body = {"messages": Raw(msgspec.json.encode([*first, said[1]])), "own": Raw(b"1")}
             await shown(pipeline(fast, slow), msgspec.structs.replace(chat(), body=body))
         sent = [msgspec.json.decode(fake.call.body["messages"]) for fake in fast.calls]
@@ -83,13 +92,18 @@ def test_the_instruction_is_in_the_system_message() -> None:
     play(main, [fast, slow])
 
 
-@each_case("texts", [("I think. ", MARKER), ("I ", "think. [", "[ESCALATE", "]] so"), ("a", "b[[ESCALATE]]c")])
+@each_case(
+    "texts",
+    [("I think. ", MARKER), ("I ", "think. [", "[ESCALATE", "]] so"), ("a", "b[[ESCALATE]]c")],
+)
 @each_case("watched", [False, True])
 def test_marker_in_the_middle_breaks_the_response(texts: tuple[str, ...], watched: bool) -> None:
     fast, slow = scripted(says(*texts, "after")), scripted(SLOW)
 
     async def main() -> None:
-        async with await pipeline(fast, slow)(msgspec.structs.replace(chat(), watched=watched)) as reply:
+        async with await pipeline(fast, slow)(
+            msgspec.structs.replace(chat(), watched=watched)
+        ) as reply:
             parts: list[bytes] = []
             with pytest.raises(ProviderFault, match="not sure in the middle"):
                 await read_all(reply, parts)

@@ -7,14 +7,24 @@ from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.core.session import CallSession
 from splitsecond.routing.construction.expression import parse
-from splitsecond.routing.construction.preview import PreviewedChoice, preview, preview_sessions, sample
+from splitsecond.routing.construction.preview import (
+    PreviewedChoice,
+    preview,
+    preview_sessions,
+    sample,
+)
 from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.virtual_time import run_virtual
 
 
 def answered(target: str, ttft_ms: int) -> Observation:
     return Observation(
-        id="x", call="c", target=target, sent_ns=1, first_token_ns=1 + ttft_ms * NS_PER_MS, end_ns=2 * NS_PER_S
+        id="x",
+        call="c",
+        target=target,
+        sent_ns=1,
+        first_token_ns=1 + ttft_ms * NS_PER_MS,
+        end_ns=2 * NS_PER_S,
     )
 
 
@@ -23,18 +33,24 @@ def failed(target: str) -> Observation:
     return Observation(id="x", call="c", target=target, outcome="failed", fault=fault, end_ns=1)
 
 
-def choices(policy: str, states: TargetStates | None = None, prompt: str = "Hello.") -> list[PreviewedChoice]:
+def choices(
+    policy: str, states: TargetStates | None = None, prompt: str = "Hello."
+) -> list[PreviewedChoice]:
     found: list[PreviewedChoice] = []
 
     async def act() -> None:
-        found.extend(await preview(parse(policy), states or TargetStates(), sample(prompt), calls=20))
+        found.extend(
+            await preview(parse(policy), states or TargetStates(), sample(prompt), calls=20)
+        )
 
     run_virtual(act())
     return found
 
 
 def test_preview_of_a_fallback_shows_all_branches_of_its_race() -> None:
-    assert choices('fallback(race("a/x", "b/x"), "c/x")') == [PreviewedChoice(calls=20, targets=("a/x", "b/x"))]
+    assert choices('fallback(race("a/x", "b/x"), "c/x")') == [
+        PreviewedChoice(calls=20, targets=("a/x", "b/x"))
+    ]
 
 
 def test_a_target_that_is_down_is_skipped() -> None:
@@ -44,7 +60,9 @@ def test_a_target_that_is_down_is_skipped() -> None:
         for _ in range(5):
             states.observe(failed("a/x"))
         assert not states.available("a/x")
-        (choice,) = await preview(parse('fallback("a/x", "b/x")'), states, sample("Hello."), calls=3)
+        (choice,) = await preview(
+            parse('fallback("a/x", "b/x")'), states, sample("Hello."), calls=3
+        )
         assert choice == PreviewedChoice(calls=3, targets=("b/x",))
         (choice,) = await preview(parse('retry("a/x")'), states, sample(""), calls=3)
         assert choice.targets == ("a/x",)  # the last remaining target is always tried
@@ -60,7 +78,9 @@ def test_preview_of_fastest_names_the_fastest_and_why() -> None:
         for _ in range(50):
             states.observe(answered("a/x", 900))
             states.observe(answered("b/x", 100))
-        first, *others = await preview(parse('fastest("a/x", "b/x", by="ttft")'), states, sample("Hello."), calls=50)
+        first, *others = await preview(
+            parse('fastest("a/x", "b/x", by="ttft")'), states, sample("Hello."), calls=50
+        )
         assert first.targets == ("b/x",)
         assert first.calls > 40
         assert "b/x" in first.why
@@ -70,13 +90,20 @@ def test_preview_of_fastest_names_the_fastest_and_why() -> None:
 
 
 def test_preview_after_a_warm_start_explores_2_of_100_calls() -> None:
-    """Before, the first calls went to the slow target, one after another, because its estimate was older than 5 s."""
+    """Before, the first calls went to the slow target, one after another, because its estimate was
+    older than 5 s."""
     states = TargetStates()
-    attempts = [answered(target, ttft_ms) for target, ttft_ms in (("a/x", 900), ("b/x", 150)) for _ in range(40)]
+    attempts = [
+        answered(target, ttft_ms)
+        for target, ttft_ms in (("a/x", 900), ("b/x", 150))
+        for _ in range(40)
+    ]
 
     async def act() -> None:
         states.seed(attempts, 600 * NS_PER_S)
-        found = await preview(parse('fastest("a/x", "b/x", by="ttft")'), states, sample("Hello."), calls=100)
+        found = await preview(
+            parse('fastest("a/x", "b/x", by="ttft")'), states, sample("Hello."), calls=100
+        )
         assert {choice.targets: choice.calls for choice in found} == {("b/x",): 98, ("a/x",): 2}
         assert "explored" in found[1].why
 
@@ -104,8 +131,12 @@ def test_the_next_turn_of_a_session_is_explained() -> None:
         (choice,) = await preview_sessions(parse('fastest("a/x", "b/x")'), states, sample("Hello."))
         assert choice.targets == ("b/x",)
         assert choice.why.startswith("stays at b/x: ")
-        (choice,) = await preview_sessions(parse('fallback("a/x", "b/x")'), states, sample("Hello."))
+        (choice,) = await preview_sessions(
+            parse('fallback("a/x", "b/x")'), states, sample("Hello.")
+        )
         assert choice.targets == ("b/x",)
-        assert await preview_sessions(parse('fastest("a/x", "c/x")'), states, sample("Hello.")) == []
+        assert (
+            await preview_sessions(parse('fastest("a/x", "c/x")'), states, sample("Hello.")) == []
+        )
 
     run_virtual(act())

@@ -4,7 +4,18 @@ import asyncio
 
 import pytest
 from tests.policies.attempts import answered, failed
-from tests.policies.branches import SILENT, a_call, ask, bad_request, fails, play, refused, reset, silent, status
+from tests.policies.branches import (
+    SILENT,
+    a_call,
+    ask,
+    bad_request,
+    fails,
+    play,
+    refused,
+    reset,
+    silent,
+    status,
+)
 from tests.policies.world import GOOD, World
 
 from splitsecond.core.catalog.price import Price
@@ -116,7 +127,13 @@ def test_failure_of_a_healthy_target_is_raised_to_outer_policies() -> None:
         seen = await world.ask()
         assert seen.fault is not None
         assert (world.asked("a/x"), world.asked("b/x")) == (1, 0)
-        mixed = ill('weighted(fallback("a/x", "c/x"), "b/x")', "a/x", a=fails(refused()), b=GOOD, c=fails(silent()))
+        mixed = ill(
+            'weighted(fallback("a/x", "c/x"), "b/x")',
+            "a/x",
+            a=fails(refused()),
+            b=GOOD,
+            c=fails(silent()),
+        )
         await asyncio.sleep(60)
         assert isinstance((await mixed.ask()).fault, AllFailed)
         assert (mixed.asked("a/x"), mixed.asked("c/x"), mixed.asked("b/x")) == (1, 1, 0)
@@ -136,7 +153,9 @@ def test_caller_fault_of_a_probe_is_raised() -> None:
 
 def test_all_failed_names_every_probed_target() -> None:
     async def main() -> None:
-        world = ill('weighted("a/x", "b/x")', "a/x", "b/x", a=fails(status(500)), b=fails(status(503)))
+        world = ill(
+            'weighted("a/x", "b/x")', "a/x", "b/x", a=fails(status(500)), b=fails(status(503))
+        )
         await asyncio.sleep(60)
         fault = (await world.ask()).fault
         assert isinstance(fault, AllFailed)

@@ -8,7 +8,13 @@ import pytest
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.session import CallSession
 from splitsecond.routing.targets.conversations import MAX_AGENTS, MAX_SESSIONS, Conversations
-from splitsecond.routing.targets.prompt_cache import AGES_S, PRIOR, CacheLifetime, LoadEffect, PrefillFit
+from splitsecond.routing.targets.prompt_cache import (
+    AGES_S,
+    PRIOR,
+    CacheLifetime,
+    LoadEffect,
+    PrefillFit,
+)
 
 MINUTE_NS = 60 * NS_PER_S
 
@@ -40,7 +46,9 @@ def test_two_replicas_halve_the_share_at_every_age() -> None:
 
 def test_an_unknown_share_is_the_prior_and_never_rises_with_age() -> None:
     unknown = CacheLifetime()
-    assert [unknown.share(end_s * NS_PER_S - 1) for end_s in AGES_S[:-1]] == pytest.approx(PRIOR[:-1])
+    assert [unknown.share(end_s * NS_PER_S - 1) for end_s in AGES_S[:-1]] == pytest.approx(
+        PRIOR[:-1]
+    )
     some = CacheLifetime()
     for age_s, found in ((5, 0.0), (5, 0.0), (5, 1.0), (3000, 1.0), (3000, 1.0)):
         some.add(age_s * NS_PER_S, found)
@@ -56,13 +64,19 @@ def test_a_lifetime_that_changes_is_learned_again() -> None:
 
 
 def fitted(turns: int, slower: Callable[[int], float] = lambda turn: 1.0) -> PrefillFit:
-    """Return the fit to turns of which each tenth is new, every 5 s: TTFT = 800 ms + 80 µs × new + 4 µs × cached."""
+    """Return the fit to turns of which each tenth is new, every 5 s: TTFT = 800 ms + 80 µs × new +
+    4 µs × cached."""
     fit, random = PrefillFit(), Random(3)
     for turn in range(turns):
         prompt = random.randrange(10_000, 150_000)
         new = prompt if turn % 10 == 0 else random.randrange(200, 3000)
         ttft_ns = 800 * NS_PER_MS + 80_000 * new + 4_000 * (prompt - new)
-        fit.add(new, prompt - new, slower(turn) * ttft_ns * random.lognormvariate(0, 0.2), (turn + 1) * 5 * NS_PER_S)
+        fit.add(
+            new,
+            prompt - new,
+            slower(turn) * ttft_ns * random.lognormvariate(0, 0.2),
+            (turn + 1) * 5 * NS_PER_S,
+        )
     return fit
 
 
@@ -85,7 +99,10 @@ def test_one_slow_turn_does_not_tilt_the_fit() -> None:
 
 def test_uncertainty_falls_with_turns_and_rises_with_time() -> None:
     fit, at_ns = fitted(100), 100 * 5 * NS_PER_S
-    known, later = fit.variance(1, 50_000, 0, at_ns), fit.variance(1, 50_000, 0, at_ns + 10 * MINUTE_NS)
+    known, later = (
+        fit.variance(1, 50_000, 0, at_ns),
+        fit.variance(1, 50_000, 0, at_ns + 10 * MINUTE_NS),
+    )
     assert known < PrefillFit().variance(1, 50_000, 0, at_ns) / 10
     assert later > 2 * known
 

@@ -17,12 +17,17 @@ from splitsecond.core.upstream.prompt_size import (
     output_tokens,
 )
 
-PROSE = "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness. "
+PROSE = (
+    "It was the best of times, it was the worst of times, it was the age of wisdom, it was "
+    "the age of foolishness. "
+)
 """24 words and 4 marks."""
 
 
 def sent(**fields: Any) -> Call:
-    return Call(id="c", body={name: Raw(msgspec.json.encode(value)) for name, value in fields.items()})
+    return Call(
+        id="c", body={name: Raw(msgspec.json.encode(value)) for name, value in fields.items()}
+    )
 
 
 def user(text: str) -> list[dict[str, str]]:
@@ -77,7 +82,11 @@ def test_an_embedding_has_no_answer() -> None:
     assert output_tokens(Call(id="c", operation="embeddings", body={}), [100.0]) == 0
 
 
-@given(st.dictionaries(st.sampled_from(["messages", "max_tokens", "input", "max_output_tokens"]), st.binary()))
+@given(
+    st.dictionaries(
+        st.sampled_from(["messages", "max_tokens", "input", "max_output_tokens"]), st.binary()
+    )
+)
 def test_any_bytes_give_an_estimate_of_at_least_one_token(fields: dict[str, bytes]) -> None:
     call = Call(id="c", body={name: Raw(data) for name, data in fields.items()})
     assert input_tokens(call) >= 1

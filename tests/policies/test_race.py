@@ -8,7 +8,18 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.policies.branches import SILENT, a_call, ask, bad_request, fails, play, refused, reset, scripted, status
+from tests.policies.branches import (
+    SILENT,
+    a_call,
+    ask,
+    bad_request,
+    fails,
+    play,
+    refused,
+    reset,
+    scripted,
+    status,
+)
 
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
@@ -24,7 +35,11 @@ from splitsecond.testing.fake_service import FakeService, Script
 
 
 def test_first_token_wins_and_closes_the_losers_at_once() -> None:
-    slow, fast, mute = scripted(Script(ttft=0.3)), scripted(Script(ttft=0.2, tokens=3)), scripted(SILENT)
+    slow, fast, mute = (
+        scripted(Script(ttft=0.3)),
+        scripted(Script(ttft=0.2, tokens=3)),
+        scripted(SILENT),
+    )
 
     async def main() -> None:
         began_ns = clock.now_ns()
@@ -40,7 +55,9 @@ def test_first_token_wins_and_closes_the_losers_at_once() -> None:
     play(main, [slow, fast, mute])
 
 
-@pytest.mark.parametrize("loses", [fails(reset(), 0.1), fails(bad_request(), 0.1), Script(ttft=0.1, tokens=0)])
+@pytest.mark.parametrize(
+    "loses", [fails(reset(), 0.1), fails(bad_request(), 0.1), Script(ttft=0.1, tokens=0)]
+)
 def test_a_failure_or_an_answer_without_a_token_does_not_win(loses: Script) -> None:
     fakes = scripted(loses), scripted(Script(ttft=0.2))
 
@@ -97,7 +114,8 @@ def test_reply_of_a_branch_that_delays_cancellation_is_closed() -> None:
 
 def test_cancellation_during_the_win_leaves_nothing_open() -> None:
     fakes = scripted(Script(ttft=0.2)), scripted(SILENT)
-    for turns in range(8):  # after the first token it takes a few turns of the loop until the race returns
+    # after the first token it takes a few turns of the loop until the race returns
+    for turns in range(8):
 
         async def main(turns: int = turns) -> None:
             began = asyncio.get_running_loop().time()
@@ -155,7 +173,11 @@ def test_race_is_never_slower_than_its_best_branch(branches: list[tuple[int, str
     fakes: list[FakeService] = []
     for ms, what in branches:
         script = made[what]
-        fakes.append(scripted(Script(ttft=ms / 1000, tokens=script.tokens, fault=script.fault, hangs=script.hangs)))
+        fakes.append(
+            scripted(
+                Script(ttft=ms / 1000, tokens=script.tokens, fault=script.fault, hangs=script.hangs)
+            )
+        )
     brought = [ms for ms, what in branches if what == "token"]
     hangs = any(what == "hangs" for _, what in branches)
 
@@ -177,7 +199,13 @@ def test_stream_has_only_the_winners_events() -> None:
         reply = await race(*fakes)(a_call())
         events: list[Event] = [event async for event in reply]
         await reply.aclose()
-        assert [type(event).__name__ for event in events] == ["Token", "Token", "Finish", "Usage", "Done"]
+        assert [type(event).__name__ for event in events] == [
+            "Token",
+            "Token",
+            "Finish",
+            "Usage",
+            "Done",
+        ]
 
     play(main, fakes)
 
@@ -189,11 +217,18 @@ ASKS = {"messages": [{"role": "user", "content": "x" * 3_950}]}
 
 
 def at(input_usd: float, output_usd: float = 0.0, *, stops: bool | None = True) -> TargetInfo:
-    return TargetInfo(closing_stops_billing=stops, price=Price(input_usd=input_usd, output_usd=output_usd))
+    return TargetInfo(
+        closing_stops_billing=stops, price=Price(input_usd=input_usd, output_usd=output_usd)
+    )
 
 
 def raced(
-    spend: str, facts: Mapping[str, TargetInfo], *, calls: int = 10, every_s: float = 0.0, down: str = ""
+    spend: str,
+    facts: Mapping[str, TargetInfo],
+    *,
+    calls: int = 10,
+    every_s: float = 0.0,
+    down: str = "",
 ) -> list[list[str]]:
     """Return the targets of each call: b is the faster one."""
 
@@ -203,7 +238,8 @@ def raced(
 
     states = Some(facts)
     fakes = {
-        name: scripted(Script(ttft=ttft, tokens=100, tps=1e4), target=name) for name, ttft in [("a", 0.2), ("b", 0.1)]
+        name: scripted(Script(ttft=ttft, tokens=100, tps=1e4), target=name)
+        for name, ttft in [("a", 0.2), ("b", 0.1)]
     }
     asked: list[list[str]] = []
 
@@ -220,7 +256,8 @@ def raced(
 
 
 def test_a_race_keeps_to_its_budget() -> None:
-    """A thousand tokens at a dollar a million is a tenth of a cent; ten minutes of 3 cents an hour pay for five."""
+    """A thousand tokens at a dollar a million is a tenth of a cent; ten minutes of 3 cents an hour
+    pay for five."""
     asked = raced("0.03/h", {"a": at(1.0), "b": at(1.0)})
     assert asked == [["a", "b"]] * 5 + [["a"]] * 5
 
@@ -258,7 +295,9 @@ def test_target_that_is_down_costs_nothing_and_is_skipped() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1000), st.floats(0, 1)), max_size=60), st.floats(1e-6, 1e-2))
-def test_withdrawals_never_exceed_the_deposits(steps: list[tuple[float, float]], usd_per_s: float) -> None:
+def test_withdrawals_never_exceed_the_deposits(
+    steps: list[tuple[float, float]], usd_per_s: float
+) -> None:
     account, now_s, spent = SpendingAccount(usd_per_s), 0.0, 0.0
     for wait_s, usd in steps:
         now_s += wait_s

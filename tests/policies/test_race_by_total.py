@@ -46,29 +46,40 @@ def test_first_complete_response_wins_if_not_streamed() -> None:
         assert loser is not None
         assert winner is not None
         assert (loser.outcome, winner.outcome) == ("cancelled", "ok")
-        assert loser.output_tokens == pytest.approx(30 * (QUICK_S - 0.1), abs=2)  # what it generated is in the ledger
+        # what it generated is in the ledger
+        assert loser.output_tokens == pytest.approx(30 * (QUICK_S - 0.1), abs=2)
 
     play(main, fakes)
 
 
 def test_a_stream_comes_from_the_branch_that_should_end_first() -> None:
     """Once both speeds are known."""
-    targets: dict[str, Speed] = {"a/x": steady(0.1, tps=30, tokens=200), "b/x": steady(0.8, tps=300, tokens=200)}
+    targets: dict[str, Speed] = {
+        "a/x": steady(0.1, tps=30, tokens=200),
+        "b/x": steady(0.8, tps=300, tokens=200),
+    }
     sent = traffic(LEARNING, targets, seconds=60, rate=0.1, call=learning_call)[2:]
     assert shares(sent) == {"b/x": 1.0}
     assert [each.ttft for each in sent] == pytest.approx([0.8] * len(sent), abs=0.01)
 
 
 def test_race_learns_the_speed_of_a_branch_with_late_first_token() -> None:
-    """The first call is raced to its end, which shows both speeds; then the branch that ends first is waited for."""
-    targets: dict[str, Speed] = {"a/x": steady(0.1, tps=30, tokens=200), "b/x": steady(0.8, tps=300, tokens=200)}
+    """The first call is raced to its end, which shows both speeds; then the branch that ends first
+    is waited for."""
+    targets: dict[str, Speed] = {
+        "a/x": steady(0.1, tps=30, tokens=200),
+        "b/x": steady(0.8, tps=300, tokens=200),
+    }
     sent = traffic('race("a/x", "b/x", by="total")', targets, seconds=60, rate=0.1)
     assert shares(sent) == {"b/x": 1.0}
-    assert [each.ttft for each in sent] == pytest.approx([QUICK_S, *[0.8] * (len(sent) - 1)], abs=0.01)
+    assert [each.ttft for each in sent] == pytest.approx(
+        [QUICK_S, *[0.8] * (len(sent) - 1)], abs=0.01
+    )
 
 
 def test_branch_of_unknown_speed_delays_ever_fewer_streams() -> None:
-    """Its first token comes after the end of the other answer, so it never shows how fast it writes."""
+    """Its first token comes after the end of the other answer, so it never shows how fast it
+    writes."""
     targets: dict[str, Speed] = {"a/x": steady(0.1, tps=100, tokens=50), "b/x": steady(5.0)}
     sent = traffic('race("a/x", "b/x", by="total")', targets, seconds=200, rate=0.1)
     assert shares(sent) == {"a/x": 1.0}
@@ -78,13 +89,17 @@ def test_branch_of_unknown_speed_delays_ever_fewer_streams() -> None:
 @pytest.mark.parametrize(
     ("rival", "ttft"),
     [
-        (Script(ttft=30.0), 0.1 + 200 / 30 - 200 / 300),  # after that, its answer could no longer end sooner
+        # after that, its answer could no longer end sooner
+        (Script(ttft=30.0), 0.1 + 200 / 30 - 200 / 300),
         (Script(ttft=0.5, fault=reset()), 0.5),
     ],
 )
 def test_branch_expected_to_end_first_is_awaited(rival: Script, ttft: float) -> None:
     answers = iter([Script(ttft=0.8, tps=300, tokens=200), rival])
-    targets: dict[str, Speed] = {"a/x": steady(0.1, tps=30, tokens=200), "b/x": lambda at: next(answers)}
+    targets: dict[str, Speed] = {
+        "a/x": steady(0.1, tps=30, tokens=200),
+        "b/x": lambda at: next(answers),
+    }
 
     (_, _, sent) = traffic(LEARNING, targets, seconds=30, rate=0.1, call=learning_call)
     assert sent.target == "a/x"
@@ -92,8 +107,14 @@ def test_branch_expected_to_end_first_is_awaited(rival: Script, ttft: float) -> 
 
 
 def test_an_answer_that_breaks_does_not_win() -> None:
-    fakes = scripted(Script(ttft=0.1, tokens=9, tps=10, fault=reset(), breaks_after=5)), scripted(Script(ttft=2.0))
-    failing = scripted(Script(fault=reset())), scripted(Script(tokens=5, fault=reset(), breaks_after=2))
+    fakes = (
+        scripted(Script(ttft=0.1, tokens=9, tps=10, fault=reset(), breaks_after=5)),
+        scripted(Script(ttft=2.0)),
+    )
+    failing = (
+        scripted(Script(fault=reset())),
+        scripted(Script(tokens=5, fault=reset(), breaks_after=2)),
+    )
 
     async def main() -> None:
         seen = await ask(race(*fakes, by="total"), whole_call())

@@ -1,4 +1,5 @@
-"""What is refused even where nothing else is left, and rate limits, of which traffic keeps clear."""
+"""What is refused even where nothing else is left, and rate limits, of which traffic keeps
+clear."""
 
 import asyncio
 
@@ -54,7 +55,9 @@ ACCOUNTS = {
 
 def test_rejected_key_locks_all_targets_that_use_it() -> None:
     async def main() -> None:
-        world = World('fallback("a/x", "a/y", "b/x")', facts=ACCOUNTS, a=fails(key_refused()), b=GOOD)
+        world = World(
+            'fallback("a/x", "a/y", "b/x")', facts=ACCOUNTS, a=fails(key_refused()), b=GOOD
+        )
         for _ in range(100):
             assert (await world.ask(every_s=100)).fault is None
         assert (world.asked("a/x"), world.asked("a/y"), world.asked("b/x")) == (1, 0, 100)
@@ -102,7 +105,9 @@ def test_rejected_key_that_had_worked_is_retried_later(fault: ProviderFault) -> 
 
 def test_retry_after_is_the_shortest_of_all_targets() -> None:
     async def main() -> None:
-        world = World('fallback("a/x", "b/x")', a=fails(status(429, 60), 0), b=fails(status(429, 20), 0))
+        world = World(
+            'fallback("a/x", "b/x")', a=fails(status(429, 60), 0), b=fails(status(429, 20), 0)
+        )
         await world.ask()
         fault = (await world.ask()).fault
         assert fault is not None
@@ -115,7 +120,8 @@ def test_retry_after_is_the_shortest_of_all_targets() -> None:
 
 
 class Metered:
-    """A target with a rate limit of `each_minute` requests, that says how many are left and refuses beyond."""
+    """A target with a rate limit of `each_minute` requests, that says how many are left and refuses
+    beyond."""
 
     def __init__(self, states: TargetStates, name: str, each_minute: int) -> None:
         self._states, self._name, self._limit = states, name, each_minute
@@ -134,9 +140,13 @@ class Metered:
             self._states.observe(failed(fault, 0, target=self._name, call=call.id))
             raise fault
         self._used += 1
-        left = RateLimits(requests_left=self._limit - self._used, requests_reset_ns=60 * NS_PER_S - into_ns)
+        left = RateLimits(
+            requests_left=self._limit - self._used, requests_reset_ns=60 * NS_PER_S - into_ns
+        )
         reply = await self._fake(call)
-        self._states.observe(answered(200, target=self._name, call=call.id, tokens=2, tpot_ms=0, limits=left))
+        self._states.observe(
+            answered(200, target=self._name, call=call.id, tokens=2, tpot_ms=0, limits=left)
+        )
         return reply
 
 
@@ -162,12 +172,16 @@ def test_requests_in_flight_reduce_the_headroom() -> None:
         await world.ask()
         stand = world.states.state("a/x")
         stand.record_start("c", True, clock.now_ns())
-        world.states.observe(answered(limits=RateLimits(requests_left=3, requests_reset_ns=60 * NS_PER_S)))
+        world.states.observe(
+            answered(limits=RateLimits(requests_left=3, requests_reset_ns=60 * NS_PER_S))
+        )
         async with asyncio.TaskGroup() as group:
             for _ in range(10):
                 group.create_task(world.ask())
         assert (world.asked("a/x"), world.asked("b/x")) == (1 + 3, 7)
-        assert world.states.unavailable_reason("a/x").startswith("its rate limit is used up, for another ")
+        assert world.states.unavailable_reason("a/x").startswith(
+            "its rate limit is used up, for another "
+        )
         assert world.states.status("a/x").state == "limited"
         await asyncio.sleep(60)
         await world.ask()
@@ -180,7 +194,9 @@ def test_only_target_is_called_although_its_limit_is_used_up() -> None:
     async def main() -> None:
         world = World('"a/x"', a=GOOD)
         world.states.state("a/x").record_start("c", True, clock.now_ns())
-        world.states.observe(answered(limits=RateLimits(requests_left=0, requests_reset_ns=60 * NS_PER_S)))
+        world.states.observe(
+            answered(limits=RateLimits(requests_left=0, requests_reset_ns=60 * NS_PER_S))
+        )
         assert not world.states.available("a/x")
         assert (await world.ask()).fault is None
 

@@ -1,4 +1,5 @@
-"""Other facts while a gateway runs: what is learned of targets stays, what was held against an old key does not."""
+"""Other facts while a gateway runs: what is learned of targets stays, what was held against an old
+key does not."""
 
 import asyncio
 
@@ -54,7 +55,10 @@ def test_target_moved_to_another_account_takes_its_state() -> None:
 def test_renewal_changes_facts_and_keeps_live_speed() -> None:
     states = TargetStates(ACCOUNTS)
     states.observe(answered(200, target="a/x"))
-    states.renew({"a/x": TargetInfo(account="a", region="eu", price=Price(input_usd=2.0))}.get, lambda _: True)
+    states.renew(
+        {"a/x": TargetInfo(account="a", region="eu", price=Price(input_usd=2.0))}.get,
+        lambda _: True,
+    )
     assert (states.info("a/x").region, states.info("a/x").price) == ("eu", Price(input_usd=2.0))
     assert states.info("b/x") == TargetInfo()
     estimate = states.estimate("a/x")
@@ -63,7 +67,8 @@ def test_renewal_changes_facts_and_keeps_live_speed() -> None:
 
 
 def test_target_with_a_new_server_is_untested() -> None:
-    """Neither attempts in flight nor other workers bring back what is known of the server before."""
+    """Neither attempts in flight nor other workers bring back what is known of the server
+    before."""
 
     async def main() -> None:
         states = TargetStates(ACCOUNTS)
@@ -77,9 +82,16 @@ def test_target_with_a_new_server_is_untested() -> None:
         assert states.status("a/x").state == "down"
         states.renew(ACCOUNTS.get, moved=lambda target: target == "a/x")
         status_ = states.status("a/x")
-        assert (status_.state, status_.in_flight, status_.samples, status_.reason) == ("untested", 0, 0, "")
+        assert (status_.state, status_.in_flight, status_.samples, status_.reason) == (
+            "untested",
+            0,
+            0,
+            "",
+        )
         now_ns = clock.now_ns()
-        states.state("a/x").breaker.receive_opening(now_ns, now_ns - 1, now_ns + 60 * NS_PER_S, "HTTP 500")
+        states.state("a/x").breaker.receive_opening(
+            now_ns, now_ns - 1, now_ns + 60 * NS_PER_S, "HTTP 500"
+        )
         await asyncio.sleep(0.5)
         fresh = asyncio.create_task(ask(guarded, a_call(99)))
         await asyncio.wait(late)

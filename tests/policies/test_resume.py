@@ -1,4 +1,5 @@
-"""`resume` by replay: an answer that breaks continues where it was, or ends with the error that broke it."""
+"""`resume` by replay: an answer that breaks continues where it was, or ends with the error that
+broke it."""
 
 import asyncio
 import json
@@ -66,7 +67,9 @@ def test_a_third_target_may_repeat_the_answer() -> None:
     assert (played.received.text, played.received.ended_well) == (WHOLE, True)
 
 
-@pytest.mark.parametrize("then", [fails(refused()), fails(status(429, 9)), Script(tokens=0), breaks(1), breaks(3)])
+@pytest.mark.parametrize(
+    "then", [fails(refused()), fails(status(429, 9)), Script(tokens=0), breaks(1), breaks(3)]
+)
 def test_target_that_cannot_continue_keeps_the_first_fault(then: Script) -> None:
     played = Resumed('resume("a", "b")', a=breaks(2), b=then)
     assert played.received.fault is CUT
@@ -109,16 +112,24 @@ def test_an_answer_that_is_too_slow_is_continued(policy: str) -> None:
     assert observation is not None
     assert observation.fault is not None
     assert observation.fault.kind == "timeout_between_tokens"
-    assert observation.fault.message == "2 tokens per second in the last 4.1 s, below the floor of 8"
+    assert (
+        observation.fault.message == "2 tokens per second in the last 4.1 s, below the floor of 8"
+    )
 
 
 def test_an_answer_that_is_fast_enough_stays_at_its_target() -> None:
-    played = Resumed('resume("a", "b", floor="8tok/s", over="4s")', a=Script(tokens=100, tps=9), b=ANSWER)
+    played = Resumed(
+        'resume("a", "b", floor="8tok/s", over="4s")', a=Script(tokens=100, tps=9), b=ANSWER
+    )
     assert (played.received.ended_well, played.asked) == (True, {"a": 1, "b": 0})
 
 
 def test_the_wait_for_the_first_token_does_not_count_as_slow() -> None:
-    played = Resumed('resume("a", "b", floor="8tok/s", over="4s")', a=Script(ttft=60, tokens=100, tps=9), b=ANSWER)
+    played = Resumed(
+        'resume("a", "b", floor="8tok/s", over="4s")',
+        a=Script(ttft=60, tokens=100, tps=9),
+        b=ANSWER,
+    )
     assert (played.received.ended_well, played.asked) == (True, {"a": 1, "b": 0})
 
 
@@ -155,7 +166,9 @@ def test_stall_limit_holds_for_the_target_that_continues(policy: str) -> None:
 
 def test_fallback_without_resume_ends_on_a_stall() -> None:
     played = Resumed(
-        'fallback("a", "b", stall="2s", resume="off")', a=Script(texts=WORDS, tokens=4, tps=0.01), b=ANSWER
+        'fallback("a", "b", stall="2s", resume="off")',
+        a=Script(texts=WORDS, tokens=4, tps=0.01),
+        b=ANSWER,
     )
     assert isinstance(played.received.fault, TimedOut)
     assert played.received.fault.phase == "between tokens"
@@ -186,7 +199,9 @@ def test_fallback_inside_a_resume_does_not_resume() -> None:
 
 
 def test_stall_limit_restarts_with_each_token() -> None:
-    played = Resumed('fallback("a", "b", stall="2s")', a=Script(texts=WORDS, tokens=4, tps=0.6), b=ANSWER)
+    played = Resumed(
+        'fallback("a", "b", stall="2s")', a=Script(texts=WORDS, tokens=4, tps=0.6), b=ANSWER
+    )
     assert (played.received.text, played.received.ended_well) == (WHOLE, True)
 
 
@@ -213,7 +228,9 @@ def test_single_branch_is_retried_without_the_broken_targets() -> None:
 
 
 def test_target_that_failed_before_a_token_may_continue() -> None:
-    played = Resumed('fallback("a", "b", resume="replay")', a=[fails(status(503)), ANSWER], b=breaks(2))
+    played = Resumed(
+        'fallback("a", "b", resume="replay")', a=[fails(status(503)), ANSWER], b=breaks(2)
+    )
     assert (played.received.text, played.received.ended_well) == (WHOLE, True)
     assert played.asked == {"a": 2, "b": 1}
 
@@ -244,18 +261,26 @@ def test_without_an_encoder_a_broken_answer_is_not_continued() -> None:
 
 
 def test_the_usage_is_sent_once_and_is_that_of_the_second_target() -> None:
-    played = Resumed('resume("a", "b")', a=breaks(2), b=Script(texts=WORDS, tokens=4, input_tokens=9))
+    played = Resumed(
+        'resume("a", "b")', a=breaks(2), b=Script(texts=WORDS, tokens=4, input_tokens=9)
+    )
     assert played.received.usage is not None
     assert (played.received.usage.input_tokens, played.received.usage.output_tokens) == (9, 4)
 
 
 def test_disconnect_during_the_continuation_closes_all_requests() -> None:
-    fakes = {"a": scripted(breaks(2), target="a"), "b": scripted(Script(ttft=5, tokens=4, texts=WORDS), target="b")}
+    fakes = {
+        "a": scripted(breaks(2), target="a"),
+        "b": scripted(Script(ttft=5, tokens=4, texts=WORDS), target="b"),
+    }
     for after_ms in (0, 200, 219, 220, 221, 3000, 5220, 5225):
 
         async def main(after_ms: int = after_ms) -> None:
             service = build(
-                parse('resume("a", "b")'), fakes.__getitem__, TargetStates(), make_encoder=continuation_encoder
+                parse('resume("a", "b")'),
+                fakes.__getitem__,
+                TargetStates(),
+                make_encoder=continuation_encoder,
             )
             receiving = asyncio.create_task(receive(service, chat()))
             await asyncio.sleep(after_ms / 1000)

@@ -1,4 +1,5 @@
-"""Answers carried on for clients of Anthropic's Messages and of Responses: one message, one row of parts, one end."""
+"""Answers carried on for clients of Anthropic's Messages and of Responses: one message, one row of
+parts, one end."""
 
 import json
 from collections.abc import Sequence
@@ -47,7 +48,9 @@ def tokens(parts: Sequence[Part], data: st.DataObject | None = None) -> list[Eve
             events += [Token(0, piece, "tool", tool=ToolPart(calls)) for piece in cut]
             calls += 1
         else:
-            events += [Token(0, piece, "reasoning" if kind == "reasoning" else "text") for piece in cut]
+            events += [
+                Token(0, piece, "reasoning" if kind == "reasoning" else "text") for piece in cut
+            ]
     return events
 
 
@@ -57,13 +60,19 @@ def stream(api_format: Spoken, name: str, said: Sequence[Event], reason: str = "
 
 
 def begun(data: bytes, *, newline: bytes = b"\n") -> int:
-    """How many bytes of it have come when there is a reply: those up to the end of the first token's event."""
-    first = min(at for mark in (b"_delta", b".delta", b"tool_use", b"function_call") if (at := data.find(mark)) > 0)
+    """How many bytes of it have come when there is a reply: those up to the end of the first
+    token's event."""
+    first = min(
+        at
+        for mark in (b"_delta", b".delta", b"tool_use", b"function_call")
+        if (at := data.find(mark)) > 0
+    )
     return data.index(newline * 2, first) + 2 * len(newline)
 
 
 class Read:
-    """What a client makes of a stream, strictly: `parts` as far as they came, `over` where the answer ended."""
+    """What a client makes of a stream, strictly: `parts` as far as they came, `over` where the
+    answer ended."""
 
     def __init__(self, api_format: Spoken, data: bytes) -> None:
         self.parts: list[list[str]] = []
@@ -90,7 +99,12 @@ class Read:
                 assert not self._open
                 assert event["index"] == len(self.parts)
                 block = event["content_block"]
-                kinds = {"thinking": "reasoning", "tool_use": "tool", "redacted_thinking": "hidden", "text": "text"}
+                kinds = {
+                    "thinking": "reasoning",
+                    "tool_use": "tool",
+                    "redacted_thinking": "hidden",
+                    "text": "text",
+                }
                 kind = kinds[block["type"]]
                 self.parts.append([kind, block.get("name", ""), ""])
                 self._open = True
@@ -101,9 +115,15 @@ class Read:
                 assert self._open
                 assert event["index"] == len(self.parts) - 1
                 delta = event["delta"]
-                kind = {"text_delta": "text", "thinking_delta": "reasoning", "input_json_delta": "tool"}[delta["type"]]
+                kind = {
+                    "text_delta": "text",
+                    "thinking_delta": "reasoning",
+                    "input_json_delta": "tool",
+                }[delta["type"]]
                 assert kind == self.parts[-1][0]
-                self.parts[-1][2] += next(delta[name] for name in ("text", "thinking", "partial_json") if name in delta)
+                self.parts[-1][2] += next(
+                    delta[name] for name in ("text", "thinking", "partial_json") if name in delta
+                )
             case "content_block_stop":
                 assert self._open
                 assert event["index"] == len(self.parts) - 1
@@ -163,7 +183,8 @@ class Read:
         return ["text", "", "".join(part["text"] for part in item["content"])]
 
     def _said(self) -> list[list[str]]:
-        """The parts with content: the broken response may have begun a part that the other one lacks."""
+        """The parts with content: the broken response may have begun a part that the other one
+        lacks."""
         return [part for part in self.parts if part[2] or part[0] in ("tool", "hidden")]
 
     def is_whole(self, parts: Sequence[Part]) -> bool:
@@ -187,7 +208,9 @@ def carried(call: Call, *targets: Stream, policy: str = 'resume("a", "b", "c")')
 
     async def main() -> None:
         nonlocal received
-        service = build(parse(policy), by_name.__getitem__, TargetStates(), make_encoder=continuation_encoder)
+        service = build(
+            parse(policy), by_name.__getitem__, TargetStates(), make_encoder=continuation_encoder
+        )
         received = await receive(service, call)
 
     play(main)
@@ -200,7 +223,13 @@ ANSWERS = st.lists(
     | st.tuples(st.just("tool"), st.sampled_from(["f", "go"]), TEXTS),
     min_size=1,
     max_size=4,
-).map(lambda parts: [part for n, part in enumerate(parts) if part[0] == "tool" or n == 0 or part[0] != parts[n - 1][0]])
+).map(
+    lambda parts: [
+        part
+        for n, part in enumerate(parts)
+        if part[0] == "tool" or n == 0 or part[0] != parts[n - 1][0]
+    ]
+)
 
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
@@ -208,7 +237,8 @@ ANSWERS = st.lists(
 def test_resumed_response_is_whole_wherever_it_broke(
     api_format: Spoken, parts: list[Part], data: st.DataObject
 ) -> None:
-    """The stream is cut at any byte. One of two targets continues it, in any tokens; the other may break too."""
+    """The stream is cut at any byte. One of two targets continues it, in any tokens; the other may
+    break too."""
     newline = data.draw(st.sampled_from([b"\n", b"\r\n"]))
     first = stream(api_format, "a", tokens(parts, data)).replace(b"\n", newline)
     cut = data.draw(st.integers(begun(first, newline=newline), first.rindex(b"event: ")))
@@ -231,7 +261,10 @@ def test_resumed_response_is_whole_wherever_it_broke(
 @pytest.mark.parametrize("api_format", API_FORMATS)
 @given(parts=ANSWERS, others=st.tuples(ANSWERS, ANSWERS), data=st.data())
 def test_response_is_whole_or_a_beginning_and_an_error(
-    api_format: Spoken, parts: list[Part], others: tuple[list[Part], list[Part]], data: st.DataObject
+    api_format: Spoken,
+    parts: list[Part],
+    others: tuple[list[Part], list[Part]],
+    data: st.DataObject,
 ) -> None:
     first = stream(api_format, "a", tokens(parts, data))
     cut = data.draw(st.integers(begun(first), len(first)))
@@ -259,33 +292,67 @@ WHOLE: list[Part] = [
 
 
 def signed(name: str, *, until: str = "") -> bytes:
-    """An answer as Anthropic itself gives it, with a thought that `name` signed, and one that is hidden.
+    """An answer as Anthropic itself gives it, with a thought that `name` signed, and one that is
+    hidden.
 
     It is cut before the event with `until` in it.
     """
     deltas: list[tuple[str, dict[str, Any], list[dict[str, Any]]]] = [
-        ("thinking", {"thinking": "", "signature": ""}, [{"type": "thinking_delta", "thinking": "Hm."}]),
-        ("text", {"text": ""}, [{"type": "text_delta", "text": "Once "}, {"type": "text_delta", "text": "upon"}]),
+        (
+            "thinking",
+            {"thinking": "", "signature": ""},
+            [{"type": "thinking_delta", "thinking": "Hm."}],
+        ),
+        (
+            "text",
+            {"text": ""},
+            [{"type": "text_delta", "text": "Once "}, {"type": "text_delta", "text": "upon"}],
+        ),
         ("redacted_thinking", {"data": "aGlkZGVu"}, []),
-        ("tool_use", {"id": "t", "name": "f", "input": {}}, [{"type": "input_json_delta", "partial_json": '{"a":1}'}]),
+        (
+            "tool_use",
+            {"id": "t", "name": "f", "input": {}},
+            [{"type": "input_json_delta", "partial_json": '{"a":1}'}],
+        ),
     ]
     deltas[0][2].append({"type": "signature_delta", "signature": name})
-    events: list[dict[str, Any]] = [{"type": "message_start", "message": {"id": name, "usage": {"input_tokens": 3}}}]
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"id": name, "usage": {"input_tokens": 3}}}
+    ]
     for index, (kind, block, said) in enumerate(deltas):
-        events.append({"type": "content_block_start", "index": index, "content_block": {"type": kind, **block}})
-        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in said]
+        events.append(
+            {
+                "type": "content_block_start",
+                "index": index,
+                "content_block": {"type": kind, **block},
+            }
+        )
+        events += [
+            {"type": "content_block_delta", "index": index, "delta": delta} for delta in said
+        ]
         events.append({"type": "content_block_stop", "index": index})
-    events.append({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}})
+    events.append(
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 9},
+        }
+    )
     events.append({"type": "message_stop"})
     lines = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events]
     kept = next((at for at, line in enumerate(lines) if until and until in line), len(lines))
     return "".join(lines[:kept]).encode()
 
 
-@pytest.mark.parametrize("until", ['"tool_use"', "partial_json", '"index": 3}', "message_delta", "message_stop"])
+@pytest.mark.parametrize(
+    "until", ['"tool_use"', "partial_json", '"index": 3}', "message_delta", "message_stop"]
+)
 def test_delivered_reasoning_keeps_its_signature(until: str) -> None:
     received = carried(
-        asked("anthropic"), Stream("a", [signed("a", until=until)], CUT), Stream("b", [signed("b")]), policy=BOTH
+        asked("anthropic"),
+        Stream("a", [signed("a", until=until)], CUT),
+        Stream("b", [signed("b")]),
+        policy=BOTH,
     )
     read = Read("anthropic", received.data)
     assert received.fault is None
@@ -296,7 +363,10 @@ def test_delivered_reasoning_keeps_its_signature(until: str) -> None:
 @pytest.mark.parametrize("until", ["signature_delta", '"Once "', '"upon"', '"redacted_thinking"'])
 def test_signed_or_hidden_reasoning_is_not_resumed(until: str) -> None:
     received = carried(
-        asked("anthropic"), Stream("a", [signed("a", until=until)], CUT), Stream("b", [signed("b")]), policy=BOTH
+        asked("anthropic"),
+        Stream("a", [signed("a", until=until)], CUT),
+        Stream("b", [signed("b")]),
+        policy=BOTH,
     )
     read = Read("anthropic", received.data)
     assert received.fault is CUT
@@ -307,12 +377,20 @@ def test_signed_or_hidden_reasoning_is_not_resumed(until: str) -> None:
 
 @pytest.mark.parametrize("until", ["signature_delta", '"index": 0}', '"Once "'])
 def test_unsigned_continuation_does_not_extend_signed_reasoning(until: str) -> None:
-    """Delivered reasoning stays as it is, also without a signature; signed reasoning does not grow."""
+    """Delivered reasoning stays as it is, also without a signature; signed reasoning does not
+    grow."""
     for thought, is_whole in (("Hm.", True), ("Hm. Well.", until == "signature_delta")):
-        again: list[Part] = [("reasoning", "", thought), ("text", "", "Once"), ("text", "", " more")]
+        again: list[Part] = [
+            ("reasoning", "", thought),
+            ("text", "", "Once"),
+            ("text", "", " more"),
+        ]
         first = Stream("a", [signed("a", until=until)], CUT)
         received = carried(
-            asked("anthropic"), first, Stream("b", [stream("anthropic", "b", tokens(again))]), policy=BOTH
+            asked("anthropic"),
+            first,
+            Stream("b", [stream("anthropic", "b", tokens(again))]),
+            policy=BOTH,
         )
         read = Read("anthropic", received.data)
         assert (received.fault is None) == is_whole
@@ -322,7 +400,10 @@ def test_unsigned_continuation_does_not_extend_signed_reasoning(until: str) -> N
 @each_case(
     ("api_format", "fields"),
     [
-        ("anthropic", {"tools": [{"name": "f"}, {"type": "web_search_20250305", "name": "web_search"}]}),
+        (
+            "anthropic",
+            {"tools": [{"name": "f"}, {"type": "web_search_20250305", "name": "web_search"}]},
+        ),
         ("responses", {"tools": [{"type": "function", "name": "f"}, {"type": "web_search"}]}),
         ("responses", {"tools": [{"type": "custom", "name": "f"}]}),
         ("responses", {"tools": "all"}),
@@ -330,7 +411,9 @@ def test_unsigned_continuation_does_not_extend_signed_reasoning(until: str) -> N
         ("responses", {"top_logprobs": 2}),
     ],
 )
-def test_response_with_provider_specific_fields_is_not_resumed(api_format: Spoken, fields: dict[str, Any]) -> None:
+def test_response_with_provider_specific_fields_is_not_resumed(
+    api_format: Spoken, fields: dict[str, Any]
+) -> None:
     first = stream(api_format, "a", tokens(WHOLE[1:2]))
     cut = Stream("a", [first[: begun(first)]], CUT)
     received = carried(asked(api_format, **fields), cut, Stream("b", [first]), policy=BOTH)
@@ -340,7 +423,11 @@ def test_response_with_provider_specific_fields_is_not_resumed(api_format: Spoke
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
 def test_client_tool_calls_are_resumed(api_format: Spoken) -> None:
-    tools = [{"name": "f"}, {"type": "custom", "name": "g"}] if api_format == "anthropic" else [{"type": "function"}]
+    tools = (
+        [{"name": "f"}, {"type": "custom", "name": "g"}]
+        if api_format == "anthropic"
+        else [{"type": "function"}]
+    )
     first = stream(api_format, "a", tokens(WHOLE[-1:]))
     cut = Stream("a", [first[: begun(first)]], CUT)
     raw = msgspec.Raw(msgspec.json.encode(tools))
@@ -350,9 +437,14 @@ def test_client_tool_calls_are_resumed(api_format: Spoken) -> None:
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
 def test_broken_whole_response_is_requested_again(api_format: Spoken) -> None:
-    first, again = stream(api_format, "a", tokens(WHOLE[1:2])), stream(api_format, "b", tokens([("text", "", "Else")]))
+    first, again = (
+        stream(api_format, "a", tokens(WHOLE[1:2])),
+        stream(api_format, "b", tokens([("text", "", "Else")])),
+    )
     whole = msgspec.structs.replace(asked(api_format), stream=False)
-    received = carried(whole, Stream("a", [first[: begun(first)]], CUT), Stream("b", [again]), policy=BOTH)
+    received = carried(
+        whole, Stream("a", [first[: begun(first)]], CUT), Stream("b", [again]), policy=BOTH
+    )
     assert received.data == again
 
 
@@ -363,13 +455,27 @@ def responses_stream(name: str) -> list[bytes]:
         ({"type": "reasoning"}, "content", "reasoning_text", ["So."]),
         ({"type": "message", "role": "assistant"}, "content", "output_text", ["Once ", "upon"]),
     ]
-    names = {"summary_text": "reasoning_summary_text", "reasoning_text": "reasoning_text", "output_text": "output_text"}
-    events: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": name, "status": "in_progress"}}]
+    names = {
+        "summary_text": "reasoning_summary_text",
+        "reasoning_text": "reasoning_text",
+        "output_text": "output_text",
+    }
+    events: list[dict[str, Any]] = [
+        {"type": "response.created", "response": {"id": name, "status": "in_progress"}}
+    ]
     output = []
     for index, (item, field, kind, texts) in enumerate(items):
         item = {"id": f"{name}{index}", **item}
-        events.append({"type": "response.output_item.added", "item": {**item, field: []}, "output_index": index})
-        around = "response.reasoning_summary_part" if field == "summary" else "response.content_part"
+        events.append(
+            {
+                "type": "response.output_item.added",
+                "item": {**item, field: []},
+                "output_index": index,
+            }
+        )
+        around = (
+            "response.reasoning_summary_part" if field == "summary" else "response.content_part"
+        )
         for number, text in enumerate(texts):
             at = {"item_id": item["id"], "output_index": index, f"{field}_index": number}
             deltas = f"response.{names[kind]}"
@@ -380,12 +486,22 @@ def responses_stream(name: str) -> list[bytes]:
                 {"type": f"{deltas}.done", "text": text, **at},
                 {"type": f"{around}.done", "part": {"type": kind, "text": text}, **at},
             ]
-        output.append({**item, field: [{"type": kind, "text": text} for text in texts], "status": "completed"})
-        events.append({"type": "response.output_item.done", "item": output[-1], "output_index": index})
-    last = {"id": name, "status": "completed", "output": output, "usage": {"input_tokens": 1, "output_tokens": 9}}
+        output.append(
+            {**item, field: [{"type": kind, "text": text} for text in texts], "status": "completed"}
+        )
+        events.append(
+            {"type": "response.output_item.done", "item": output[-1], "output_index": index}
+        )
+    last = {
+        "id": name,
+        "status": "completed",
+        "output": output,
+        "usage": {"input_tokens": 1, "output_tokens": 9},
+    }
     events.append({"type": "response.completed", "response": last})
     return [
-        f"event: {event['type']}\ndata: {json.dumps({**event, 'sequence_number': number})}\n\n".encode()
+        f"event: {event['type']}\ndata: "
+        f"{json.dumps({**event, 'sequence_number': number})}\n\n".encode()
         for number, event in enumerate(events)
     ]
 
@@ -393,8 +509,15 @@ def responses_stream(name: str) -> list[bytes]:
 @each_case("cut", range(4, len(responses_stream("a"))))
 def test_items_of_responses_are_resumed_wherever_they_broke(cut: int) -> None:
     first, again = responses_stream("a"), responses_stream("b")
-    received = carried(asked("responses"), Stream("a", first[:cut], CUT), Stream("b", [b"".join(again)]), policy=BOTH)
-    said = [json.loads(event.split(b"\ndata: ")[1]) for event in received.data.split(b"\n\n") if event]
+    received = carried(
+        asked("responses"),
+        Stream("a", first[:cut], CUT),
+        Stream("b", [b"".join(again)]),
+        policy=BOTH,
+    )
+    said = [
+        json.loads(event.split(b"\ndata: ")[1]) for event in received.data.split(b"\n\n") if event
+    ]
     assert [event["sequence_number"] for event in said] == list(range(len(said)))
     delivered = "".join(event["delta"] for event in said if event["type"].endswith(".delta"))
     whole = "Hm.Well.So.Once upon"
@@ -403,18 +526,38 @@ def test_items_of_responses_are_resumed_wherever_they_broke(cut: int) -> None:
         assert delivered == whole
         response = said[-1]["response"]
         assert (response["id"], response["status"]) == ("a", "completed")
-        texts = [part["text"] for item in response["output"] for part in item.get("summary", item.get("content"))]
+        texts = [
+            part["text"]
+            for item in response["output"]
+            for part in item.get("summary", item.get("content"))
+        ]
         assert "".join(texts) == whole
-    else:  # a part that has ended does not go on, and nobody knows that another of its kind was to come
+    # a part that has ended does not go on, and nobody knows that another of its kind was to come
+    else:
         assert received.fault is CUT
         assert first[cut - 1].split(b"\n")[0].endswith(b".done")
 
 
-SMALL = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.just("text") | st.just("message")
+SMALL = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=3)
+    | st.just("text")
+    | st.just("message")
+)
 FLAT = SMALL | st.lists(SMALL, max_size=2)
-JSON = FLAT | st.dictionaries(st.sampled_from(["type", "index", "text", "content", "summary", "id"]), FLAT, max_size=3)
+JSON = FLAT | st.dictionaries(
+    st.sampled_from(["type", "index", "text", "content", "summary", "id"]), FLAT, max_size=3
+)
 EVENTS = {
-    "anthropic": ["message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta"],
+    "anthropic": [
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+    ],
     "responses": [
         "response.created",
         "response.output_item.added",
@@ -425,16 +568,30 @@ EVENTS = {
         "response.output_text.done",
     ],
 }
-FIELDS = ["index", "output_index", "content_index", "sequence_number", "item", "part", "delta", "content_block"]
+FIELDS = [
+    "index",
+    "output_index",
+    "content_index",
+    "sequence_number",
+    "item",
+    "part",
+    "delta",
+    "content_block",
+]
 
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
 @given(data=st.data())
-def test_continuation_after_any_events_works_or_is_refused(api_format: Spoken, data: st.DataObject) -> None:
+def test_continuation_after_any_events_works_or_is_refused(
+    api_format: Spoken, data: st.DataObject
+) -> None:
     telling = continuation_encoder(asked(api_format))
     assert telling is not None
     for kind in data.draw(st.lists(st.sampled_from(EVENTS[api_format]), max_size=6)):
-        event = {"type": kind, **data.draw(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4))}
+        event = {
+            "type": kind,
+            **data.draw(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4)),
+        }
         telling.decode(telling.cut(b"data: " + msgspec.json.encode(event) + b"\n\n"), 0)
     events: list[Event] = [Token(0, "a"), Finish(0, "stop"), Usage(0, 1, 2), Done(0, marker=True)]
     with suppress(CallerFault, ProviderFault):

@@ -1,4 +1,5 @@
-"""Resumed streams, cut at any byte: the client gets the whole answer once, or its beginning and an error."""
+"""Resumed streams, cut at any byte: the client gets the whole answer once, or its beginning and an
+error."""
 
 import msgspec
 import pytest
@@ -33,11 +34,17 @@ from splitsecond.testing.fake_service import Script
 
 
 def test_a_break_after_the_end_of_an_answer_is_ignored() -> None:
-    targets: dict[str, Service] = {"a": Stream("a", [stream("a", WORDS)], CUT), "b": Stream("b", [stream("b", WORDS)])}
+    targets: dict[str, Service] = {
+        "a": Stream("a", [stream("a", WORDS)], CUT),
+        "b": Stream("b", [stream("b", WORDS)]),
+    }
 
     async def main() -> None:
         service = build(
-            parse('resume("a", "b")'), targets.__getitem__, TargetStates(), make_encoder=continuation_encoder
+            parse('resume("a", "b")'),
+            targets.__getitem__,
+            TargetStates(),
+            make_encoder=continuation_encoder,
         )
         received = await receive(service, chat())
         assert (received.text, received.ended_well) == (WHOLE, True)
@@ -57,7 +64,10 @@ def test_long_response_is_resumed_within_an_event(stall: str) -> None:
 
     async def main() -> None:
         service = build(
-            parse(f'resume("a", "b"{stall})'), targets.__getitem__, TargetStates(), make_encoder=continuation_encoder
+            parse(f'resume("a", "b"{stall})'),
+            targets.__getitem__,
+            TargetStates(),
+            make_encoder=continuation_encoder,
         )
         received = await receive(service, chat())
         assert (received.text, received.ended_well) == ("".join(words), True)
@@ -70,7 +80,12 @@ def test_events_and_bytes_of_a_watched_call_agree(again: Script) -> None:
     fakes = {"a": scripted(breaks(2), target="a"), "b": scripted(again, target="b")}
 
     async def main() -> None:
-        service = build(parse('resume("a", "b")'), fakes.__getitem__, TargetStates(), make_encoder=continuation_encoder)
+        service = build(
+            parse('resume("a", "b")'),
+            fakes.__getitem__,
+            TargetStates(),
+            make_encoder=continuation_encoder,
+        )
         received, events = Received(), list[Event]()
         async with await service(msgspec.structs.replace(chat(), watched=True)) as reply:
             try:
@@ -93,7 +108,12 @@ def test_events_alone_show_the_resumed_response(again: Script) -> None:
     fakes = {"a": scripted(breaks(2), target="a"), "b": scripted(again, target="b")}
 
     async def main() -> None:
-        service = build(parse('resume("a", "b")'), fakes.__getitem__, TargetStates(), make_encoder=continuation_encoder)
+        service = build(
+            parse('resume("a", "b")'),
+            fakes.__getitem__,
+            TargetStates(),
+            make_encoder=continuation_encoder,
+        )
         async with await service(chat()) as reply:
             events = [event async for event in reply]
             assert reply.arrived() == []
@@ -111,8 +131,11 @@ TEXTS = st.text(min_size=1, max_size=12) | st.text("ab", min_size=1, max_size=12
 
 
 @given(TEXTS, st.data())
-def test_client_gets_the_whole_response_or_beginning_and_error(whole: str, data: st.DataObject) -> None:
-    """Any cut at any byte, any tokens, the same text or another: never lost, never doubled, never made up."""
+def test_client_gets_the_whole_response_or_beginning_and_error(
+    whole: str, data: st.DataObject
+) -> None:
+    """Any cut at any byte, any tokens, the same text or another: never lost, never doubled, never
+    made up."""
     newline = data.draw(st.sampled_from([b"\n", b"\r\n"]))
     first = stream("a", pieces(whole, data), newline)
     cut = data.draw(st.integers(1, len(first)))
@@ -127,7 +150,10 @@ def test_client_gets_the_whole_response_or_beginning_and_error(whole: str, data:
     async def main() -> None:
         nonlocal received
         service = build(
-            parse('resume("a", "b", "c")'), targets.__getitem__, TargetStates(), make_encoder=continuation_encoder
+            parse('resume("a", "b", "c")'),
+            targets.__getitem__,
+            TargetStates(),
+            make_encoder=continuation_encoder,
         )
         received = await receive(service, chat())
 
@@ -154,7 +180,10 @@ def test_same_text_in_any_tokens_is_always_completed(whole: str, data: st.DataOb
 
     async def main() -> None:
         service = build(
-            parse('resume("a", "b")'), targets.__getitem__, TargetStates(), make_encoder=continuation_encoder
+            parse('resume("a", "b")'),
+            targets.__getitem__,
+            TargetStates(),
+            make_encoder=continuation_encoder,
         )
         received = await receive(service, chat())
         assert (received.text, received.ended_well) == (whole, True)

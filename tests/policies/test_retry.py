@@ -3,7 +3,18 @@
 from random import Random
 
 import pytest
-from tests.policies.branches import a_call, ask, bad_request, fails, play, refused, reset, scripted, silent, status
+from tests.policies.branches import (
+    a_call,
+    ask,
+    bad_request,
+    fails,
+    play,
+    refused,
+    reset,
+    scripted,
+    silent,
+    status,
+)
 
 from splitsecond.core import clock
 from splitsecond.core.errors import AllFailed, Fault
@@ -69,13 +80,16 @@ def test_retry_waits_for_the_retry_after() -> None:
     fake = scripted(fails(status(429, retry_after_s=7), 0.1), GOOD)
 
     async def main() -> None:
-        assert (await ask(with_chance(fake))).ms == 7300 + TIMER_NS / clock.NS_PER_MS  # timers can fire early
+        # timers can fire early
+        assert (await ask(with_chance(fake))).ms == 7300 + TIMER_NS / clock.NS_PER_MS
 
     play(main, [fake])
 
 
 @pytest.mark.parametrize(("retry_after_s", "within_ms"), [(60, None), (3, 2000)])
-def test_retry_after_that_is_too_long_is_not_waited_for(retry_after_s: float, within_ms: int | None) -> None:
+def test_retry_after_that_is_too_long_is_not_waited_for(
+    retry_after_s: float, within_ms: int | None
+) -> None:
     fake = scripted(fails(status(429, retry_after_s), 0.1), GOOD)
 
     async def main() -> None:

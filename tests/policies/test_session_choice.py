@@ -14,20 +14,31 @@ STEADY = Provider(a=0.5, b=0.0001, lifetime_s=600)
 
 
 def session(waits_s: Sequence[float], *, tokens: int = 100_000, name: str = "s") -> Session:
-    """Return a session whose first prompt has so many tokens, with a turn after each of the waits."""
+    """Return a session whose first prompt has so many tokens, with a turn after each of the
+    waits."""
     turns = [Turn(input_tokens=tokens, output_tokens=100)]
     for wait_s in waits_s:
         size = turns[-1].input_tokens
         turns.append(
-            Turn(input_tokens=size + 500, output_tokens=100, shared_tokens=size, wait_ns=round(wait_s * NS_PER_S))
+            Turn(
+                input_tokens=size + 500,
+                output_tokens=100,
+                shared_tokens=size,
+                wait_ns=round(wait_s * NS_PER_S),
+            )
         )
     return Session(id=name, turns=turns)
 
 
 def played(
-    policy: str, sessions: Sequence[Session], a: Provider = QUICK, b: Provider = STEADY, apart_s: float = 0.0
+    policy: str,
+    sessions: Sequence[Session],
+    a: Provider = QUICK,
+    b: Provider = STEADY,
+    apart_s: float = 0.0,
 ) -> list[list[Turnaround]]:
-    """Return the turns of sessions over two providers. Each session begins `apart_s` after the one before."""
+    """Return the turns of sessions over two providers. Each session begins `apart_s` after the one
+    before."""
     world = World(Scenario("", {"a/m": a, "b/m": b}), 3)
     starts_s = [number * apart_s for number in range(len(sessions))]
     return run_virtual(world.run(policy, sessions, starts_s)).sessions
@@ -78,7 +89,9 @@ def test_fallback_returns_for_a_gain_that_exceeds_the_loss() -> None:
     down = Provider(a=0.3, b=0.0001, lifetime_s=600, down=(0, 30))
     slow = Provider(a=9.0, b=0.0001, lifetime_s=600)
     others = [session([10] * 20, tokens=3_000, name=f"o{number}") for number in range(3)]
-    turns = played("fallback", [session([10] * 30, tokens=5_000), *others], a=down, b=slow, apart_s=40)[0]
+    turns = played(
+        "fallback", [session([10] * 30, tokens=5_000), *others], a=down, b=slow, apart_s=40
+    )[0]
     assert where(turns).startswith("b")
     assert where(turns).endswith("aaaaa")
     assert any(turn.why.startswith("moves to a/m from b/m: ") for turn in turns)

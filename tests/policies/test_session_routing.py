@@ -1,4 +1,5 @@
-"""Whole sessions by policy, beside fixed strategies and an oracle: a small part of benchmarks.session_routing."""
+"""Whole sessions by policy, beside fixed strategies and an oracle: a small part of
+benchmarks.session_routing."""
 
 from random import Random
 
@@ -14,7 +15,9 @@ POLICIES = ("fastest", "cheapest", "sticky", "random", "only a", "only b")
 def found(scenario: str, number: int = 10, turns: int = 25) -> dict[str, Outcome]:
     """Return the outcomes of some sessions, of which a few teach what the targets are like."""
     every = synthetic_sessions("agent", 5)
-    sessions = [each for each in Random(5).sample(every.sessions, 3 * number) if len(each.turns) >= turns][:number]
+    sessions = [
+        each for each in Random(5).sample(every.sessions, 3 * number) if len(each.turns) >= turns
+    ][:number]
     cut = [type(each)(id=each.id, turns=each.turns[:turns]) for each in sessions]
     return outcomes(SCENARIOS[scenario], cut, 5, POLICIES)
 

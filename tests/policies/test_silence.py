@@ -30,13 +30,17 @@ def between(begin_s: float, end_s: float, other: Script, usual: ScriptAt) -> Scr
 class Traffic(World):
     """A policy that is asked so many times a second."""
 
-    async def run(self, seconds: float, *, rate: float = 3.0, tokens_in: int = 10) -> dict[str, int]:
+    async def run(
+        self, seconds: float, *, rate: float = 3.0, tokens_in: int = 10
+    ) -> dict[str, int]:
         """How many requests each target got in that time, and how many calls there were as ""."""
         before = {name: len(fake.calls) for name, fake in self.fakes.items()}
         async with asyncio.TaskGroup() as group:
             for _ in range(round(seconds * rate)):
                 self.number += 1
-                call = msgspec.structs.replace(a_call(self.number), body={"prompt": "one " * tokens_in})
+                call = msgspec.structs.replace(
+                    a_call(self.number), body={"prompt": "one " * tokens_in}
+                )
                 group.create_task(ask(self.service, call))
                 await asyncio.sleep(1 / rate)
         asked = {name: len(fake.calls) - before[name] for name, fake in self.fakes.items()}
@@ -67,8 +71,14 @@ def test_target_that_always_loses_stays_in_races(ttft: float) -> None:
     """Also the one that is always slower: it answers when the others do not."""
 
     async def main() -> None:
-        b = between(20, 25, SILENT, about(0.2, 2))  # so that there is something to be known of the other
-        world = Traffic('race("a/x", "b/x", "c/x")', a=about(ttft, 1), b=b, c=between(20, 25, SILENT, about(0.25, 3)))
+        # so that there is something to be known of the other
+        b = between(20, 25, SILENT, about(0.2, 2))
+        world = Traffic(
+            'race("a/x", "b/x", "c/x")',
+            a=about(ttft, 1),
+            b=b,
+            c=between(20, 25, SILENT, about(0.25, 3)),
+        )
         asked = await world.run(200)
         assert asked["a/x"] == asked[""]
         assert world.states.available("a/x")
@@ -86,10 +96,13 @@ def test_unknown_target_may_be_slow() -> None:
 
 
 def test_target_slow_because_of_long_prompts_stays_in_races() -> None:
-    """Where prompts become long the slower one loses each race later than ever, and is as well as before."""
+    """Where prompts become long the slower one loses each race later than ever, and is as well as
+    before."""
 
     async def main() -> None:
-        world = Traffic('race("a/x", "b/x")', a=lambda now_s: Script(ttft=5.0), b=lambda now_s: Script(ttft=4.0))
+        world = Traffic(
+            'race("a/x", "b/x")', a=lambda now_s: Script(ttft=5.0), b=lambda now_s: Script(ttft=4.0)
+        )
         for number in range(64):
             tokens = 100 + 100 * (number % 10)
             world.states.observe(answered(100 + tokens, input_tokens=tokens, target="a/x"))
@@ -118,7 +131,12 @@ def test_disconnecting_clients_are_no_evidence_of_silence() -> None:
 def test_silent_first_branch_of_a_hedge_is_found() -> None:
     async def main() -> None:
         a = between(60, 1000, SILENT, about(0.2, 1))
-        world = Traffic('fallback(hedge("a/x", "b/x", extra_load=1.0), "c/x")', a=a, b=about(0.2, 2), c=about(0.2, 3))
+        world = Traffic(
+            'fallback(hedge("a/x", "b/x", extra_load=1.0), "c/x")',
+            a=a,
+            b=about(0.2, 2),
+            c=about(0.2, 3),
+        )
         await world.run(60)
         asked = await world.run(60)
         assert asked["a/x"] < 60
@@ -130,7 +148,9 @@ def test_silent_first_branch_of_a_hedge_is_found() -> None:
 def test_policy_in_a_race_is_judged_by_its_attempted_target() -> None:
     async def main() -> None:
         a = between(60, 1000, SILENT, about(0.2, 1))
-        world = Traffic('race(fallback("a/x", "c/x", ttft="5s"), "b/x")', a=a, b=about(0.2, 2), c=about(0.2, 3))
+        world = Traffic(
+            'race(fallback("a/x", "c/x", ttft="5s"), "b/x")', a=a, b=about(0.2, 2), c=about(0.2, 3)
+        )
         await world.run(60)
         asked = await world.run(60)
         assert asked["a/x"] < 60

@@ -1,4 +1,5 @@
-"""Nobody is left without an answer for a target that is down; one probe at a time, whatever happens."""
+"""Nobody is left without an answer for a target that is down; one probe at a time, whatever
+happens."""
 
 import asyncio
 from collections.abc import Sequence
@@ -36,7 +37,11 @@ def test_one_target_is_called_if_all_are_down() -> None:
 def test_target_that_is_down_is_rarely_a_last_resort() -> None:
     async def main() -> None:
         flaky = [GOOD] * 5 + [fails(status(503)), GOOD, GOOD] * 1000
-        world = World('fallback("b/x", "a/x")', a=fails(silent(), 0.01), b=lambda now_s: flaky[world.asked("b/x") - 1])
+        world = World(
+            'fallback("b/x", "a/x")',
+            a=fails(silent(), 0.01),
+            b=lambda now_s: flaky[world.asked("b/x") - 1],
+        )
         for _ in range(5):
             world.states.observe(failed(refused()))
         await world.ask(5)
@@ -97,7 +102,9 @@ def test_every_call_reaches_a_target_whatever_fails(
 
 @examples(15)
 @given(st.sampled_from(POLICIES), PERIODS, st.integers(2, 12))
-def test_one_probe_at_a_time_for_concurrent_calls(policy: str, a: list[tuple[float, Script]], at_once: int) -> None:
+def test_one_probe_at_a_time_for_concurrent_calls(
+    policy: str, a: list[tuple[float, Script]], at_once: int
+) -> None:
     async def main() -> None:
         world = World(policy, a=over([*a, (20, fails(reset(), 0.5))]), b=GOOD, c=GOOD)
         for _ in range(20):

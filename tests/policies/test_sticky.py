@@ -38,7 +38,9 @@ def chat(*messages: dict[str, Any], client: str = "me", **fields: Any) -> Call:
 
 
 def about(topic: int, turns: int = 1) -> Call:
-    return chat(SYSTEM, {"role": "user", "content": f"topic {topic}"}, *[ANSWER, MORE] * (turns - 1))
+    return chat(
+        SYSTEM, {"role": "user", "content": f"topic {topic}"}, *[ANSWER, MORE] * (turns - 1)
+    )
 
 
 FIRST = chat(SYSTEM, HELLO)
@@ -78,22 +80,39 @@ def test_the_cache_key_takes_precedence_over_the_user() -> None:
     [
         ({"prompt": "x" * 2000}, {"prompt": "x" * 3000}),
         ({"input": "x" * 2000}, {"input": "x" * 2000 + "y"}),
-        ({"instructions": "be", "input": [HELLO]}, {"instructions": "be", "input": [HELLO, ANSWER, MORE]}),
+        (
+            {"instructions": "be", "input": [HELLO]},
+            {"instructions": "be", "input": [HELLO, ANSWER, MORE]},
+        ),
         ({"system": "be", "messages": [HELLO]}, {"system": "be", "messages": [HELLO, ANSWER]}),
-        ({"input": [{"type": "message", **HELLO}]}, {"input": [{"type": "message", **HELLO}, ANSWER]}),
+        (
+            {"input": [{"type": "message", **HELLO}]},
+            {"input": [{"type": "message", **HELLO}, ANSWER]},
+        ),
     ],
 )
-def test_conversations_in_other_api_formats_have_a_beginning(body: dict[str, Any], longer: dict[str, Any]) -> None:
-    calls = [Call(id="c", body={name: raw(value) for name, value in fields.items()}) for fields in (body, longer)]
+def test_conversations_in_other_api_formats_have_a_beginning(
+    body: dict[str, Any], longer: dict[str, Any]
+) -> None:
+    calls = [
+        Call(id="c", body={name: raw(value) for name, value in fields.items()})
+        for fields in (body, longer)
+    ]
     assert conversation(calls[0]) == conversation(calls[1]) is not None
 
 
 def test_calls_without_a_beginning_have_no_conversation() -> None:
     assert conversation(Call(id="c", body={})) is None
-    assert conversation(Call(id="c", operation="embeddings", body={"input": raw("some text")})) is None
+    assert (
+        conversation(Call(id="c", operation="embeddings", body={"input": raw("some text")})) is None
+    )
 
 
-@given(st.dictionaries(st.sampled_from(["messages", "input", "prompt", "tools", "user", "system"]), st.binary()))
+@given(
+    st.dictionaries(
+        st.sampled_from(["messages", "input", "prompt", "tools", "user", "system"]), st.binary()
+    )
+)
 def test_any_bytes_give_a_conversation_key_or_none(fields: dict[str, bytes]) -> None:
     key = conversation(Call(id="c", body={name: Raw(data) for name, data in fields.items()}))
     assert key is None or len(key) == 16
@@ -115,7 +134,9 @@ class Site:
 
     def __init__(self) -> None:
         self.states = FakeStates()
-        self.fakes = {name: FakeService(script=lambda call: Script(), target=name) for name in NAMES}
+        self.fakes = {
+            name: FakeService(script=lambda call: Script(), target=name) for name in NAMES
+        }
 
     def worker(self) -> Sticky:
         service = build(parse(POLICY), self.fakes.__getitem__, self.states)

@@ -38,7 +38,8 @@ def test_in_flight_count_returns_to_0_however_a_call_ends() -> None:
 
 
 def test_two_attempts_of_a_call_at_one_target_count_separately() -> None:
-    """The first attempt fails late, the second answers; in between, an attempt fails before it is sent."""
+    """The first attempt fails late, the second answers; in between, an attempt fails before it is
+    sent."""
     scripts = [fails(refused(), 0.3), Script(ttft=0.2, tokens=11, tps=10.0)]
 
     async def main() -> None:
@@ -51,13 +52,17 @@ def test_two_attempts_of_a_call_at_one_target_count_separately() -> None:
         await ask(states.guard("a/x", _untranslatable, frozenset({"a/x"})), call)
         for _ in range(3):
             counts.append(states.in_flight("a/x"))
-            await asyncio.sleep(0.31)  # the first has failed after 0.3 s, the second ends after 1.2 s
+            # the first has failed after 0.3 s, the second ends after 1.2 s
+            await asyncio.sleep(0.31)
         await asyncio.wait(tasks)
         assert [*counts, states.in_flight("a/x")] == [2, 2, 1, 1, 0]
         state = states.state("a/x")
         assert state.sent == 3
         assert not any(state.waiting.values())
-        assert [seen.observation.id for seen in fake.calls if seen.observation] == ["call-1.1", "call-1.2"]
+        assert [seen.observation.id for seen in fake.calls if seen.observation] == [
+            "call-1.1",
+            "call-1.2",
+        ]
         estimate = states.estimate("a/x")
         assert estimate is not None
         assert estimate.ttft_ns() == pytest.approx(200 * NS_PER_MS, rel=0.01)
@@ -99,7 +104,9 @@ def test_deadline_counts_as_failure_if_its_timer_fires_early(early_ns: int, coun
         service = states.guard("a/x", scripted(SILENT, target="a/x"), frozenset({"a/x"}))
         for number in range(5):
             due_ns = clock.now_ns() + NS_PER_S
-            task = asyncio.create_task(ask(service, msgspec.structs.replace(a_call(number), token_due_ns=due_ns)))
+            task = asyncio.create_task(
+                ask(service, msgspec.structs.replace(a_call(number), token_due_ns=due_ns))
+            )
             await asyncio.sleep((due_ns - early_ns - clock.now_ns()) / NS_PER_S)
             task.cancel()  # as the timer of a deadline does
             await asyncio.wait([task])
@@ -146,7 +153,9 @@ def test_target_that_sometimes_fails_is_degraded_but_available() -> None:
     async def main() -> None:
         states = TargetStates()
         for number in range(20):
-            states.observe(failed(refused(), target="a/x") if number % 3 == 1 else answered(200, target="a/x"))
+            states.observe(
+                failed(refused(), target="a/x") if number % 3 == 1 else answered(200, target="a/x")
+            )
         status = states.status("a/x")
         assert (status.state, status.reason) == ("degraded", "35% of the last 20 attempts failed")
         assert states.available("a/x")
@@ -187,10 +196,13 @@ def test_silent_target_looks_slow_before_its_requests_fail(stream: bool) -> None
         assert estimate is not None
         assert estimate.ttft_ns() == 200_000_000
         await asyncio.sleep(10)
-        calls = [msgspec.structs.replace(a_call(number), stream=stream) for number in range(1000, 1010)]
+        calls = [
+            msgspec.structs.replace(a_call(number), stream=stream) for number in range(1000, 1010)
+        ]
         tasks = [asyncio.create_task(ask(world.service, call)) for call in calls]
         await asyncio.sleep(2)
-        # It has never answered a client that does not stream, so a whole answer of 3 tokens would not be late yet.
+        # It has never answered a client that does not stream, so a whole answer of 3 tokens would
+        # not be late yet.
         assert estimate.ttft_ns() == 2_000_000_000 - (0 if stream else 3 * 3 * 10_000_000)
         for task in tasks:
             task.cancel()
@@ -204,7 +216,9 @@ def test_seeds_affect_live_speed_but_not_availability() -> None:
         states = TargetStates()
         await asyncio.sleep(100)
         seeds = [answered(300, target="a/x"), *(failed(refused(), target="a/x") for _ in range(50))]
-        states.seed([*seeds, answered(100, target="b/x")], age_ns=lambda observation: 3600 * NS_PER_S)
+        states.seed(
+            [*seeds, answered(100, target="b/x")], age_ns=lambda observation: 3600 * NS_PER_S
+        )
         states.seed([answered(400, target="c/x")], age_ns=60 * NS_PER_S)
         known = [states.estimate(name) for name in ("a/x", "b/x", "c/x")]
         assert [None if each is None else each.ttft_ns() for each in known] == [300e6, 100e6, 400e6]
@@ -233,7 +247,9 @@ def test_unused_states_are_dropped_but_not_those_that_are_down() -> None:
         for number in range(2 * MAX_STATES):
             states.state(f"any/{number}")
         assert states.status("down/x").state == "down"
-        assert states.state(f"any/{2 * MAX_STATES - 1}") is states.state(f"any/{2 * MAX_STATES - 1}")
+        assert states.state(f"any/{2 * MAX_STATES - 1}") is states.state(
+            f"any/{2 * MAX_STATES - 1}"
+        )
         assert len(states._states) == MAX_STATES
 
     play(main)
@@ -270,12 +286,15 @@ def test_unserved_model_is_not_probed_when_another_recovers() -> None:
 
 
 def test_whole_responses_are_not_judged_by_ttft_of_streams() -> None:
-    """A bench showed streams with a first token after 200 ms and an end after 500 ms. Until the first answer to a
-    client that does not stream, it is not known whether the target streams it to us."""
+    """A bench showed streams with a first token after 200 ms and an end after 500 ms. Until the
+    first answer to a client that does not stream, it is not known whether the target streams it to
+    us."""
 
     async def main() -> None:
         states = TargetStates()
-        states.seed([answered(200 + n, tokens=31, call=f"seed-{n}") for n in range(12)], age_ns=NS_PER_S)
+        states.seed(
+            [answered(200 + n, tokens=31, call=f"seed-{n}") for n in range(12)], age_ns=NS_PER_S
+        )
         state, estimate = states.state("a/x"), states.estimate("a/x")
         assert estimate is not None
         assert estimate.ttft_ns() == pytest.approx(205 * NS_PER_MS, rel=0.05)

@@ -60,17 +60,43 @@ def test_same_file_text_gives_equal_policies(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("def broken(:\n", "mine.py, line 1: invalid syntax. Correct the file."),
-        ("x = 1\n\nnothing_here()\n", "mine.py, line 3: NameError: name 'nothing_here' is not defined"),
+        (
+            "x = 1\n\nnothing_here()\n",
+            "mine.py, line 3: NameError: name 'nothing_here' is not defined",
+        ),
         ("import sys\nsys.exit('no')\n", "mine.py, line 2: SystemExit: no"),
         ("import absent_package_x\n", "mine.py, line 1: ModuleNotFoundError"),
-        ("x = 1\n", "mine.py has no policy. Put @splitsecond.policy above an asynchronous function."),
-        (SECOND_FIRST.replace("second_first", "race"), "mine.py, line 4: race is a built-in policy. Use another name."),
-        (SECOND_FIRST.replace("async def", "def").replace("await ", ""), "line 4: second_first cannot be a policy"),
-        (SECOND_FIRST.replace("loud: bool", "loud: int"), "line 4: second_first: loud is no setting"),
+        (
+            "x = 1\n",
+            "mine.py has no policy. Put @splitsecond.policy above an asynchronous function.",
+        ),
+        (
+            SECOND_FIRST.replace("second_first", "race"),
+            "mine.py, line 4: race is a built-in policy. Use another name.",
+        ),
+        (
+            SECOND_FIRST.replace("async def", "def").replace("await ", ""),
+            "line 4: second_first cannot be a policy",
+        ),
+        (
+            SECOND_FIRST.replace("loud: bool", "loud: int"),
+            "line 4: second_first: loud is no setting",
+        ),
     ],
-    ids=["syntax", "exception", "exit", "import", "empty", "built-in", "not asynchronous", "setting"],
+    ids=[
+        "syntax",
+        "exception",
+        "exit",
+        "import",
+        "empty",
+        "built-in",
+        "not asynchronous",
+        "setting",
+    ],
 )
-def test_unusable_policy_file_is_refused_with_line_and_reason(tmp_path: Path, text: str, words: str) -> None:
+def test_unusable_policy_file_is_refused_with_line_and_reason(
+    tmp_path: Path, text: str, words: str
+) -> None:
     known = dict(REGISTERED)
     with pytest.raises(CallerFault) as raised:
         read(tmp_path, text)
@@ -90,7 +116,10 @@ def test_unreadable_policy_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("return {}['tier']", r"the policy second_first failed: KeyError: 'tier' \(.*mine\.py, line 6\)"),
+        (
+            "return {}['tier']",
+            r"the policy second_first failed: KeyError: 'tier' \(.*mine\.py, line 6\)",
+        ),
         ("return None", "the policy second_first failed: it returned None"),
     ],
 )

@@ -1,4 +1,5 @@
-"""The default limit of `fallback` for the first token of a branch: ten times its usual p95, at least 10 s."""
+"""The default limit of `fallback` for the first token of a branch: ten times its usual p95, at
+least 10 s."""
 
 import pytest
 from tests.policies.attempts import answered, failed
@@ -21,7 +22,8 @@ def waited_s(
     policy: str = "",
     body: dict[str, object] | None = None,
 ) -> float | None:
-    """How long a silent first branch is waited for; None: until the end of the test, 200 s later."""
+    """How long a silent first branch is waited for; None: until the end of the test, 200 s
+    later."""
     found: list[float | None] = []
 
     async def main() -> None:
@@ -30,10 +32,15 @@ def waited_s(
             states.observe(answered(usual_ms or 0, target="a/x"))
         for _ in range(5 if down else 0):
             states.observe(failed(refused(), target=down))
-        fakes = {name: scripted(script, target=name) for name, script in {"a/x": SILENT, "b/x": Script(ttft=0)}.items()}
+        fakes = {
+            name: scripted(script, target=name)
+            for name, script in {"a/x": SILENT, "b/x": Script(ttft=0)}.items()
+        }
         service = build(parse(policy or 'fallback("a/x", "b/x")'), fakes.__getitem__, states)
         deadline_ns = clock.now_ns() + 200 * clock.NS_PER_S
-        seen = await ask(service, Call(id="c", body=body or {}, start_ns=clock.now_ns(), deadline_ns=deadline_ns))
+        seen = await ask(
+            service, Call(id="c", body=body or {}, start_ns=clock.now_ns(), deadline_ns=deadline_ns)
+        )
         found.append(None if seen.fault is not None else seen.ms / 1000)
 
     play(main)

@@ -55,27 +55,75 @@ def test_each_fault_has_its_verdict(fault: Fault, expected: AttemptVerdict) -> N
 @each_case(
     ("code", "body", "expected"),
     [
-        (400, b'{"error": {"details": [{"reason": "API_KEY_INVALID"}], "message": "API key not valid."}}', "locked"),
-        (400, b'[{"error": {"details": [{"reason": "API_KEY_INVALID"}], "message": "API key not valid."}}]', "locked"),
+        (
+            400,
+            b'{"error": {"details": [{"reason": "API_KEY_INVALID"}], "message": "API key not '
+            b'valid."}}',
+            "locked",
+        ),
+        (
+            400,
+            b'[{"error": {"details": [{"reason": "API_KEY_INVALID"}], "message": "API key not '
+            b'valid."}}]',
+            "locked",
+        ),
         (400, b'{"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}', "locked"),
-        (400, b'{"error": {"message": "API key not valid. Please pass a valid API key."}}', "nothing"),
-        (400, b'{"error": {"message": "role is \'my api key\'", "code": "invalid_value"}}', "nothing"),
+        (
+            400,
+            b'{"error": {"message": "API key not valid. Please pass a valid API key."}}',
+            "nothing",
+        ),
+        (
+            400,
+            b'{"error": {"message": "role is \'my api key\'", "code": "invalid_value"}}',
+            "nothing",
+        ),
         (413, b'{"error": {"message": "role is \'my api key\'"}}', "nothing"),
         (422, b'{"detail": [{"loc": ["role"], "msg": "got \'my api_key\'"}]}', "nothing"),
         (400, b'{"error": {"message": "Unknown field"}}', "nothing"),
-        (401, b'{"error": {"message": "this key may not use it", "param": "model", "type": "auth_error"}}', "locked"),
-        (413, b'{"error": {"message": "Request too large", "code": "rate_limit_exceeded"}}', "nothing"),
         (
-            429,
-            b'{"error": {"message": "Request too large", "type": "tokens", "code": "rate_limit_exceeded"}}',
+            401,
+            b'{"error": {"message": "this key may not use it", "param": "model", "type": '
+            b'"auth_error"}}',
+            "locked",
+        ),
+        (
+            413,
+            b'{"error": {"message": "Request too large", "code": "rate_limit_exceeded"}}',
             "nothing",
         ),
-        (403, b'{"error": {"message": "Invalid API key provided", "type": "authentication_error"}}', "locked"),
-        (403, b'{"error": {"message": "model \'credentials suspended\' is not allowed"}}', "unserved"),
-        (403, b'{"error": {"message": "flagged", "code": 403, "metadata": {"flagged_input": "a"}}}', "nothing"),
+        (
+            429,
+            b'{"error": {"message": "Request too large", "type": "tokens", "code": '
+            b'"rate_limit_exceeded"}}',
+            "nothing",
+        ),
+        (
+            403,
+            b'{"error": {"message": "Invalid API key provided", "type": "authentication_error"}}',
+            "locked",
+        ),
+        (
+            403,
+            b'{"error": {"message": "model \'credentials suspended\' is not allowed"}}',
+            "unserved",
+        ),
+        (
+            403,
+            b'{"error": {"message": "flagged", "code": 403, "metadata": {"flagged_input": "a"}}}',
+            "nothing",
+        ),
         (404, b'{"error": {"message": "no such item", "param": "input", "code": null}}', "nothing"),
-        (404, b'{"error": {"message": "no such response", "param": "previous_response_id"}}', "nothing"),
-        (404, b'{"error": {"message": "no such model", "param": "model", "code": "model_not_found"}}', "unserved"),
+        (
+            404,
+            b'{"error": {"message": "no such response", "param": "previous_response_id"}}',
+            "nothing",
+        ),
+        (
+            404,
+            b'{"error": {"message": "no such model", "param": "model", "code": "model_not_found"}}',
+            "unserved",
+        ),
         (403, b'{"error": {"message": "Your account may not use this model"}}', "unserved"),
         (429, b'{"error": {"details": [{"retryDelay": "34s"}]}}', "limited"),
         (429, b'{"error": {"message": "no", "code": "insufficient_quota"}}', "unpaid"),
@@ -90,7 +138,9 @@ def test_each_fault_has_its_verdict(fault: Fault, expected: AttemptVerdict) -> N
         ),
     ],
 )
-def test_each_error_response_has_its_verdict(code: int, body: bytes, expected: AttemptVerdict) -> None:
+def test_each_error_response_has_its_verdict(
+    code: int, body: bytes, expected: AttemptVerdict
+) -> None:
     assert verdict(failed(fault_from_response(code, {}, body))) == expected
 
 

@@ -49,7 +49,9 @@ def order(weights: str | None, calls: int, of: int, states: TargetStates | None 
     ],
 )
 def test_branches_alternate_evenly_by_weight(weights: str | None, expected: str) -> None:
-    assert order(weights, len(expected), 2 if weights is None else weights.count(",") + 1) == expected
+    assert (
+        order(weights, len(expected), 2 if weights is None else weights.count(",") + 1) == expected
+    )
 
 
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=5))

@@ -30,18 +30,24 @@ class Whole:
         self.script = script
         names = targets(parse(policy))
         self.fakes = {
-            name: FakeService(script=lambda _: self.script, target=name, observer=self.states.observe) for name in names
+            name: FakeService(
+                script=lambda _: self.script, target=name, observer=self.states.observe
+            )
+            for name in names
         }
         self.service = build(parse(policy), self.fakes.__getitem__, self.states)
         self.number = 0
 
-    async def ask(self, times: int, *, every_s: float = 0.5, body: Mapping[str, object] = FEW, **fields: Any) -> int:
+    async def ask(
+        self, times: int, *, every_s: float = 0.5, body: Mapping[str, object] = FEW, **fields: Any
+    ) -> int:
         """Send calls; return how many of them were requested whole."""
         before = self.whole
         for _ in range(times):
             self.number += 1
             call = msgspec.structs.replace(
-                a_call(self.number), **{"body": body, "stream": False, "allow_whole": True, **fields}
+                a_call(self.number),
+                **{"body": body, "stream": False, "allow_whole": True, **fields},
             )
             async with await self.service(call) as reply:
                 await reply.finished()
@@ -51,7 +57,11 @@ class Whole:
     @property
     def whole(self) -> int:
         """The number of answers that were requested whole so far."""
-        return sum(fake.call.whole_ns is not None for service in self.fakes.values() for fake in service.calls)
+        return sum(
+            fake.call.whole_ns is not None
+            for service in self.fakes.values()
+            for fake in service.calls
+        )
 
 
 def share(policy: str, times: int = 200, *, script: Script = GOOD, **fields: Any) -> float:

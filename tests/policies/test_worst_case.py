@@ -11,7 +11,12 @@ from tests.worst_case import JSON_KINDS, check_cheap, check_linear, deepest_json
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.upstream.prompt_size import PICTURE_TOKENS, input_tokens
 from splitsecond.core.wire.output_limit import output_limit
-from splitsecond.routing.machinery.prompt import must_call, wanted_effort, wanted_form, with_instruction
+from splitsecond.routing.machinery.prompt import (
+    must_call,
+    wanted_effort,
+    wanted_form,
+    with_instruction,
+)
 from splitsecond.routing.policies.by_complexity import complexity
 from splitsecond.routing.policies.cache import _key
 from splitsecond.routing.policies.sticky import conversation
@@ -28,15 +33,22 @@ READERS: dict[str, Callable[[Call], object]] = {
     "tool choice": must_call,
 }
 FIELDS = (
-    "messages", "input", "prompt", "system", "instructions", "tools", "max_tokens", "response_format", "output_config",
+    "messages", "input", "prompt", "system", "instructions", "tools", "max_tokens",
+    "response_format", "output_config",
     "output_format", "text", "reasoning", "reasoning_effort", "tool_choice", "temperature", "store",
 )  # fmt: skip
 API_FORMATS: tuple[Spoken, ...] = ("openai", "anthropic", "responses")
 KINDS = {
     **JSON_KINDS,
     "runs of base64": repeated(b"A" * 2_047 + b" ", b'{"data":"', b'"}'),
-    "messages": repeated(b'{"role":"assistant","content":"a"},', b"[", b'{"role":"user","content":"a"}]'),
-    "parts": repeated(b'{"type":"text","text":"a"},', b'[{"role":"user","content":[', b'{"type":"text","text":"a"}]}]'),
+    "messages": repeated(
+        b'{"role":"assistant","content":"a"},', b"[", b'{"role":"user","content":"a"}]'
+    ),
+    "parts": repeated(
+        b'{"type":"text","text":"a"},',
+        b'[{"role":"user","content":[',
+        b'{"type":"text","text":"a"}]}]',
+    ),
     "blocks": repeated(b'{"type":"text","text":"a"},', b"[", b'{"type":"text","text":"a"}]'),
 }
 BODY_BYTES = 32 << 20
@@ -58,7 +70,8 @@ def test_each_reader_takes_linear_time(reader: str, kind: str) -> None:
 @sampled_cases(2)
 @each_case("run", [2_047, 2_048, 2_049, 4_000, 100_000])
 def test_size_of_a_32_mb_body_is_estimated_quickly(run: int) -> None:
-    """Runs of base64 that are just too short for a picture were looked at once from each of their bytes."""
+    """Runs of base64 that are just too short for a picture were looked at once from each of their
+    bytes."""
     data = repeated(b"A" * run + b" ")(BODY_BYTES)
     call = Call(id="c", body={"messages": Raw(data)})
     check_cheap(lambda: input_tokens(call), lambda: hashlib.sha256(data).digest(), times=50)
@@ -74,7 +87,9 @@ def test_size_of_a_32_mb_body_is_estimated_quickly(run: int) -> None:
 def test_picture_is_found_at_any_offset(before: int, run: int, is_picture: bool) -> None:
     data = b" " * before + b"A" * run + b'"' + b" " * 20_000
     expected = (len(data) - run) // 4 + PICTURE_TOKENS if is_picture else len(data) // 4
-    assert input_tokens(Call(id="c", body={"messages": Raw(data)})) == pytest.approx(expected, abs=1)
+    assert input_tokens(Call(id="c", body={"messages": Raw(data)})) == pytest.approx(
+        expected, abs=1
+    )
 
 
 def test_conversation_with_invalid_utf_8_has_a_beginning() -> None:
@@ -84,7 +99,8 @@ def test_conversation_with_invalid_utf_8_has_a_beginning() -> None:
 
 @each_case("reader", READERS)
 def test_values_nested_to_the_parser_limit_are_read(reader: str) -> None:
-    """Python limits how deeply values are nested, for reading and writing together with the calls around them."""
+    """Python limits how deeply values are nested, for reading and writing together with the calls
+    around them."""
     deepest = deepest_json()
     for depth in range(deepest - 60, deepest):
         nested = b"[" * depth + b"]" * depth

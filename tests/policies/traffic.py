@@ -22,8 +22,8 @@ Speed = Callable[[float], Script]
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """One call: when it was sent, in seconds from the start, which target answered it, its wait in seconds, why it was
-    sent there, and how many attempts it took."""
+    """One call: when it was sent, in seconds from the start, which target answered it, its wait in
+    seconds, why it was sent there, and how many attempts it took."""
 
     at: float
     target: str
@@ -47,7 +47,9 @@ def scattered(speed: Speed, seed: int = 1, by: float = 0.2) -> Speed:
 
     def script(at: float) -> Script:
         script_now = speed(at)
-        return msgspec.structs.replace(script_now, ttft=script_now.ttft * chance.lognormvariate(0.0, by))
+        return msgspec.structs.replace(
+            script_now, ttft=script_now.ttft * chance.lognormvariate(0.0, by)
+        )
 
     return script
 
@@ -62,7 +64,8 @@ def traffic(
     call: Callable[[int], Call] = a_call,
     arrivals: Random | None = None,
 ) -> list[Sent]:
-    """`rate` calls a second to `policy` for so many `seconds`, evenly or, with `arrivals`, by chance."""
+    """`rate` calls a second to `policy` for so many `seconds`, evenly or, with `arrivals`, by
+    chance."""
     sent: list[Sent] = []
     fakes: dict[str, FakeService] = {}
 
@@ -87,9 +90,19 @@ def traffic(
             try:
                 reply = await service(asked)
             except Fault as fault:
-                sent.append(Sent(at, f"{fault.kind}", seconds_now() - at, asked.notes.chosen, asked.notes.attempts))
+                sent.append(
+                    Sent(
+                        at,
+                        f"{fault.kind}",
+                        seconds_now() - at,
+                        asked.notes.chosen,
+                        asked.notes.attempts,
+                    )
+                )
                 return
-            sent.append(Sent(at, reply.target, seconds_now() - at, asked.notes.chosen, asked.notes.attempts))
+            sent.append(
+                Sent(at, reply.target, seconds_now() - at, asked.notes.chosen, asked.notes.attempts)
+            )
             async with reply:
                 await reply.finished()
 

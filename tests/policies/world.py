@@ -29,12 +29,18 @@ class World:
     """A policy over fake targets, whose scripts depend on the seconds since the start."""
 
     def __init__(
-        self, policy: str, *, facts: dict[str, TargetInfo] | None = None, **scripts: Script | ScriptAt
+        self,
+        policy: str,
+        *,
+        facts: dict[str, TargetInfo] | None = None,
+        **scripts: Script | ScriptAt,
     ) -> None:
         self.states = TargetStates(facts, chance=Random(5))
         self.began_ns = clock.now_ns()
         self.fakes = {
-            name: FakeService(script=self._script(scripts[name[0]]), target=name, observer=self.states.observe)
+            name: FakeService(
+                script=self._script(scripts[name[0]]), target=name, observer=self.states.observe
+            )
             for name in targets(parse(policy))
         }
         self.service = build(parse(policy), self.fakes.__getitem__, self.states)

@@ -40,11 +40,22 @@ def logged(log: Path) -> RequestColumns:
 
 
 def info(name: str) -> TargetInfo:
-    return TargetInfo(provider=name, price=Price(input_usd=1.0, output_usd=2.0 if name == "a/m" else 4.0))
+    return TargetInfo(
+        provider=name, price=Price(input_usd=1.0, output_usd=2.0 if name == "a/m" else 4.0)
+    )
 
 
-def asked(logged: RequestColumns, *policies: str, today: str = TODAY, any_load: bool = True) -> WhatIf:
-    return what_if(logged, parse(today), [parse(each) for each in policies], info, route="chat", any_load=any_load)
+def asked(
+    logged: RequestColumns, *policies: str, today: str = TODAY, any_load: bool = True
+) -> WhatIf:
+    return what_if(
+        logged,
+        parse(today),
+        [parse(each) for each in policies],
+        info,
+        route="chat",
+        any_load=any_load,
+    )
 
 
 def test_another_policy_has_the_figures_of_its_target(logged: RequestColumns) -> None:
@@ -116,7 +127,8 @@ def test_failures_are_drawn_too(tmp_path: Path) -> None:
     file = f"sqlite:///{tmp_path}/log.db"
     records = alternating(800)
     failing = alternating(800, fails_at="b/m")
-    write(file, [failing[n] if n % 10 == 1 else records[n] for n in range(800)])  # a fifth of the calls at b
+    # a fifth of the calls at b
+    write(file, [failing[n] if n % 10 == 1 else records[n] for n in range(800)])
     found = asked(read(file), 'race("a/m", "b/m")')
     figures = {each.name: each for each in found.answers[0].figures}
     assert figures["failed"].today == pytest.approx(0.1)

@@ -18,7 +18,8 @@ collect_ignore = [] if browser() or "CI" in os.environ else ["in_chromium"]
 
 @pytest.fixture(scope="session")
 def invented() -> tuple[Run, Sequence[Observation]]:
-    """Five targets at three concurrencies; one row is INVALID, one has errors. Tests must not change it."""
+    """Five targets at three concurrencies; one row is INVALID, one has errors. Tests must not
+    change it."""
     return invented_run(in_rounds=True)
 
 

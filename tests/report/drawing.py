@@ -9,7 +9,9 @@ from splitsecond.core.pages.chart import Plot
 def elements(plot: Plot) -> list[ElementTree.Element]:
     """Return every element of the drawing. Fails if it is no XML, or if a number is none."""
     found = list(ElementTree.fromstring(f"<svg>{plot.svg}</svg>").iter())
-    numbers = " ".join(each.get(name, "") for each in found for name in ("d", "x", "y", "transform"))
+    numbers = " ".join(
+        each.get(name, "") for each in found for name in ("d", "x", "y", "transform")
+    )
     assert not re.search(r"nan|inf|e[+-]\d", numbers), plot.name
     return found
 
@@ -27,12 +29,18 @@ def texts(plot: Plot) -> list[str]:
 
 def keys(plot: Plot) -> set[str]:
     """Return the legend entries that have marks in the drawing."""
-    return {element.attrib["data-key"] for element in elements(plot) if "data-key" in element.attrib}
+    return {
+        element.attrib["data-key"] for element in elements(plot) if "data-key" in element.attrib
+    }
 
 
 def marks(plot: Plot, look: str, key: str = "") -> list[str]:
     """Return the paths of the marks with a class, of all legend entries or of one."""
-    groups = [each for each in elements(plot) if each.tag == "g" and (not key or each.get("data-key") == key)]
+    groups = [
+        each
+        for each in elements(plot)
+        if each.tag == "g" and (not key or each.get("data-key") == key)
+    ]
     return [path.attrib["d"] for group in groups for path in group if path.get("class") == look]
 
 

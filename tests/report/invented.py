@@ -1,8 +1,9 @@
-"""An invented run that looks like a real one: published figures of five providers with seeded random variation.
+"""An invented run that looks like a real one: published figures of five providers with seeded
+random variation.
 
-Medians and tails are those of General Compute's "LLM Token Generation Speed" (June 2025) at concurrency 1, 8 and 32.
-Requests follow each other as in a closed loop. One provider answers some requests with 429, and the client of one
-condition read late, so every part of a report has content.
+Medians and tails are those of General Compute's "LLM Token Generation Speed" (June 2025) at
+concurrency 1, 8 and 32. Requests follow each other as in a closed loop. One provider answers some
+requests with 429, and the client of one condition read late, so every part of a report has content.
 """
 
 import copy
@@ -28,16 +29,32 @@ from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.wording import Statement
 
 PROVIDERS: dict[str, dict[int, tuple[float, float, float]]] = {
-    "generalcompute/llama-3.1-70b-instruct": {1: (180, 220, 310), 8: (210, 310, 285), 32: (280, 450, 245)},
+    "generalcompute/llama-3.1-70b-instruct": {
+        1: (180, 220, 310),
+        8: (210, 310, 285),
+        32: (280, 450, 245),
+    },
     "groq/llama-3.1-70b-versatile": {1: (230, 290, 215), 8: (290, 820, 180), 32: (610, 2400, 140)},
-    "fireworks/llama-v3p1-70b-instruct": {1: (410, 580, 110), 8: (520, 960, 95), 32: (780, 1800, 72)},
-    "together/meta-llama-3.1-70b-instruct-turbo": {1: (480, 720, 85), 8: (610, 1350, 70), 32: (950, 2900, 52)},
+    "fireworks/llama-v3p1-70b-instruct": {
+        1: (410, 580, 110),
+        8: (520, 960, 95),
+        32: (780, 1800, 72),
+    },
+    "together/meta-llama-3.1-70b-instruct-turbo": {
+        1: (480, 720, 85),
+        8: (610, 1350, 70),
+        32: (950, 2900, 52),
+    },
     "replicate/meta-llama-3-70b": {1: (620, 1100, 65), 8: (890, 2200, 48), 32: (1400, 4100, 30)},
 }
 """By concurrency: TTFT p50 and p95 in ms, TPS p50."""
 
 RATE_LIMITED = FaultRecord(
-    type="ProviderFault", kind="http_429", phase="head", message="HTTP 429: rate limit reached for model", status=429
+    type="ProviderFault",
+    kind="http_429",
+    phase="head",
+    message="HTTP 429: rate limit reached for model",
+    status=429,
 )
 
 
@@ -48,7 +65,15 @@ BEGIN_NS = 1_000 * NS_PER_S
 ROUNDS = {1: 8, 8: 6, 32: 5}
 """Rounds by concurrency, as a bench plans them for 50 requests."""
 TIMES = {
-    *("due_ns", "start_ns", "sent_ns", "head_ns", "first_event_ns", "first_token_ns", "first_answer_ns"),
+    *(
+        "due_ns",
+        "start_ns",
+        "sent_ns",
+        "head_ns",
+        "first_event_ns",
+        "first_token_ns",
+        "first_answer_ns",
+    ),
     *("last_token_ns", "end_ns"),
 }
 """Moments of an observation; its other fields in nanoseconds are durations."""
@@ -67,9 +92,10 @@ def invented_run(
 ) -> tuple[Run, list[Observation]]:
     """Return a run and its observations, the same every time. Tests may change the run.
 
-    With `failing`, the response to every request is 429. With `reuse`, each row is measured without and with cache
-    reuse, and Groq's prompt cache saves 60% of the TTFT. With `in_rounds`, rows are measured as by a bench: in
-    `ROUNDS`, each with warm-ups and cool-downs; without, all requests follow each other, and nothing is tested.
+    With `failing`, the response to every request is 429. With `reuse`, each row is measured without
+    and with cache reuse, and Groq's prompt cache saves 60% of the TTFT. With `in_rounds`, rows are
+    measured as by a bench: in `ROUNDS`, each with warm-ups and cool-downs; without, all requests
+    follow each other, and nothing is tested.
     """
     run, observations = _invented_run(
         tuple(providers), tuple(concurrencies), requests, output_tokens, failing, reuse, in_rounds
@@ -101,7 +127,9 @@ def _invented_run(
         for way in ((False, True) if reuse else (False,))
     ]
     sent = _rounds if in_rounds else _one_stretch
-    observations = [one for condition in asked for one in sent(chance, condition, requests, output_tokens)]
+    observations = [
+        one for condition in asked for one in sent(chance, condition, requests, output_tokens)
+    ]
     if failing:
         observations = [_refused(one) for one in observations]
     readings = [
@@ -122,14 +150,19 @@ def _invented_run(
         began_ns=BEGIN_NS,
         version="0.1.0",
         asked={
-            "command": f"splitsecond bench {' '.join(providers)} -c {','.join(map(str, concurrencies))} -n {requests}",
+            "command": f"splitsecond bench {' '.join(providers)} -c "
+            f"{','.join(map(str, concurrencies))} -n {requests}",
             "concurrency": list(concurrencies),
             "requests": requests,
             "seed": 7,
             "slo": {"ttft": 500, "tpot": 20},
             "prompts": None,
         },
-        environment={"python": "3.11.9", "system": "Linux 6.8", "processor": {"name": "EPYC 7R13", "cores": 2}},
+        environment={
+            "python": "3.11.9",
+            "system": "Linux 6.8",
+            "processor": {"name": "EPYC 7R13", "cores": 2},
+        },
         finished=True,
         conditions=conditions,
         cache_savings=savings,
@@ -142,9 +175,13 @@ def _invented_run(
 def priced(run: Run, observations: Sequence[Observation]) -> Run:
     """Return the run with the cost of Groq's rows; the other prices are unknown."""
     prices = {"groq/llama-3.1-70b-versatile": PRICE}
-    own = {c.condition: [o for o in observations if o.condition == c.condition] for c in run.conditions}
+    own = {
+        c.condition: [o for o in observations if o.condition == c.condition] for c in run.conditions
+    }
     conditions = [with_cost(c, own[c.condition], prices, hours=0.01) for c in run.conditions]
-    return msgspec.structs.replace(run, conditions=conditions, cost_usd=bill(observations, prices).usd)
+    return msgspec.structs.replace(
+        run, conditions=conditions, cost_usd=bill(observations, prices).usd
+    )
 
 
 def moved(o: Observation, by_ns: int) -> Observation:
@@ -154,30 +191,42 @@ def moved(o: Observation, by_ns: int) -> Observation:
     return msgspec.structs.replace(o, **times, token_at=[at + by_ns for at in o.token_at])
 
 
-def _one_stretch(chance: random.Random, asked: AskedCondition, requests: int, tokens: int) -> list[Observation]:
+def _one_stretch(
+    chance: random.Random, asked: AskedCondition, requests: int, tokens: int
+) -> list[Observation]:
     return _stretch(chance, asked, [("measured", i) for i in range(requests)], tokens, BEGIN_NS)
 
 
-def _rounds(chance: random.Random, asked: AskedCondition, requests: int, tokens: int) -> list[Observation]:
+def _rounds(
+    chance: random.Random, asked: AskedCondition, requests: int, tokens: int
+) -> list[Observation]:
     slots, rounds = asked.concurrency or 1, ROUNDS[asked.concurrency or 1]
     made: list[Observation] = []
     begin_ns = BEGIN_NS
     for number in range(rounds):
         of_round = range(number * requests // rounds, (number + 1) * requests // rounds)
         sent: list[tuple[Role, int]] = [("warmup", number * slots + i) for i in range(slots)]
-        sent += [("measured", i) for i in of_round] + [("cooldown", number * slots + i) for i in range(slots)]
+        sent += [("measured", i) for i in of_round] + [
+            ("cooldown", number * slots + i) for i in range(slots)
+        ]
         stretch = _stretch(chance, asked, sent, tokens, begin_ns)
         last_ns = max(one.end_ns for one in stretch if one.role == "measured")
         for one in stretch:
             if one.role == "cooldown" and one.end_ns > last_ns:
-                one = _without_response(one, outcome="cancelled", end_ns=max(last_ns, one.sent_ns or 0))
+                one = _without_response(
+                    one, outcome="cancelled", end_ns=max(last_ns, one.sent_ns or 0)
+                )
             made.append(msgspec.structs.replace(one, round=number + 1))
         begin_ns = last_ns + PAUSE_NS
     return made
 
 
 def _stretch(
-    chance: random.Random, asked: AskedCondition, sent: Sequence[tuple[Role, int]], tokens: int, begin_ns: int
+    chance: random.Random,
+    asked: AskedCondition,
+    sent: Sequence[tuple[Role, int]],
+    tokens: int,
+    begin_ns: int,
 ) -> list[Observation]:
     assert asked.concurrency is not None
     places = [begin_ns + i * 40 * NS_PER_MS for i in range(asked.concurrency)]
@@ -185,11 +234,20 @@ def _stretch(
     made = []
     for i, (role, number) in enumerate(sent):
         due = heapq.heappop(places)
-        name = f"{asked.condition} {number}" if role == "measured" else f"{asked.condition} {role} {number}"
+        name = (
+            f"{asked.condition} {number}"
+            if role == "measured"
+            else f"{asked.condition} {role} {number}"
+        )
         wanted = chance.randint(2, tokens) if role == "warmup" else tokens
         one = _answer(chance, asked, name, due, wanted, cold=i < asked.concurrency)
         one = msgspec.structs.replace(one, role=role)
-        if asked.target.startswith("groq") and asked.concurrency == 32 and number % 27 == 5 and role == "measured":
+        if (
+            asked.target.startswith("groq")
+            and asked.concurrency == 32
+            and number % 27 == 5
+            and role == "measured"
+        ):
             one = _refused(one)
         heapq.heappush(places, one.end_ns)
         made.append(one)
@@ -249,7 +307,9 @@ def _answer(
 
 def _refused(one: Observation) -> Observation:
     assert one.head_ns is not None
-    return _without_response(one, outcome="failed", fault=RATE_LIMITED, status=429, end_ns=one.head_ns)
+    return _without_response(
+        one, outcome="failed", fault=RATE_LIMITED, status=429, end_ns=one.head_ns
+    )
 
 
 def _without_response(one: Observation, **changed: object) -> Observation:

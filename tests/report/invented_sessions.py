@@ -1,4 +1,5 @@
-"""An invented run of sessions: two providers, of which one loses prompts from its cache, at two concurrencies."""
+"""An invented run of sessions: two providers, of which one loses prompts from its cache, at two
+concurrencies."""
 
 from collections.abc import Sequence
 
@@ -28,7 +29,9 @@ def invented_sessions(
     for target in targets:
         for concurrency in concurrencies:
             condition = f"{target}@c{concurrency}"
-            asked.append(AskedCondition(condition=condition, target=target, concurrency=concurrency))
+            asked.append(
+                AskedCondition(condition=condition, target=target, concurrency=concurrency)
+            )
             observations += simulated(
                 SERVERS[target],
                 concurrency,
@@ -43,9 +46,13 @@ def invented_sessions(
         began="2026-11-26T14:03:02Z",
         began_ns=1_000 * NS_PER_S,
         version="0.1.0",
-        asked={"command": f"splitsecond bench {' '.join(targets)} --sessions agent -c 4,8 -n {turns}"},
+        asked={
+            "command": f"splitsecond bench {' '.join(targets)} --sessions agent -c 4,8 -n {turns}"
+        },
         finished=True,
         conditions=conditions,
     )
-    add_answers(run, observations, session_statements(conditions) + statements(conditions, observations))
+    add_answers(
+        run, observations, session_statements(conditions) + statements(conditions, observations)
+    )
     return run, observations

@@ -24,10 +24,9 @@ class Page(HTMLParser):
         text: The page. Fails unless its tags nest.
 
     Attributes:
-        tags: Every start tag with its attributes, in order.
-        outline: A line for each heading and caption.
-        text: The text outside scripts and style sheets.
-        words: The same for a golden file: a line for each paragraph, heading, list item and table row.
+        tags: Every start tag with its attributes, in order. outline: A line for each heading and
+        caption. text: The text outside scripts and style sheets. words: The same for a golden file:
+        a line for each paragraph, heading, list item and table row.
     """
 
     VOID = frozenset({"meta", "br", "input", "wbr"})
@@ -71,6 +70,8 @@ class Page(HTMLParser):
         inside = self._open[-1] if self._open else ""
         if inside in {"h1", "h2", "h3", "figcaption", "caption"}:
             self.outline += f"{inside} {data.strip()}\n"
-        if inside not in {"script", "style"} and not (inside in {"text", "title"} and "svg" in self._open):
+        if inside not in {"script", "style"} and not (
+            inside in {"text", "title"} and "svg" in self._open
+        ):
             self.text += data
             self._lines[-1] += data

@@ -28,18 +28,26 @@ STEPS: dict[int, dict[str, Any]] = {
 
 
 def searched_run(*, spoilt: bool = False) -> tuple[Run, Sequence[Observation]]:
-    """Return a search that found 6. With `spoilt`, some requests at 8 failed and the client was late at 6."""
-    asked = [AskedCondition(condition=f"c{c}", target=TARGET, concurrency=c, output_tokens=11) for c in STEPS]
+    """Return a search that found 6. With `spoilt`, some requests at 8 failed and the client was
+    late at 6."""
+    asked = [
+        AskedCondition(condition=f"c{c}", target=TARGET, concurrency=c, output_tokens=11)
+        for c in STEPS
+    ]
     observations: list[Observation] = []
     for concurrency, made in STEPS.items():
         observed = closed_loop(concurrency, **made)
         if spoilt and concurrency == 8:
             observed[::4] = [failure(at + 1000, kind="refused") for at in range(len(observed[::4]))]
         observations += [
-            msgspec.structs.replace(o, condition=f"c{concurrency}", target=TARGET, round=1 + 5 * at // len(observed))
+            msgspec.structs.replace(
+                o, condition=f"c{concurrency}", target=TARGET, round=1 + 5 * at // len(observed)
+            )
             for at, o in enumerate(observed)
         ]
-    conditions = condition_rows(asked, observations, [], slo=SLO, prices={TARGET: Price(per_hour_usd=2)})
+    conditions = condition_rows(
+        asked, observations, [], slo=SLO, prices={TARGET: Price(per_hour_usd=2)}
+    )
     if spoilt:
         conditions[-1].invalid.append("the client was too late.")
     found = capacity_of(conditions, observations, SLO, 0.95)

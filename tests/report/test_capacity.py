@@ -76,7 +76,11 @@ def test_the_page_shows_the_steps_first(golden: Golden) -> None:
 def test_a_plot_for_each_limit_and_one_of_the_throughput() -> None:
     run, observations = searched_run()
     drawn = plots_of(run, observations)
-    assert [plot.name for plot in drawn[:3]] == ["capacity-ttft", "capacity-tpot", "capacity-throughput"]
+    assert [plot.name for plot in drawn[:3]] == [
+        "capacity-ttft",
+        "capacity-tpot",
+        "capacity-throughput",
+    ]
     assert {"limit: 300 ms", "capacity: 6"} <= {*texts(drawn[0])}
     assert sum("p95" in tip for tip in tips(drawn[0])) == 5 + 1, "the marks and their line"
     run, observations = searched_run(spoilt=True)

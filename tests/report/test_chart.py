@@ -6,8 +6,23 @@ from hypothesis import strategies as st
 from tests.cases import each_case
 from tests.report.drawing import elements, marks, texts, tips, xs, ys
 
-from splitsecond.core.pages.axis import Axis, fitted, linear, load_axis, logarithmic, moments, shares
-from splitsecond.core.pages.chart import WIDTH, Chart, Plot, palette_entries, picture, target_entries
+from splitsecond.core.pages.axis import (
+    Axis,
+    fitted,
+    linear,
+    load_axis,
+    logarithmic,
+    moments,
+    shares,
+)
+from splitsecond.core.pages.chart import (
+    WIDTH,
+    Chart,
+    Plot,
+    palette_entries,
+    picture,
+    target_entries,
+)
 
 ENTRIES = target_entries(["a/x", "b/y"])
 HOSTILE = '</title><script>alert("1")</script>&'
@@ -27,7 +42,10 @@ def drawn(chart: Chart) -> Plot:
         (linear("", 0, 0.12, percent=True), ["0.0%", "2.5%", "5.0%", "7.5%", "10.0%"]),
         (linear("", 95, 105), ["96", "98", "100", "102", "104"]),
         (logarithmic("", 90, 6000), ["100", "200", "500", "1,000", "2,000", "5,000"]),
-        (logarithmic("", 1, 20_000_000), ["1", "10", "100", "1,000", "10 k", "100 k", "1 M", "10 M"]),
+        (
+            logarithmic("", 1, 20_000_000),
+            ["1", "10", "100", "1,000", "10 k", "100 k", "1 M", "10 M"],
+        ),
         (logarithmic("", 3, 8), ["3", "4", "5", "6", "7", "8"]),
         (fitted("", [1, 7]), ["0", "2", "4", "6"]),
         (fitted("", [1, 9]), ["1", "2", "3", "5", "7", "10"]),
@@ -35,7 +53,10 @@ def drawn(chart: Chart) -> Plot:
         (load_axis([0.5], "requests/s"), ["0.5"]),
         (shares(""), ["0%", "25%", "50%", "75%", "95%", "100%"]),
         (moments(0, 5 * 3600), ["Jan 1", "01:00", "02:00", "03:00", "04:00", "05:00"]),
-        (moments(86400 * 364, 86400 * 374), ["Dec 31", "Jan 2", "Jan 4", "Jan 6", "Jan 8", "Jan 10"]),
+        (
+            moments(86400 * 364, 86400 * 374),
+            ["Dec 31", "Jan 2", "Jan 4", "Jan 6", "Jan 8", "Jan 10"],
+        ),
         (moments(30, 34), ["00:00:30", "00:00:31", "00:00:32", "00:00:33", "00:00:34"]),
     ],
 )
@@ -55,7 +76,9 @@ def test_a_value_lies_where_its_axis_says() -> None:
 
 def test_a_line_ends_at_the_edges_of_the_area() -> None:
     chart = Chart(linear("", 0, 10), linear("", 0, 10), height=100)
-    chart.add(ENTRIES["a/x"], chart.line([(0, -10), (5, 5), (10, 30)]), chart.line([(20, 0), (30, 5)]))
+    chart.add(
+        ENTRIES["a/x"], chart.line([(0, -10), (5, 5), (10, 30)]), chart.line([(20, 0), (30, 5)])
+    )
     (line,) = marks(drawn(chart), "line")
     assert min(ys(line)) == pytest.approx(chart.top, abs=0.2)
     assert max(ys(line)) == pytest.approx(chart.top + 100, abs=0.2)
@@ -71,7 +94,9 @@ def test_relative_paths_do_not_drift(points: list[tuple[float, float]]) -> None:
     assert places
     *_, x = xs(places[-1])
     *_, y = ys(places[-1])
-    assert (x, y) == pytest.approx((chart.across(points[-1][0]), chart.down(points[-1][1])), abs=0.11)
+    assert (x, y) == pytest.approx(
+        (chart.across(points[-1][0]), chart.down(points[-1][1])), abs=0.11
+    )
 
 
 def test_labels_that_have_no_room_are_left_out() -> None:
@@ -93,7 +118,9 @@ def test_long_names_are_broken_into_lines() -> None:
 
 def test_texts_are_escaped() -> None:
     chart = Chart(linear(HOSTILE, 0, 1), linear(HOSTILE, 0, 1))
-    chart.add(None, chart.mark(None, 0.5, 0.5, HOSTILE), chart.text(1, 1, HOSTILE), chart.name(HOSTILE, 5))
+    chart.add(
+        None, chart.mark(None, 0.5, 0.5, HOSTILE), chart.text(1, 1, HOSTILE), chart.name(HOSTILE, 5)
+    )
     plot = picture(chart, name="p", section="s", title=HOSTILE, description=HOSTILE)
     assert "script" not in [element.tag for element in elements(plot)]
     assert tips(plot) == [HOSTILE]
@@ -114,7 +141,10 @@ def test_plot_has_a_title_and_a_description_for_screen_readers() -> None:
 
 
 def test_charts_are_drawn_below_each_other() -> None:
-    upper, lower = Chart(linear("", 0, 1), None, height=100), Chart(linear("x", 0, 1), None, height=50)
+    upper, lower = (
+        Chart(linear("", 0, 1), None, height=100),
+        Chart(linear("x", 0, 1), None, height=50),
+    )
     plot = picture(upper, lower, name="p", section="s", title="t", description="d")
     assert plot.height == upper.whole_height + lower.whole_height
     assert f'translate(0 {upper.whole_height:g})"' in plot.drawing

@@ -20,10 +20,15 @@ def levels(console: Console) -> None:
     accuracy_table(
         [
             Accuracy(
-                streams=streams, requests=10, failed=0, tokens=1000, ttft_error_ms=some, send_error_ms=some,
-                receive_error_ms=some, token_error_ms=some, tpot_error_share=share, read_lag_ms=summary_of([1234.5]),
-                cpu_ms_per_1000_tokens=164.3, in_flight=streams, clock="packets", priority="real time",
-                packets=PacketCounts(), interrupted=0, trusted=streams == 1, why_not="many requests failed",
+                streams=streams, requests=10, failed=0, tokens=1000, ttft_error_ms=some,
+                send_error_ms=some,
+                receive_error_ms=some, token_error_ms=some, tpot_error_share=share,
+                read_lag_ms=summary_of([1234.5]),
+                cpu_ms_per_1000_tokens=164.3, in_flight=streams, clock="packets", priority="real "
+                "time",
+                packets=PacketCounts(), interrupted=0, trusted=streams == 1, why_not="many "
+                "requests "
+                "failed",
             )
             for streams in (1, 256)
         ],
@@ -36,7 +41,16 @@ def targets(console: Console) -> None:
         [
             TargetCheck(
                 NAME,
-                [request(target=NAME, dns_ns=1_234_000, tcp_ns=23_456_000, tls_ns=34_567_000, rtt_ns=23_456_000)] * 2,
+                [
+                    request(
+                        target=NAME,
+                        dns_ns=1_234_000,
+                        tcp_ns=23_456_000,
+                        tls_ns=34_567_000,
+                        rtt_ns=23_456_000,
+                    )
+                ]
+                * 2,
             ),
             TargetCheck("groq/m", fault="groq/m: 401"),
         ],

@@ -20,7 +20,9 @@ GROQ, REPLICATE = TARGETS = ("groq/llama-3.1-70b-versatile", "replicate/meta-lla
 def later(o: Observation, share: float) -> Observation:
     """Return an observation whose TTFT is longer by a share."""
     by = round((o.ttft_ns or 0) * share)
-    moved = {name: (getattr(o, name) or 0) + by for name in ("first_token_ns", "last_token_ns", "end_ns")}
+    moved = {
+        name: (getattr(o, name) or 0) + by for name in ("first_token_ns", "last_token_ns", "end_ns")
+    }
     return msgspec.structs.replace(o, **moved, token_at=[at + by for at in o.token_at])
 
 
@@ -28,7 +30,8 @@ def comparison(share: float, concurrencies: Sequence[int] = (1,)) -> Comparison:
     """Compare a run with itself, with TTFT of one target changed by a share."""
     run, observations = invented_run(TARGETS, concurrencies)
     observed = [
-        msgspec.structs.replace(moved(o, at % 8 * PAUSE_NS), round=1 + at % 8) for at, o in enumerate(observations)
+        msgspec.structs.replace(moved(o, at % 8 * PAUSE_NS), round=1 + at % 8)
+        for at, o in enumerate(observations)
     ]
     changed = [later(o, share) if o.target == GROQ else o for o in observed]
     return compare([RunData(run, observed)], [RunData(run, changed)])
@@ -68,7 +71,9 @@ def test_the_headline_counts_what_changed(share: float, sentence: str, badge: st
     words = Page(render_comparison(comparison(share))).words
     assert sentence in words
     assert f"# Comparison of two runs {badge}" in words
-    assert f"* TTFT p50, c=1\n {share:+.0%}".replace("-", "−") in words.replace("\N{MINUS SIGN}", "−")
+    assert f"* TTFT p50, c=1\n {share:+.0%}".replace("-", "−") in words.replace(
+        "\N{MINUS SIGN}", "−"
+    )
 
 
 def test_without_a_change_the_page_shows_the_first_figures() -> None:
@@ -79,7 +84,9 @@ def test_without_a_change_the_page_shows_the_first_figures() -> None:
 
 
 def test_runs_without_a_common_row_have_a_page() -> None:
-    empty = Comparison(before="a", after="b", conditions=[], only_before=["x"], only_after=["y"], statements=[])
+    empty = Comparison(
+        before="a", after="b", conditions=[], only_before=["x"], only_after=["y"], statements=[]
+    )
     words = Page(render_comparison(empty)).words
     assert "The runs have no row in common." in words
     assert "Only in the run before: x." in words

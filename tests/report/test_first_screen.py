@@ -1,4 +1,5 @@
-"""The first screen of a run: what was asked, how sure the answer is and what it costs, within about 30 lines."""
+"""The first screen of a run: what was asked, how sure the answer is and what it costs, within about
+30 lines."""
 
 import io
 from collections.abc import Sequence
@@ -28,13 +29,17 @@ def asked() -> tuple[Run, Sequence[Observation]]:
     return invented_run(PAIR, concurrencies=(1, 8), requests=160, in_rounds=True)
 
 
-def test_first_screen_is_short_and_begins_with_the_answer(asked: tuple[Run, Sequence[Observation]]) -> None:
+def test_first_screen_is_short_and_begins_with_the_answer(
+    asked: tuple[Run, Sequence[Observation]],
+) -> None:
     lines = screen(asked[0], files=[Path("runs/x/report.html")])
     assert len(lines) <= 38  # its names are longer than a column
     assert max(map(len, lines)) <= 80
     text = " ".join(lines)
     assert lines[0].startswith("generalcompute/llama-3.1-70b-instruct is the fastest at ")
-    assert "It is sure within the intervals (160 requests per row in 6 rounds)." in " ".join(text.split())
+    assert "It is sure within the intervals (160 requests per row in 6 rounds)." in " ".join(
+        text.split()
+    )
     assert "arrival times" not in text
     assert lines[-1] == "runs/x/report.html has all figures and findings; --verbose prints them."
 
@@ -42,7 +47,8 @@ def test_first_screen_is_short_and_begins_with_the_answer(asked: tuple[Run, Sequ
 def test_answer_is_about_the_use_that_was_asked(asked: tuple[Run, Sequence[Observation]]) -> None:
     chat, *_ = conclusion(*asked, "chat")
     assert chat.startswith(
-        "For chat, take generalcompute/llama-3.1-70b-instruct: it meets TTFT p95 within 3,000 ms at "
+        "For chat, take generalcompute/llama-3.1-70b-instruct: it meets "
+        "TTFT p95 within 3,000 ms at "
     )
     edge, *_ = conclusion(*asked, "edge")
     assert edge.startswith("For edge, no target meets TTFT p95 within 100 ms; generalcompute/")

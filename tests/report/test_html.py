@@ -44,7 +44,11 @@ def test_page_is_one_small_file_without_external_resources(invented: Invented) -
 
 def test_csp_allows_only_the_pages_own_script_and_style(invented: Invented) -> None:
     text = render_run(*invented)
-    (policy,) = (a["content"] for tag, a in Page(text).tags if a.get("http-equiv") == "Content-Security-Policy")
+    (policy,) = (
+        a["content"]
+        for tag, a in Page(text).tags
+        if a.get("http-equiv") == "Content-Security-Policy"
+    )
     for tag, attributes in (("script", ""), ("style", "")):
         (content,) = re.findall(f"<{tag}{attributes}>(.*?)</{tag}>", text, re.DOTALL)
         assert f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'" in str(policy)
@@ -74,12 +78,20 @@ def test_tables_have_scopes_and_scroll_inside_themselves(invented: Invented) -> 
 
 
 def test_every_text_from_outside_stays_text() -> None:
-    run, observations = invented_run(("groq/llama-3.1-70b-versatile",), concurrencies=(32,), requests=12)
+    run, observations = invented_run(
+        ("groq/llama-3.1-70b-versatile",), concurrencies=(32,), requests=12
+    )
     (condition,) = run.conditions
     condition.target = condition.token_source = HOSTILE
     condition.notes, condition.invalid = [HOSTILE], [HOSTILE + "2"]
     condition.error_kinds, condition.error_examples = {HOSTILE: 1}, {HOSTILE: HOSTILE}
-    run.statements, run.invalid, run.id, run.version, run.began = [HOSTILE], [HOSTILE], HOSTILE, HOSTILE, HOSTILE
+    run.statements, run.invalid, run.id, run.version, run.began = (
+        [HOSTILE],
+        [HOSTILE],
+        HOSTILE,
+        HOSTILE,
+        HOSTILE,
+    )
     run.asked = {"command": HOSTILE, HOSTILE: {HOSTILE: HOSTILE}}
     run.environment = {HOSTILE: [HOSTILE]}
     text = render_run(run, observations)
@@ -114,7 +126,10 @@ def test_empty_columns_are_left_out(invented: Invented) -> None:
     run, observations = invented
     assert " | goodput" not in Page(render_run(run, observations)).words
     judged = [msgspec.structs.replace(c, goodput=GOODPUT) for c in run.conditions]
-    assert " | goodput" in Page(render_run(msgspec.structs.replace(run, conditions=judged), observations)).words
+    assert (
+        " | goodput"
+        in Page(render_run(msgspec.structs.replace(run, conditions=judged), observations)).words
+    )
 
 
 def test_cost_has_a_column_and_a_section_with_price_sources(invented: Invented) -> None:
@@ -125,22 +140,31 @@ def test_cost_has_a_column_and_a_section_with_price_sources(invented: Invented) 
     (section,) = re.findall(r'<section id="money">.*?</section>', page, re.DOTALL)
     words = Page(section).words
     assert (
-        "Prices of the test, 2026-01-02: groq/llama-3.1-70b-versatile $0.59 in, $0.79 out per million tokens." in words
+        "Prices of the test, 2026-01-02: groq/llama-3.1-70b-versatile $0.59 in, $0.79 out per "
+        "million tokens." in words
     )
     assert "The whole run cost $" in words
     assert "generalcompute/" in words.partition("The whole run cost $")[2]
 
 
-def test_run_with_cache_reuse_has_a_prompt_cache_section(invented: Invented, golden: Golden) -> None:
+def test_run_with_cache_reuse_has_a_prompt_cache_section(
+    invented: Invented, golden: Golden
+) -> None:
     assert 'id="cache"' not in render_run(*invented)
-    run, observations = invented_run(("groq/llama-3.1-70b-versatile",), (1,), reuse=True, in_rounds=True)
+    run, observations = invented_run(
+        ("groq/llama-3.1-70b-versatile",), (1,), reuse=True, in_rounds=True
+    )
     page = render_run(priced(run, observations), observations)
     golden.check(Page(page).words)
     (section,) = re.findall(r'<section id="cache">.*?</section>', page, re.DOTALL)
     (row,) = [line for line in Page(section).words.splitlines() if line.startswith("groq/")]
     assert row.split(" | ")[1] == "c=1"
     assert re.search(r"\| 93\.8 ?% \(in 80 of 80\) \| 0\.302 → 0\.0669 \(−0\.235\)$", row)
-    assert [title for title in re.findall(r"<figcaption[^>]*>(.*?)</figcaption>", page) if "cache reuse" in title] == [
+    assert [
+        title
+        for title in re.findall(r"<figcaption[^>]*>(.*?)</figcaption>", page)
+        if "cache reuse" in title
+    ] == [
         "Time to first token, cache reuse, ms",
         "TPS of one request, cache reuse, tokens/s",
         "System throughput against the speed of one request, cache reuse",
@@ -153,7 +177,10 @@ def test_server_times_are_shown_beside_measured_ones(invented: Invented) -> None
     run, observations = invented
     assert "reported" not in Page(render_run(run, observations)).text
     first, *others = run.conditions
-    reporting = [msgspec.structs.replace(first, server_ms={"queue": 3.0, "prompt_eval": 19.5}), *others]
+    reporting = [
+        msgspec.structs.replace(first, server_ms={"queue": 3.0, "prompt_eval": 19.5}),
+        *others,
+    ]
     words = Page(render_run(msgspec.structs.replace(run, conditions=reporting), observations)).words
     assert "| TTFT, measured | E2E, measured | queue, reported | prompt eval, reported\n" in words
     assert "| 3.00 | 19.5\n" in words
@@ -166,7 +193,9 @@ def test_three_findings_need_no_click(invented: Invented) -> None:
     assert "more finding" not in Page(render_run(short, observations)).text
 
 
-PLAIN = HtmlTable(caption="x", head=["x", "x"], body=[[TableCell(text="x", notes=["x"], target=True), "x"]])
+PLAIN = HtmlTable(
+    caption="x", head=["x", "x"], body=[[TableCell(text="x", notes=["x"], target=True), "x"]]
+)
 TEXT = st.text(st.characters(exclude_characters="\r\0", exclude_categories=["Cs"]))
 
 
@@ -201,7 +230,9 @@ def test_any_text_stays_text(text: str) -> None:
 def test_regions_have_a_column_and_the_machine_its_place() -> None:
     run, observations = invented_run(concurrencies=(1,), requests=20)
     run.conditions[0].region = "eastus"
-    page = render_run(msgspec.structs.replace(run, environment={"location": "Frankfurt"}), observations)
+    page = render_run(
+        msgspec.structs.replace(run, environment={"location": "Frankfurt"}), observations
+    )
     words = Page(page).words
     assert "errors | region" in words
     assert "| 0 | eastus" in words
@@ -212,4 +243,7 @@ def test_the_lead_names_the_workloads() -> None:
     run, observations = invented_run(concurrencies=(1,), requests=20)
     for condition, workload in zip(run.conditions, ("512", "8k"), strict=False):
         condition.workload = workload
-    assert "at concurrency 1, workloads 512 and 8k; none failed." in Page(render_run(run, observations)).words
+    assert (
+        "at concurrency 1, workloads 512 and 8k; none failed."
+        in Page(render_run(run, observations)).words
+    )

@@ -107,7 +107,10 @@ def test_only_measured_requests_of_known_conditions_count() -> None:
         progress = LiveProgress(console)
         progress.start({"groq/llama-3.1-70b-versatile c=32": 32})
         one = requests()[0]
-        for other in (msgspec.structs.replace(one, role="warmup"), msgspec.structs.replace(one, condition="x")):
+        for other in (
+            msgspec.structs.replace(one, role="warmup"),
+            msgspec.structs.replace(one, condition="x"),
+        ):
             now.ns += NS_PER_S
             progress.observed(other)
         progress.note("a word \x1b[2J")

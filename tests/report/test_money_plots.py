@@ -1,4 +1,5 @@
-"""Plots about choosing: only where a run has something to show, and with the targets of the findings."""
+"""Plots about choosing: only where a run has something to show, and with the targets of the
+findings."""
 
 import re
 
@@ -54,7 +55,9 @@ def test_the_curve_of_a_machine_steps_up_where_it_is_full() -> None:
     (drawn,) = break_even(msgspec.structs.replace(run(), break_even=[found]))
     (machine,) = marks(drawn, "line", "target-0")
     steps = [
-        x for x, before, after in zip(xs(machine)[1:], ys(machine), ys(machine)[1:], strict=False) if after < before
+        x
+        for x, before, after in zip(xs(machine)[1:], ys(machine), ys(machine)[1:], strict=False)
+        if after < before
     ]
     assert len(steps) == 1, "from one machine to two"
     assert "500 million" in texts(drawn)
@@ -70,11 +73,16 @@ def test_break_even_labels_are_inside_the_plot_and_apart() -> None:
     )  # fmt: skip
     volumes = (2e6, 2.6e6, 1.19e10)
     found = [
-        msgspec.structs.replace(one, tokens_per_month=tokens, utilisation=tokens / 1.2e10, usd_per_million=1e9 / tokens)
+        msgspec.structs.replace(
+            one, tokens_per_month=tokens, utilisation=tokens / 1.2e10, usd_per_million=1e9 / tokens
+        )
         for tokens in volumes
     ]
     (drawn,) = break_even(msgspec.structs.replace(run(), break_even=found))
-    labels = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="end">([\d.]+ (?:million|billion))<', drawn.drawing)
+    labels = re.findall(
+        r'<text x="([\d.]+)" y="[\d.]+" text-anchor="end">([\d.]+ (?:million|billion))<',
+        drawn.drawing,
+    )
     assert [words for _, words in labels] == ["2 million", "11.9 billion"]
     assert all(NARROW * len(words) < float(x) < WIDTH for x, words in labels)
     assert sum("break-even at" in tip for tip in tips(drawn)) == 3
@@ -82,7 +90,12 @@ def test_break_even_labels_are_inside_the_plot_and_apart() -> None:
 
 def test_where_lines_cross_is_marked() -> None:
     found = Crossing(
-        first=GROQ, then=GC, load="at concurrency 1", rows=[run().conditions[1].condition], tokens=180, ci95=None
+        first=GROQ,
+        then=GC,
+        load="at concurrency 1",
+        rows=[run().conditions[1].condition],
+        tokens=180,
+        ci95=None,
     )
     (drawn,) = length(msgspec.structs.replace(run(), crossings=[found]))
     assert drawn.section == "length"

@@ -22,7 +22,9 @@ def outputs(system: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with every output of a run in which two metrics were added."""
     folder = tmp_path_factory.mktemp("outputs")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(PROGRAM.parents[2]), *sys.path])}
-    ended = subprocess.run([sys.executable, PROGRAM, folder], env=environment, capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, PROGRAM, folder], env=environment, capture_output=True, text=True
+    )
     assert ended.returncode == 0, ended.stderr
     return folder
 
@@ -45,14 +47,20 @@ def test_a_version_without_them_reads_the_same_file(outputs: Path) -> None:
 def test_the_terminal_has_columns_for_them(outputs: Path, name: str) -> None:
     text = (outputs / name).read_text()
     assert text.count("time to headers p50") > 0
-    assert (text.count("time to headers p95") > 0) or name == "compare.txt"  # it names changes that were found
+    # it names changes that were found
+    assert (text.count("time to headers p95") > 0) or name == "compare.txt"
     assert "error" in text
     assert "share" in text
 
 
 def test_the_page_lists_them(outputs: Path) -> None:
     page = (outputs / "report.html").read_text()
-    for heading in ("time to headers p50, ms", "time to headers p95, ms", "time to headers p99, ms", "error share"):
+    for heading in (
+        "time to headers p50, ms",
+        "time to headers p95, ms",
+        "time to headers p99, ms",
+        "error share",
+    ):
         assert f">{heading}</th>" in page, heading
     assert "From the first byte of the request to the response headers." in page
     assert "Failed requests divided by requests." in page
@@ -61,7 +69,11 @@ def test_the_page_lists_them(outputs: Path) -> None:
 def test_compare_has_them(outputs: Path) -> None:
     comparison = json.loads((outputs / "compare.json").read_bytes())
     row = comparison["conditions"][0]
-    assert {f["percentile"] for f in row["figures"] if f["figure"] == "head_ms"} == {"p50", "p95", "p99"}
+    assert {f["percentile"] for f in row["figures"] if f["figure"] == "head_ms"} == {
+        "p50",
+        "p95",
+        "p99",
+    }
     assert [t["figure"] for t in row["totals"]].count("error_share") == 1
     assert any("time to headers p50 went from" in sentence for sentence in comparison["statements"])
 

@@ -58,12 +58,18 @@ def test_every_mark_has_its_entry_in_the_legend(invented: Invented) -> None:
 
 
 def test_no_plot_mixes_rows_with_and_without_cache_reuse() -> None:
-    run, observations = invented_run(tuple(PROVIDERS)[:2], concurrencies=(1, 8), requests=8, reuse=True)
+    run, observations = invented_run(
+        tuple(PROVIDERS)[:2], concurrencies=(1, 8), requests=8, reuse=True
+    )
     drawn = named_plots(run, observations)
     for name in ("ttft-concurrency-8", "ttft-by-load", "throughput", "waterfall-concurrency-1"):
         assert {name, f"{name}-reuse"} <= set(drawn)
         assert drawn[f"{name}-reuse"].title.endswith(("cache reuse", "cache reuse, ms"))
-    median = {(c.concurrency, c.cache_reuse): number(c.ttft_ms.p50) for c in run.conditions if c.target == GROQ}
+    median = {
+        (c.concurrency, c.cache_reuse): number(c.ttft_ms.p50)
+        for c in run.conditions
+        if c.target == GROQ
+    }
     fresh, reuse = (" ".join(tips(drawn[name])) for name in ("ttft-by-load", "ttft-by-load-reuse"))
     assert f"p50 {median[1, False]} ms" in fresh
     assert f"p50 {median[1, True]} ms" in reuse
@@ -77,12 +83,17 @@ def test_distribution_reaches_100_percent_and_shows_percentiles(invented: Invent
         plot = drawn[f"{name}-concurrency-8"]
         assert {"50%", "95%", "100%"} <= {*texts(plot)}
         (top,) = {min(ys(curve)) for curve in marks(plot, "line")}
-        assert min(max(xs(curve)) for curve in marks(plot, "line")) == pytest.approx(506, abs=0.3), "to the right edge"
+        assert min(max(xs(curve)) for curve in marks(plot, "line")) == pytest.approx(
+            506, abs=0.3
+        ), "to the right edge"
         assert top == 22
         for condition in (c for c in run.conditions if c.concurrency == 8):
             summary = getattr(condition, f"{name}_ms")
             for percentile in ("p50", "p95"):
-                tip = f"{condition.target}\n{label} {percentile} {number(getattr(summary, percentile))} ms"
+                tip = (
+                    f"{condition.target}\n{label} {percentile} "
+                    f"{number(getattr(summary, percentile))} ms"
+                )
                 assert tip in tips(plot)
 
 
@@ -98,7 +109,13 @@ def test_the_engine_does_not_stretch_the_axis_of_providers() -> None:
     ]
     run.conditions[1].target, run.conditions[1].condition = "engine/small", "engine/small c=1"
     beside = named_plots(run, slow)
-    for name in ("ttft-concurrency-1", "itl-concurrency-1", "throughput", "stages-whole", "waterfall-concurrency-1"):
+    for name in (
+        "ttft-concurrency-1",
+        "itl-concurrency-1",
+        "throughput",
+        "stages-whole",
+        "waterfall-concurrency-1",
+    ):
         ticks = [text for text in texts(beside[name]) if text.replace(",", "").isdigit()]
         known = [text for text in texts(alone[name]) if text.replace(",", "").isdigit()]
         assert ticks[:2] == known[:2], name
@@ -113,7 +130,14 @@ def test_time_plot_joins_rounds_and_shows_requests_in_flight() -> None:
             round=2,
             **{
                 name: getattr(o, name) + 10**12
-                for name in ("due_ns", "start_ns", "sent_ns", "first_token_ns", "last_token_ns", "end_ns")
+                for name in (
+                    "due_ns",
+                    "start_ns",
+                    "sent_ns",
+                    "first_token_ns",
+                    "last_token_ns",
+                    "end_ns",
+                )
             },
         )
         for o in observations
@@ -134,15 +158,21 @@ def test_time_plot_shows_what_the_server_reported() -> None:
     every = (end - begin) // 4
     reported = [
         ServerSample(
-            source=0, at_ns=begin + (place - 1) * every, values={"waiting": 3, "power_w": 0, "preemptions": at}
+            source=0,
+            at_ns=begin + (place - 1) * every,
+            values={"waiting": 3, "power_w": 0, "preemptions": at},
         )
         for place, at in enumerate((5, 6, 6, 9, 9, 9, 12))
     ]
     server = ServerSeries([ServerSource(number=0, title="vLLM", url="", targets=[GROQ]), *reported])
     course = over_time(run.conditions[0], observations, server)
-    assert [value for _, value in course.server["preemptions"]] == [1, 1, 4, 4, 4, 7], "from before to after the block"
+    assert [value for _, value in course.server["preemptions"]] == [1, 1, 4, 4, 4, 7], (
+        "from before to after the block"
+    )
     assert [value for _, value in course.server["waiting"]] == [3] * 5
-    (plot,) = [plot for plot in plots_of(run, observations, server) if plot.name == "time-concurrency-8"]
+    (plot,) = [
+        plot for plot in plots_of(run, observations, server) if plot.name == "time-concurrency-8"
+    ]
     words = {*texts(plot)}
     assert {"in flight", "waiting", "preemptions", "7"} <= words
     assert "power, W" not in words, "it was always 0"
@@ -164,14 +194,20 @@ def test_pareto_front_has_rows_that_no_other_beats(invented: Invented) -> None:
         f"On the Pareto front: {', '.join(f'{c.target} at c={c.concurrency}' for c in best)}."
     )
     assert [path.count("l") for path in marks(plot, "line dash")] == [2]
-    (hollow,) = [each for each in elements(plot) if each.tag == "g" and "hollow" in (each.get("class") or "")]
+    (hollow,) = [
+        each for each in elements(plot) if each.tag == "g" and "hollow" in (each.get("class") or "")
+    ]
     assert hollow.get("data-key") == "target-4", "the INVALID row"
 
 
 def test_server_times_split_the_ttft() -> None:
-    run, observations = invented_run((GROQ, "fireworks/llama-v3p1-70b-instruct"), concurrencies=(1,), requests=20)
+    run, observations = invented_run(
+        (GROQ, "fireworks/llama-v3p1-70b-instruct"), concurrencies=(1,), requests=20
+    )
     timed = [
-        msgspec.structs.replace(o, server_timings={"queue_time": 0.02, "prompt_time": 0.05, "tokens_per_second": 9.0})
+        msgspec.structs.replace(
+            o, server_timings={"queue_time": 0.02, "prompt_time": 0.05, "tokens_per_second": 9.0}
+        )
         if o.target == GROQ
         else o
         for o in observations
@@ -222,7 +258,9 @@ def test_an_open_loop_counts_from_due() -> None:
         condition.concurrency, condition.rate = None, float(condition.concurrency or 0) / 2
     drawn = named_plots(run, observations)
     assert {"ttft-open-0_5", "ttft-open-4", "ttft-by-load-open", "waterfall-open-0_5"} <= set(drawn)
-    assert f"{GROQ}\nTTFT p50 {number(run.conditions[1].ttft_due_ms.p50)} ms" in tips(drawn["ttft-open-4"])
+    assert f"{GROQ}\nTTFT p50 {number(run.conditions[1].ttft_due_ms.p50)} ms" in tips(
+        drawn["ttft-open-4"]
+    )
 
 
 def test_arrivals_from_a_trace_have_no_place_on_an_axis_of_loads() -> None:

@@ -31,13 +31,22 @@ def test_a_number_has_three_digits(value: float | None, said: str) -> None:
 
 def test_cell_has_its_interval_or_the_needed_requests() -> None:
     spread = Summary(
-        n=50, p50=231.2, p95=400.0, p99=500.0, ci95={"p50": (224.0, 240.4), "p95": (350.0, None)}, needs={"p99": 368}
+        n=50,
+        p50=231.2,
+        p95=400.0,
+        p99=500.0,
+        ci95={"p50": (224.0, 240.4), "p95": (350.0, None)},
+        needs={"p99": 368},
     )
-    assert figure_cells.cell(spread, "p50") == figure_cells.FigureCell(figure="231", interval="224–240")
+    assert figure_cells.cell(spread, "p50") == figure_cells.FigureCell(
+        figure="231", interval="224–240"
+    )
     assert figure_cells.cell(spread, "p95").interval == "350–?"
     assert figure_cells.cell(spread, "p99").needs == 368
     assert figure_cells.cell(spread, "p99").interval == ""
-    assert figure_cells.cell(Summary(n=0, needs={"p50": 6}), "p50") == figure_cells.FigureCell(figure="–")
+    assert figure_cells.cell(Summary(n=0, needs={"p50": 6}), "p50") == figure_cells.FigureCell(
+        figure="–"
+    )
 
 
 def test_levels_are_sorted_by_load_with_closed_loops_first() -> None:
@@ -54,7 +63,12 @@ def test_levels_are_sorted_by_load_with_closed_loops_first() -> None:
         "Arrivals from a trace",
         "2.5 requests/s",
     ]
-    assert [rows.load_words(level.conditions[0]) for level in found] == ["c=1", "c=8", "trace", "2.5/s"]
+    assert [rows.load_words(level.conditions[0]) for level in found] == [
+        "c=1",
+        "c=8",
+        "trace",
+        "2.5/s",
+    ]
     assert found[-1].heading == "2.5 requests/s, TTFT from when a request was due"
     assert rows.ttft(found[-1].conditions[0]) is closed.ttft_due_ms
     assert rows.ttft(closed) is closed.ttft_ms
@@ -66,22 +80,44 @@ def test_rows_with_cache_reuse_are_separate_levels() -> None:
     assert [level.title for level in found] == [
         "Concurrency 1", "Concurrency 1, cache reuse", "Concurrency 8", "Concurrency 8, cache reuse"
     ]  # fmt: skip
-    assert [rows.load_words(level.conditions[0]) for level in found] == ["c=1", "c=1 reuse", "c=8", "c=8 reuse"]
+    assert [rows.load_words(level.conditions[0]) for level in found] == [
+        "c=1",
+        "c=1 reuse",
+        "c=8",
+        "c=8 reuse",
+    ]
     assert [{c.cache_reuse for c in level.conditions} for level in found] == [{False}, {True}] * 2
 
 
 def test_settings_are_made_flat() -> None:
-    asked = {"slo": {"ttft": 300}, "levels": [1, 8], "prompts": None, "header": "", "empty": {}, "none": []}
+    asked = {
+        "slo": {"ttft": 300},
+        "levels": [1, 8],
+        "prompts": None,
+        "header": "",
+        "empty": {},
+        "none": [],
+    }
     assert rows.flat(asked) == [("slo.ttft", "300"), ("levels", "1, 8")]
-    records = {"targets": [{"name": "a/x", "url": "http://a", "wait": {"head_ms": 5}}, {"url": "http://b"}]}
-    assert rows.flat(records) == [("targets.a/x", "url http://a, wait.head_ms 5"), ("targets.2", "url http://b")]
+    records = {
+        "targets": [{"name": "a/x", "url": "http://a", "wait": {"head_ms": 5}}, {"url": "http://b"}]
+    }
+    assert rows.flat(records) == [
+        ("targets.a/x", "url http://a, wait.head_ms 5"),
+        ("targets.2", "url http://b"),
+    ]
 
 
 def test_command_is_read_from_text_or_a_list() -> None:
     run = Run(id="r", began="", began_ns=0)
     assert rows.asked_command(run) == ""
-    assert rows.asked_command(msgspec.structs.replace(run, asked={"command": ["bench", "a b"]})) == "bench 'a b'"
-    assert rows.asked_command(msgspec.structs.replace(run, asked={"command": "bench a"})) == "bench a"
+    assert (
+        rows.asked_command(msgspec.structs.replace(run, asked={"command": ["bench", "a b"]}))
+        == "bench 'a b'"
+    )
+    assert (
+        rows.asked_command(msgspec.structs.replace(run, asked={"command": "bench a"})) == "bench a"
+    )
 
 
 def test_control_characters_are_taken_out() -> None:
@@ -104,13 +140,17 @@ def test_the_clock_of_arrivals_and_the_priority_are_reported() -> None:
     run, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4)
     (row,) = run.conditions
     counts = PacketCounts(packets=12_345, reordered=2, repeated=3)
-    row.instrument = Instrument(kernel_time=True, packet_time=True, packets=counts, lag_p50_ms=1, priority="real time")
+    row.instrument = Instrument(
+        kernel_time=True, packet_time=True, packets=counts, lag_p50_ms=1, priority="real time"
+    )
     said = " ".join(rows.instrument_sentences(run))
     assert "Arrival times are those of the packets" in said
     assert "Of 12,345 packets, 2 came out of order and 3 were repeated." in said
     assert "Our process ran at priority: real time." in said
     row.instrument.packets = PacketCounts(packets=1, reordered=1, repeated=1)
-    assert "Of 1 packet, 1 came out of order and 1 was repeated." in " ".join(rows.instrument_sentences(run))
+    assert "Of 1 packet, 1 came out of order and 1 was repeated." in " ".join(
+        rows.instrument_sentences(run)
+    )
     row.instrument.packet_time = False
     row.instrument.packets = PacketCounts(packets=12_345, lost=7, missed=4)
     said = " ".join(rows.instrument_sentences(run))
@@ -135,7 +175,9 @@ def test_each_node_is_named_with_its_own_instrument() -> None:
     def part(number: int, *invalid: str) -> NodeFindings:
         its = Instrument(kernel_time=True, lag_p99_ms=0.1 * number, late_p99_ms=0.2)
         known = {"clock_offset_ms": 5.0, "clock_error_ms": 0.3 * number, "ttft_p50_ms": 70.5}
-        return NodeFindings(node=f"n{number}", requests=2, errors=0, instrument=its, invalid=list(invalid), **known)
+        return NodeFindings(
+            node=f"n{number}", requests=2, errors=0, instrument=its, invalid=list(invalid), **known
+        )
 
     row.nodes = [part(1), part(2, "lost during a block.")]
     said = rows.instrument_sentences(run)
@@ -152,7 +194,9 @@ def test_each_node_is_named_with_its_own_instrument() -> None:
 
 
 def test_remark_on_several_rows_is_listed_once() -> None:
-    run, _ = invented_run(("groq/llama-3.1-70b-versatile", "replicate/meta-llama-3-70b"), (32,), requests=64)
+    run, _ = invented_run(
+        ("groq/llama-3.1-70b-versatile", "replicate/meta-llama-3-70b"), (32,), requests=64
+    )
     groq, replicate = run.conditions
     groq.notes, replicate.notes = ["of both.", "of one."], ["of both."]
     (level,) = rows.levels(run)
@@ -162,12 +206,17 @@ def test_remark_on_several_rows_is_listed_once() -> None:
     assert errors.text == "3 × http_429: HTTP 429: rate limit reached for model"
     assert (both.who, both.text) == ("", "of both.")
     assert (one.who, one.text) == (groq.target, "of one.")
-    assert few == figure_cells.Remark(kind="note", who="", text="too few requests for an interval of p95: use -n 150.")
+    assert few == figure_cells.Remark(
+        kind="note", who="", text="too few requests for an interval of p95: use -n 150."
+    )
 
 
 def test_needed_requests_are_listed_only_for_present_figures() -> None:
     run, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4)
-    assert rows.remarks(rows.levels(run)[0])[-1].text == "too few requests for an interval of p50 and p95: use -n 150."
+    assert (
+        rows.remarks(rows.levels(run)[0])[-1].text
+        == "too few requests for an interval of p50 and p95: use -n 150."
+    )
     failed, _ = invented_run(("groq/llama-3.1-70b-versatile",), (1,), requests=4, failing=True)
     assert not any("too few" in remark.text for remark in rows.remarks(rows.levels(failed)[0]))
 

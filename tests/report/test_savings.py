@@ -19,14 +19,18 @@ def wait(**changes: Any) -> FigureChange:
 
 def cells(*waits: FigureChange, **saving: Any) -> list[ChangeCell]:
     run = Run(id="r", began="", began_ns=0, conditions=[row(concurrency=8)])
-    run.cache_savings = [CacheSaving(target="a/x", fresh="c", reuse="c-reuse", ttft=list(waits), **saving)]
+    run.cache_savings = [
+        CacheSaving(target="a/x", fresh="c", reuse="c-reuse", ttft=list(waits), **saving)
+    ]
     (line,) = saving_rows(run)
     assert (line.target, line.load) == ("a/x", "c=8")
     return line.cells
 
 
 def test_ttft_without_and_with_reuse_and_its_change() -> None:
-    p50, p95, *_ = cells(wait(), wait(percentile="p95", ci95=None, real=False, better=False, change=0.03))
+    p50, p95, *_ = cells(
+        wait(), wait(percentile="p95", ci95=None, real=False, better=False, change=0.03)
+    )
     assert p50 == ChangeCell(figure="412 → 243", remark="−41%", interval="−47 to −35%", better=True)
     assert p95 == ChangeCell(figure="412 → 243", remark="+3%", better=False, weak=True)
 
@@ -57,5 +61,7 @@ def test_an_unknown_value_is_a_dash() -> None:
     ],
 )
 def test_cost_is_per_thousand_requests(fresh: float, reuse: float, said: tuple[str, str]) -> None:
-    cell = cells(wait(), usd_per_request_fresh=fresh, usd_per_request_reuse=reuse, cached_share=0.5)[3]
+    cell = cells(
+        wait(), usd_per_request_fresh=fresh, usd_per_request_reuse=reuse, cached_share=0.5
+    )[3]
     assert (cell.figure, cell.remark) == said

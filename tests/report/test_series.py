@@ -63,9 +63,14 @@ def test_missing_time_leaves_no_gap_in_the_waterfall(missing: str) -> None:
 
 
 def test_a_typical_and_the_slowest_request_are_shown() -> None:
-    requests = [msgspec.structs.replace(ONE, last_token_ns=(1090 + 10 * i) * NS_PER_MS) for i in range(5)]
+    requests = [
+        msgspec.structs.replace(ONE, last_token_ns=(1090 + 10 * i) * NS_PER_MS) for i in range(5)
+    ]
     steps = series.waterfall("a/x", requests)
-    assert {s.which: s.end_ms for s in steps if s.name == "streaming"} == {"typical": 110, "slowest": 130}
+    assert {s.which: s.end_ms for s in steps if s.name == "streaming"} == {
+        "typical": 110,
+        "slowest": 130,
+    }
 
 
 def test_request_without_a_stream_has_no_waterfall() -> None:
@@ -78,5 +83,7 @@ def test_samples_are_the_measured_requests_that_succeeded() -> None:
     stranger = msgspec.structs.replace(observations[0], condition="another")
     found = series.samples(run, [*observations, warmup, stranger])
     assert list(found) == [c.condition for c in run.conditions]
-    assert [len(found[c.condition]) for c in run.conditions] == [c.requests - c.errors for c in run.conditions]
+    assert [len(found[c.condition]) for c in run.conditions] == [
+        c.requests - c.errors for c in run.conditions
+    ]
     assert sum(c.errors for c in run.conditions) > 0

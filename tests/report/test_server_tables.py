@@ -9,8 +9,12 @@ from splitsecond.benchmark.report import server_tables
 from splitsecond.benchmark.report.run_page import render_run
 
 TARGET = next(iter(PROVIDERS))
-CHECK = TtftCheck(server_requests=20, requests=20, server_ms=100, network_ms=1, measured_ms=101, others=False)
-VIEW = ServerView(title="vLLM", samples=3, running=8, waiting=0, kv_use=0.5, ttft_ms=100, check=CHECK, power_w=300)
+CHECK = TtftCheck(
+    server_requests=20, requests=20, server_ms=100, network_ms=1, measured_ms=101, others=False
+)
+VIEW = ServerView(
+    title="vLLM", samples=3, running=8, waiting=0, kv_use=0.5, ttft_ms=100, check=CHECK, power_w=300
+)
 
 
 def run_with(view: ServerView | None) -> tuple[Run, str]:
@@ -26,9 +30,11 @@ def test_section_has_the_tables_and_the_check() -> None:
     assert "The server while the load was up" in page
     assert "GPUs and energy" in page
     assert server_tables.sentences(run) == [
-        f"{TARGET} at concurrency 8: the server's TTFT 100 ms + network 1 ms, measured here 101 ms: they agree "
+        f"{TARGET} at concurrency 8: the server's TTFT 100 ms + network 1 ms, measured here 101 "
+        f"ms: they agree "
         "(0 ms more here).",
-        f"{TARGET} at concurrency 8: only 3 readings while the load was up. Longer blocks (-n) give more.",
+        f"{TARGET} at concurrency 8: only 3 readings while the load was up. Longer blocks (-n) "
+        f"give more.",
     ]
 
 

@@ -47,13 +47,19 @@ def on_terminal(run: Run, width: int) -> str:
 
 def test_terminal_shows_a_table_of_sessions(two: Invented, golden: Golden) -> None:
     text = on_terminal(two[0], 100)
-    golden.check(text[text.index("Sessions at concurrency 4") : text.index("Which target for which use")])
+    golden.check(
+        text[text.index("Sessions at concurrency 4") : text.index("Which target for which use")]
+    )
 
 
 def test_wide_terminal_shows_all_columns_of_sessions(two: Invented) -> None:
     text = on_terminal(two[0], 140)
     for heading in ("of ideal", "session", "TTFT p95", "broke"):
-        assert heading in text[text.index("Sessions at") :].split("\n\n")[0] + text[text.index("Sessions at") :][:900]
+        assert (
+            heading
+            in text[text.index("Sessions at") :].split("\n\n")[0]
+            + text[text.index("Sessions at") :][:900]
+        )
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
@@ -63,11 +69,17 @@ def test_no_line_is_wider_than_the_terminal(two: Invented, width: int) -> None:
 
 def test_each_finding_of_sessions_fits_a_line(one: Invented, two: Invented) -> None:
     alone = [
-        each for each in one[0].statements if each.startswith(("A session", "Each cache", "New input", "The prompt"))
+        each
+        for each in one[0].statements
+        if each.startswith(("A session", "Each cache", "New input", "The prompt"))
     ]
     assert len(alone) >= 5
     assert max(map(len, alone)) <= LINE
-    rows = [each for each in two[0].short_statements if ":\nA session" in each or ":\nEach cache" in each]
+    rows = [
+        each
+        for each in two[0].short_statements
+        if ":\nA session" in each or ":\nEach cache" in each
+    ]
     facts = [line for each in rows for line in each.split("\n")[1:]]
     assert len(facts) >= 10
     assert max(map(len, facts)) <= LINE
@@ -76,13 +88,17 @@ def test_each_finding_of_sessions_fits_a_line(one: Invented, two: Invented) -> N
 def test_a_cache_miss_has_its_cost_in_a_sentence(one: Invented) -> None:
     (sentence,) = [each for each in one[0].statements if each.startswith("Each cache miss")]
     assert re.fullmatch(
-        r"Each cache miss costs [\d.]+ s; \d+ of \d+ turns missed; this is \d+% of the time that users wait\.", sentence
+        r"Each cache miss costs [\d.]+ s; \d+ of \d+ turns missed; this is \d+% of the time that "
+        r"users wait\.",
+        sentence,
     )
 
 
 def test_words_of_a_page_of_sessions(one: Invented, golden: Golden) -> None:
     page = render_run(*one)
-    sections = re.findall(r'<section id="(?:sessions|slowest-session)".*?</section>', page, re.DOTALL)
+    sections = re.findall(
+        r'<section id="(?:sessions|slowest-session)".*?</section>', page, re.DOTALL
+    )
     golden.check("".join(Page(section).words for section in sections))
 
 
@@ -126,7 +142,9 @@ def test_parts_of_a_turn_add_up(one: Invented) -> None:
 def test_a_turn_shows_its_network_and_the_queue_of_the_server(one: Invented) -> None:
     _, observations = one
     plain = max(explained_turns(observations), key=lambda each: each.ideal_s - each.new_s)
-    o = msgspec.structs.replace(plain.turn, rtt_ns=NS_PER_S // 100, server_timings={"queue_time": 0.02})
+    o = msgspec.structs.replace(
+        plain.turn, rtt_ns=NS_PER_S // 100, server_timings={"queue_time": 0.02}
+    )
     before, after = (turn_parts(each, plain, due_ns(o)) for each in (plain.turn, o))
     (network,) = [part for part in after if part.name == "network and queue"]
     assert network.end_s - network.begin_s == pytest.approx(0.03)
@@ -142,7 +160,9 @@ def test_run_json_has_sessions_and_turns(one: Invented) -> None:
     low, high = row["session"]["session_s"]["ci95"]
     assert low < row["session_s"] < high
     assert 0 < row["cached_share"] < row["ideal_cached_share"] < 1
-    assert msgspec.json.decode(msgspec.json.encode(one[0]), type=Run).conditions[0].session is not None
+    assert (
+        msgspec.json.decode(msgspec.json.encode(one[0]), type=Run).conditions[0].session is not None
+    )
 
 
 def test_data_frame_of_sessions_adds_up_to_the_row(one: Invented) -> None:
@@ -152,7 +172,9 @@ def test_data_frame_of_sessions_adds_up_to_the_row(one: Invented) -> None:
     assert (frame["finished"].sum(), frame["broken"].sum()) == (row.finished, row.broken)
     assert frame["turns"].sum() == row.turns
     spent = frame[["waiting_s", "generating_s", "tools_s"]].sum()
-    seconds, finished = (sum(part[at] for part in row.by_round["session_s"].values()) for at in (0, 1))
+    seconds, finished = (
+        sum(part[at] for part in row.by_round["session_s"].values()) for at in (0, 1)
+    )
     assert spent.sum() == pytest.approx(seconds)
     assert finished == (frame["finished"] & ~frame["ends_round"]).sum()
     assert spent["waiting_s"] / finished == pytest.approx(row.waiting_s.value)
@@ -160,7 +182,9 @@ def test_data_frame_of_sessions_adds_up_to_the_row(one: Invented) -> None:
 
 def test_data_frame_has_the_session_of_each_turn(one: Invented) -> None:
     frame = BenchRun(*one, Path()).to_frame(backend="pandas")
-    assert {"session", "branch", "turn", "new_tokens", "reusable_tokens", "tools_s"} <= set(frame.columns)
+    assert {"session", "branch", "turn", "new_tokens", "reusable_tokens", "tools_s"} <= set(
+        frame.columns
+    )
     assert frame.groupby("session").size().sum() == len(frame)
     later = frame[(frame["turn"] > 1) & (frame["outcome"] == "ok")]
     assert later["ttft_later_turns_ms"].equals(later["ttft_ms"])

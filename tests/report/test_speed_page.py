@@ -21,10 +21,14 @@ TARGETS = {
 
 def speed(name: str, median: float) -> ProductionSpeed:
     requests = 20 if "new" in name else 900
-    spread = Summary(n=requests, p50=median, p95=median / 2, ci95={"p50": (median * 0.96, median * 1.05)})
+    spread = Summary(
+        n=requests, p50=median, p95=median / 2, ci95={"p50": (median * 0.96, median * 1.05)}
+    )
     made = ProductionSpeed(
-        name=name, requests=requests + 10, answered=requests, failed=10, closed=0, grade=None, total_tps=spread,
-        tps=spread, ttft_ms=spread, output_tokens=212.4, usd_per_million=0.7, periods=14, period="day",
+        name=name, requests=requests + 10, answered=requests, failed=10, closed=0, grade=None,
+        total_tps=spread,
+        tps=spread, ttft_ms=spread, output_tokens=212.4, usd_per_million=0.7, periods=14,
+        period="day",
     )  # fmt: skip
     return graded(made, 500)
 

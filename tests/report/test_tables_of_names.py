@@ -20,7 +20,8 @@ NAMES = ["fireworks/accounts/fireworks/models/llama-v3p1-405b-instruct", "groq/o
 def speeds(console: Console) -> None:
     some = summary_of([61.0 + 0.1 * n for n in range(100)])
     fast = ProductionSpeed(
-        name="", requests=12_345, answered=12_000, failed=40, closed=5, grade=3, grades=(2, 3), total_tps=some,
+        name="", requests=12_345, answered=12_000, failed=40, closed=5, grade=3, grades=(2, 3),
+        total_tps=some,
         tps=some, ttft_ms=some, usd_per_million=2.5,
     )  # fmt: skip
     speed_table([replace(fast, name=name) for name in NAMES], console)
@@ -28,26 +29,35 @@ def speeds(console: Console) -> None:
 
 def recommendations(console: Console) -> None:
     rating = TargetRating(
-        target="", keeps="no", why="its quality is 50, at least 60 is required", value=312.5, ci95=(290.1, 340.7),
-        ttft_p95_ms=312.5, tps=120.5, tokens_per_usd=450_000.0, usd_per_million=2.1, quality=50.0, requests=12_345,
+        target="", keeps="no", why="its quality is 50, at least 60 is "
+        "required", value=312.5, ci95=(290.1, 340.7),
+        ttft_p95_ms=312.5, tps=120.5, tokens_per_usd=450_000.0, usd_per_million=2.1, quality=50.0,
+        requests=12_345,
     )  # fmt: skip
     candidates = [replace(rating, target=name) for name in NAMES]
     recommendation_table(
-        Recommendation(use="voice", limits={"ttft": 3e8}, by="ttft_ms", candidates=candidates), console
+        Recommendation(use="voice", limits={"ttft": 3e8}, by="ttft_ms", candidates=candidates),
+        console,
     )
 
 
 def spending(console: Console) -> None:
     row = Spending(
-        name="", calls=12_345, attempts=23_456, usd=12.34, lost_usd=1.2, input_tokens=10**7, output_tokens=10**6,
-        usd_per_call=0.000377, usd_per_million=2.0, tokens_per_usd=454_927.0, tps=120.0, cost_adjusted_tps=251.0,
+        name="", calls=12_345, attempts=23_456, usd=12.34, lost_usd=1.2, input_tokens=10**7,
+        output_tokens=10**6,
+        usd_per_call=0.000377, usd_per_million=2.0, tokens_per_usd=454_927.0, tps=120.0,
+        cost_adjusted_tps=251.0,
     )  # fmt: skip
-    spending_table([replace(row, name=name) for name in NAMES], replace(row, name="all"), "target", console)
+    spending_table(
+        [replace(row, name=name) for name in NAMES], replace(row, name="all"), "target", console
+    )
 
 
 @each_case("table", [speeds, recommendations, spending])
 @each_case("width", [84, 100, 120, 200])
-def test_names_are_never_folded_while_a_column_can_be_left_out(table: Callable[[Console], None], width: int) -> None:
+def test_names_are_never_folded_while_a_column_can_be_left_out(
+    table: Callable[[Console], None], width: int
+) -> None:
     console = Console(width=width, record=True, file=None, force_terminal=False)
     with console.capture() as captured:
         table(console)
@@ -74,5 +84,9 @@ def test_reasons_against_a_target_move_below_a_narrow_table() -> None:
             recommendations(console)
         lines = captured.get().splitlines()
         assert (
-            any(line.strip() == f"{NAMES[1]}: its quality is 50, at least 60 is required" for line in lines) != beside
+            any(
+                line.strip() == f"{NAMES[1]}: its quality is 50, at least 60 is required"
+                for line in lines
+            )
+            != beside
         )

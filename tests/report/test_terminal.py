@@ -52,8 +52,13 @@ def test_server_times_are_shown_beside_measured_ones(invented: Invented) -> None
     first, *others = run.conditions
     said = msgspec.structs.replace(first, server_ms={"queue": 3.0, "prompt_eval": 19.5})
     text = printed(msgspec.structs.replace(run, conditions=[said, *others]), width=200)
-    ours = f"TTFT {figure_cells.number(first.ttft_ms.p50)}, E2E {figure_cells.number(first.e2e_ms.p50)}"
-    words = f"the server's own times, p50 in ms: queue 3.00, prompt eval 19.5; measured here: {ours}."
+    ours = (
+        f"TTFT {figure_cells.number(first.ttft_ms.p50)}, E2E "
+        f"{figure_cells.number(first.e2e_ms.p50)}"
+    )
+    words = (
+        f"the server's own times, p50 in ms: queue 3.00, prompt eval 19.5; measured here: {ours}."
+    )
     assert f"{first.target}: {words}" in text
 
 
@@ -63,14 +68,26 @@ def test_table_of_cache_savings_precedes_the_sentences(width: int, form: str) ->
     text = printed(run, width=width)
     assert all(len(line) <= width for line in text.splitlines())
     headings = [line.strip() for line in text.splitlines() if line.startswith("Concurrency")]
-    assert headings == ["Concurrency 1", "Concurrency 1, cache reuse", "Concurrency 8", "Concurrency 8, cache reuse"]
+    assert headings == [
+        "Concurrency 1",
+        "Concurrency 1, cache reuse",
+        "Concurrency 8",
+        "Concurrency 8, cache reuse",
+    ]
     table = text[text.index("What prompt caching saves") : text.index("\n• ")]
     found = run.cache_savings[0].ttft[0]
     assert found.change == pytest.approx(-0.6, abs=0.05)
-    for part in (f"{found.before:.0f} → {figure_cells.number(found.after)}", "93.8%", "in 80 of 80", "0.302 → 0.0669"):
+    for part in (
+        f"{found.before:.0f} → {figure_cells.number(found.after)}",
+        "93.8%",
+        "in 80 of 80",
+        "0.302 → 0.0669",
+    ):
         assert part in table
     assert ("−0.235" in table, "unreported" in table) == (True, False)
-    assert any("93.8%" in line and "in 80 of 80" in line for line in table.splitlines()) == (form == "beside")
+    assert any("93.8%" in line and "in 80 of 80" in line for line in table.splitlines()) == (
+        form == "beside"
+    )
     assert table.count("in 0 of 80") == 2  # the provider that caches nothing
     sentences = " ".join(text[text.index("\n• ") :].split()).split("• ")
     assert "n = 80 in fewer than five rounds could show" in sentences[2]
@@ -136,9 +153,13 @@ def test_a_provider_cannot_steer_the_terminal() -> None:
 
 def test_comparison_shows_changes_and_missing_rows(invented: Invented) -> None:
     run, observations = invented
-    observations = [msgspec.structs.replace(o, round=at % 5 + 1) for at, o in enumerate(observations)]
+    observations = [
+        msgspec.structs.replace(o, round=at % 5 + 1) for at, o in enumerate(observations)
+    ]
     slower = [
-        msgspec.structs.replace(o, first_token_ns=o.first_token_ns + 90_000_000) if o.first_token_ns else o
+        msgspec.structs.replace(o, first_token_ns=o.first_token_ns + 90_000_000)
+        if o.first_token_ns
+        else o
         for o in observations
     ]
     after = msgspec.structs.replace(run, id="after", conditions=run.conditions[:2])
@@ -150,24 +171,37 @@ def test_comparison_shows_changes_and_missing_rows(invented: Invented) -> None:
     assert "Concurrency 8: the second run, and how it differs from the first" in text
     before, ttft = run.conditions[0].ttft_ms.p50 or 0, comparison.conditions[0].figures[0]
     assert (ttft.figure, ttft.percentile, ttft.after) == ("ttft_ms", "p50", before + 90)
-    line = next(line for line in text.splitlines() if "generalcompute/llama-3.1-70b-instruct" in line)
+    line = next(
+        line for line in text.splitlines() if "generalcompute/llama-3.1-70b-instruct" in line
+    )
     assert f"{before + 90:.0f}  +{90 / before:.1%}"[:-1] in line
-    assert "Only in the run before: generalcompute/llama-3.1-70b-instruct at concurrency 32, groq/" in text
+    assert (
+        "Only in the run before: generalcompute/llama-3.1-70b-instruct at concurrency 32, groq/"
+        in text
+    )
     assert ", worse." in text
 
 
 def test_comparison_shows_the_earlier_number_of_errors(invented: Invented) -> None:
     run, observations = invented
-    better = msgspec.structs.replace(run, conditions=[msgspec.structs.replace(c, errors=0) for c in run.conditions])
+    better = msgspec.structs.replace(
+        run, conditions=[msgspec.structs.replace(c, errors=0) for c in run.conditions]
+    )
     console = Console(file=io.StringIO(), width=160)
-    comparison_table(compare([RunData(run, observations)], [RunData(better, observations)]), console)
+    comparison_table(
+        compare([RunData(run, observations)], [RunData(better, observations)]), console
+    )
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().count("0  was 3 ") == 1
 
 
 def test_long_name_is_broken_at_slashes_and_hyphens() -> None:
     run, _ = invented_run(("fireworks/llama-v3p1-70b-instruct",), concurrencies=(1,), requests=80)
-    words = [line.split()[0] for line in printed(run, width=80).split("•")[0].splitlines() if line.split()]
+    words = [
+        line.split()[0]
+        for line in printed(run, width=80).split("•")[0].splitlines()
+        if line.split()
+    ]
     assert {"fireworks/llama-", "v3p1-70b-instruct"} <= set(words)
 
 
@@ -177,7 +211,9 @@ def test_a_comparison_of_runs_with_nothing_in_common(invented: Invented) -> None
     console = Console(file=io.StringIO(), width=80)
     comparison_table(compare([RunData(run, observations)], [RunData(other, [])]), console)
     assert isinstance(console.file, io.StringIO)
-    assert console.file.getvalue().startswith(f"Before: {run.id}. After: after.\nOnly in the run before: ")
+    assert console.file.getvalue().startswith(
+        f"Before: {run.id}. After: after.\nOnly in the run before: "
+    )
 
 
 GROQ = "groq/llama-3.1-70b-versatile"
@@ -197,7 +233,8 @@ def test_cost_is_shown_in_a_column_or_below_the_table(width: int, where: str) ->
     assert max(map(len, text.splitlines())) <= width
     words = " ".join(text.split())
     assert (
-        "Prices of the test, 2026-01-02: groq/llama-3.1-70b-versatile $0.59 in, $0.79 out per million tokens." in words
+        "Prices of the test, 2026-01-02: groq/llama-3.1-70b-versatile $0.59 in, $0.79 out per "
+        "million tokens." in words
     )
 
 
@@ -207,19 +244,28 @@ def test_a_comparison_shows_how_the_money_moved(width: int) -> None:
     before = priced(run, observations)
     row = before.conditions[0]
     dearer = msgspec.structs.replace(
-        row, usd_per_million=(row.usd_per_million or 0) * 1.5, price=Price(input_usd=1.0, output_usd=2.0)
+        row,
+        usd_per_million=(row.usd_per_million or 0) * 1.5,
+        price=Price(input_usd=1.0, output_usd=2.0),
     )
     after = msgspec.structs.replace(before, conditions=[dearer])
     console = Console(file=io.StringIO(), width=width)
-    comparison_table(compare([RunData(before, observations)], [RunData(after, observations)]), console)
+    comparison_table(
+        compare([RunData(before, observations)], [RunData(after, observations)]), console
+    )
     assert isinstance(console.file, io.StringIO)
     words = " ".join(console.file.getvalue().split())
     assert "$0.945" in words
     assert "+50%" in words
-    assert "the price differs: $0.59 in, $0.79 out per million tokens, then $1 in, $2 out per million tokens." in words
+    assert (
+        "the price differs: $0.59 in, $0.79 out per million tokens, then $1 in, $2 out per "
+        "million tokens." in words
+    )
 
 
-@pytest.mark.parametrize(("width", "form"), [(72, "narrow"), (90, "names"), (120, "figures"), (200, "wide")])
+@pytest.mark.parametrize(
+    ("width", "form"), [(72, "narrow"), (90, "names"), (120, "figures"), (200, "wide")]
+)
 def test_tables_take_the_widest_form_that_fits(width: int, form: str) -> None:
     run, _ = invented_run(("groq/llama-3.1-70b-versatile",), concurrencies=(1,), requests=80)
     run.conditions[0].target = "groq/llama-3.1-70b"
@@ -242,7 +288,9 @@ def test_open_loop_states_the_start_of_its_ttft() -> None:
 
 def test_a_long_sentence_is_wrapped_under_its_first_word(invented: Invented) -> None:
     lines = printed(invented[0], width=80).splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("• ") and "to 32, system" in line)
+    first = next(
+        i for i, line in enumerate(lines) if line.startswith("• ") and "to 32, system" in line
+    )
     assert lines[first + 1].startswith("  ")
     assert lines[first] == lines[first].rstrip()
 
@@ -253,7 +301,9 @@ def test_regions_have_a_column_and_the_machine_its_place() -> None:
     run.conditions[0].region = "eastus"
     text = printed(msgspec.structs.replace(run, environment={"location": "Frankfurt"}), width=200)
     (heading, first, second) = [
-        line for line in text.splitlines() if " region" in line or line.startswith((" general", " groq"))
+        line
+        for line in text.splitlines()
+        if " region" in line or line.startswith((" general", " groq"))
     ][:3]
     assert (heading.split()[-1], first.split()[-1], second.split()[-1]) == ("region", "eastus", "–")
     assert "Measured from: Frankfurt." in text
@@ -267,13 +317,19 @@ def test_regions_have_a_column_and_the_machine_its_place() -> None:
         (180, ["TTFT p50", "TPS p50", "TPOT p50", "E2E p50", "TTFT p95", "TPS p95"]),
     ],
 )
-def test_columns_depend_on_the_width_and_names_stay_whole(invented: Invented, width: int, headings: list[str]) -> None:
+def test_columns_depend_on_the_width_and_names_stay_whole(
+    invented: Invented, width: int, headings: list[str]
+) -> None:
     run, _ = invented
     table = printed(run, width=width).split("Which target")[0]
     heading = next(line for line in table.splitlines() if "TTFT p50" in line)
-    assert [part.strip() for part in heading.replace("system", "").split("  ") if part.strip()] == headings
+    assert [
+        part.strip() for part in heading.replace("system", "").split("  ") if part.strip()
+    ] == headings
     assert ("TPS p95 needs more columns." in table) is (width == 72)
-    joined = "".join(line[1:].split("  ")[0].strip() for line in table.splitlines() if line.startswith(" "))
+    joined = "".join(
+        line[1:].split("  ")[0].strip() for line in table.splitlines() if line.startswith(" ")
+    )
     assert all(condition.target in joined for condition in run.conditions)
     assert "…" not in table
 
@@ -282,6 +338,13 @@ def test_a_very_narrow_console_has_a_line_for_each_row(invented: Invented) -> No
     run, _ = invented
     words = " ".join(printed(run, width=60).split())
     ttft = run.conditions[0].ttft_ms
-    assert all(f" {condition.target}: TTFT p50 ms " in words for condition in run.conditions if not condition.invalid)
+    assert all(
+        f" {condition.target}: TTFT p50 ms " in words
+        for condition in run.conditions
+        if not condition.invalid
+    )
     assert " replicate/meta-llama-3-70b INVALID: TTFT p50 ms " in words
-    assert f"TTFT p50 ms {ttft.p50:.0f} {ttft.ci95['p50'][0]:.0f}–{ttft.ci95['p50'][1]:.0f}, TPS p50" in words
+    assert (
+        f"TTFT p50 ms {ttft.p50:.0f} {ttft.ci95['p50'][0]:.0f}–{ttft.ci95['p50'][1]:.0f}, TPS p50"
+        in words
+    )

@@ -1,4 +1,5 @@
-"""The colours of both themes: contrast with the background, and with each other for every kind of sight."""
+"""The colours of both themes: contrast with the background, and with each other for every kind of
+sight."""
 
 from itertools import combinations
 
@@ -7,21 +8,41 @@ import pytest
 from numpy.typing import NDArray
 from tests.cases import each_case
 
-from splitsecond.core.pages.theme import DARK, LIGHT, PALETTES, SHAPES, THEMES, Theme, fixed, page_colours
+from splitsecond.core.pages.theme import (
+    DARK,
+    LIGHT,
+    PALETTES,
+    SHAPES,
+    THEMES,
+    Theme,
+    fixed,
+    page_colours,
+)
 
 Matrix = NDArray[np.float64]
 SIGHT: dict[str, Matrix] = {
     "usual": np.eye(3),
-    "protanopia": np.array([[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]),
-    "deuteranopia": np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]),
-    "tritanopia": np.array([[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]]),
+    "protanopia": np.array(
+        [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]
+    ),
+    "tritanopia": np.array(
+        [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]]
+    ),
 }
 """Linear RGB as it is seen, after Machado, Oliveira and Fernandes (2009), severity 1."""
-LMS = np.array([[0.41222, 0.53633, 0.05145], [0.21190, 0.68070, 0.10740], [0.08830, 0.28172, 0.62998]])
-LAB = np.array([[0.21045, 0.79362, -0.00407], [1.97800, -2.42859, 0.45059], [0.02590, 0.78277, -0.80868]])
+LMS = np.array(
+    [[0.41222, 0.53633, 0.05145], [0.21190, 0.68070, 0.10740], [0.08830, 0.28172, 0.62998]]
+)
+LAB = np.array(
+    [[0.21045, 0.79362, -0.00407], [1.97800, -2.42859, 0.45059], [0.02590, 0.78277, -0.80868]]
+)
 """Linear RGB to the responses of cones, and their cube roots to Oklab (Ottosson, 2020)."""
 APART = 0.05
-"""Least distance of two targets' colours in Oklab. Before this palette, two pairs had 0.006 and 0.03."""
+"""Least distance of two targets' colours in Oklab. Before this palette, two pairs had 0.006 and
+0.03."""
 
 
 @pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)

@@ -11,7 +11,12 @@ from tests.report.drawing import keys, marks, texts, tips
 from tests.report.page import Page
 
 from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.watching import RoundNews, WatchFindings, WatchHistory, WatchRound
+from splitsecond.benchmark.findings.watching import (
+    RoundNews,
+    WatchFindings,
+    WatchHistory,
+    WatchRound,
+)
 from splitsecond.benchmark.report.terminal import round_lines
 from splitsecond.benchmark.report.watch_page import render_watch
 from splitsecond.benchmark.report.watch_plots import SHOWN, watch_plots
@@ -25,8 +30,13 @@ def moment(number: int) -> str:
     return f"2026-11-{1 + number // 24:02d}T{number % 24:02d}:00:00.000+00:00"
 
 
-def measured(target: str, ttft_ms: float, tps: float = 80.0, errors: int = 0, **changes: Any) -> ConditionFindings:
-    figures = {"ttft_ms": Summary(n=20, p50=ttft_ms, p95=ttft_ms * 2), "tps": Summary(n=20, p50=tps, p95=tps * 0.9)}
+def measured(
+    target: str, ttft_ms: float, tps: float = 80.0, errors: int = 0, **changes: Any
+) -> ConditionFindings:
+    figures = {
+        "ttft_ms": Summary(n=20, p50=ttft_ms, p95=ttft_ms * 2),
+        "tps": Summary(n=20, p50=tps, p95=tps * 0.9),
+    }
     return row(target=target, condition=target, requests=20, errors=errors, **figures, **changes)
 
 
@@ -53,8 +63,14 @@ def page(watched: WatchFindings) -> str:
 
 def test_the_page_has_its_plots_and_drifts(page: str) -> None:
     words = Page(page).words
-    assert "80 rounds from 2026-11-01 00:00 to 2026-11-04 07:00 UTC, now one every 3 hours: a/x and b/y." in words
-    assert "a/x at concurrency 1: TTFT p50 has drifted since 2026-11-04 03:00, from 200 ms to " in words
+    assert (
+        "80 rounds from 2026-11-01 00:00 to 2026-11-04 07:00 UTC, now "
+        "one every 3 hours: a/x and b/y." in words
+    )
+    assert (
+        "a/x at concurrency 1: TTFT p50 has drifted since 2026-11-04 03:00, from 200 ms to "
+        in words
+    )
     assert "| TTFT p50: drifted" in words
     assert "2026-11-01 20:00 | all rows | no network" in words
     assert page.count('<svg class="chart"') == 6
@@ -86,7 +102,8 @@ def test_page_states_the_interval_between_rounds(every_s: float, words: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("rounds", "words"), [(2, "too early: 2 of 8 rounds"), (12, "usual, by the wide limits of the first days")]
+    ("rounds", "words"),
+    [(2, "too early: 2 of 8 rounds"), (12, "usual, by the wide limits of the first days")],
 )
 def test_the_state_of_the_first_rounds(rounds: int, words: str) -> None:
     assert f"| {words}" in Page(render_watch(history("a/x", rounds=rounds).findings(3600))).words
@@ -112,10 +129,14 @@ def test_names_from_outside_stay_text() -> None:
 def test_each_figure_of_each_row_has_a_plot(watched: WatchFindings) -> None:
     drawn = watch_plots(watched)
     assert [(p.section, p.title) for p in drawn] == [
-        (figure, f"{target} at concurrency 1") for target in ("a/x", "b/y") for figure in ("ttft_ms", "tps", "errors")
+        (figure, f"{target} at concurrency 1")
+        for target in ("a/x", "b/y")
+        for figure in ("ttft_ms", "tps", "errors")
     ]
     ttft = drawn[0]
-    assert ttft.description.startswith("TTFT p50 of a/x at concurrency 1 in 79 rounds from 2026-11-01 00:00")
+    assert ttft.description.startswith(
+        "TTFT p50 of a/x at concurrency 1 in 79 rounds from 2026-11-01 00:00"
+    )
     assert ttft.description.endswith("It has drifted since 2026-11-04 03:00 UTC.")
     states = [tip.splitlines()[0].rpartition(" ")[2] for tip in tips(ttft)]
     assert (states.count("drifted"), states.count("unusual"), states.count("learning")) == (5, 1, 8)
@@ -143,7 +164,9 @@ def test_rounds_without_figures_are_shown_with_their_reason() -> None:
     found.add(WatchRound(at=moment(12), rows=late))
     found.add(WatchRound(at=moment(15), rows=[measured("a/x", 200.0), measured("b/y", 200.0)]))
     findings = found.findings(3600)
-    assert findings.left_out == {"a/x at concurrency 1": {moment(12): "INVALID: the client was late."}}
+    assert findings.left_out == {
+        "a/x at concurrency 1": {moment(12): "INVALID: the client was late."}
+    }
     assert findings.skipped == {moment(13): 2}
     plots = {plot.name: tips(plot) for plot in watch_plots(findings)}
     assert "2026-11-01 12:00 UTC\nINVALID: the client was late." in plots["ttft-ms-0"]
@@ -163,11 +186,18 @@ def test_headline_names_faults_of_the_last_round() -> None:
         return Page(render_watch(made.findings(3600))).words.partition("rounds\n")[0]
 
     at, usual = moment(60), [measured(target, 200) for target in ("a/x", "b/y")]
-    assert "# 2 targets over time no drift\nNothing has drifted.\n" in headline(WatchRound(at=at, rows=usual))
+    assert "# 2 targets over time no drift\nNothing has drifted.\n" in headline(
+        WatchRound(at=at, rows=usual)
+    )
     failed = headline(WatchRound(at=at, rows=[], failed="no network"))
     assert "last round failed\nThe last round failed. Nothing has drifted." in failed
-    invalid = headline(WatchRound(at=at, rows=[usual[0], measured("b/y", 200, invalid=["too busy"])]))
-    assert "last round in doubt\nNothing has drifted. In the last round, 1 row was not judged." in invalid
+    invalid = headline(
+        WatchRound(at=at, rows=[usual[0], measured("b/y", 200, invalid=["too busy"])])
+    )
+    assert (
+        "last round in doubt\nNothing has drifted. In the last round, 1 row was not judged."
+        in invalid
+    )
     slow = headline(WatchRound(at=at, rows=[usual[0], measured("b/y", 400)]))
     assert "In the last round, TTFT p50 of b/y at concurrency 1 was unusual." in slow
 
@@ -197,18 +227,29 @@ def test_a_round_on_a_terminal() -> None:
     ]
     news = {
         "groq/model": [RoundNews(text="as usual.")],
-        "b/y": [RoundNews(text="TTFT p50 is unusual.", good=False), RoundNews(text="error share too.", good=False)],
+        "b/y": [
+            RoundNews(text="TTFT p50 is unusual.", good=False),
+            RoundNews(text="error share too.", good=False),
+        ],
         "bad": [RoundNews(text="not measured.", good=False)],
     }
     assert lines(rows, news) == [
-        "2026-11-01 03:00  groq/model c=1  TTFT 182 ms, p95 365      TPS 312   errors 0        as usual.",
+        "2026-11-01 03:00  groq/model c=1  TTFT 182 ms, p95 365      TPS "
+        "312   errors 0        as usual.",
         "2026-11-01 03:00  b/y c=8         TTFT 1,234 ms, p95 2,468  TPS 80.0  errors 3 of 20  "
         "TTFT p50 is unusual. error share too.",
-        "2026-11-01 03:00  bad [2J c=1     TTFT – ms, p95 –          TPS –     errors 0        not measured.",
+        "2026-11-01 03:00  bad [2J c=1     TTFT – ms, p95 –          TPS –     errors 0        "
+        "not measured.",
     ]
 
 
 def test_colours_tell_good_from_bad() -> None:
-    news = {"a/x": [RoundNews(text="slow.", good=False), RoundNews(text="fast.", good=True), RoundNews(text="usual.")]}
+    news = {
+        "a/x": [
+            RoundNews(text="slow.", good=False),
+            RoundNews(text="fast.", good=True),
+            RoundNews(text="usual."),
+        ]
+    }
     (line,) = round_lines(WatchRound(at=moment(0), rows=[measured("a/x", 1.0)]), news)
     assert [str(span.style) for span in line.spans] == ["bold red", "green", "dim"]

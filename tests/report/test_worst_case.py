@@ -1,4 +1,5 @@
-"""The time for reading options, headers and tables of operators' tools is proportional to their length."""
+"""The time for reading options, headers and tables of operators' tools is proportional to their
+length."""
 
 from collections.abc import Callable
 

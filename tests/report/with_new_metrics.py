@@ -1,4 +1,5 @@
-"""A program that adds two entries to the table of figures and writes every output that must have them.
+"""A program that adds two entries to the table of figures and writes every output that must have
+them.
 
 It is a process of its own, because the rows of findings get their fields from the table at import.
 Usage: python with_new_metrics.py FOLDER
@@ -62,11 +63,15 @@ def main(folder: Path) -> None:
     from splitsecond.benchmark.report.terminal import comparison_table, run_table
 
     run, one_round = invented_run(concurrencies=(1,), requests=20)
-    observations = [msgspec.structs.replace(o, round=1 + place % ROUNDS) for place, o in enumerate(one_round)]
+    observations = [
+        msgspec.structs.replace(o, round=1 + place % ROUNDS) for place, o in enumerate(one_round)
+    ]
     encoded = msgspec.json.encode(run)
     (folder / "run.json").write_bytes(encoded)
     run = msgspec.json.decode(encoded, type=Run)
-    slower = [msgspec.structs.replace(o, head_ns=(o.head_ns or 0) + 300 * NS_PER_MS) for o in observations]
+    slower = [
+        msgspec.structs.replace(o, head_ns=(o.head_ns or 0) + 300 * NS_PER_MS) for o in observations
+    ]
     comparison = compare([RunData(run, observations)], [RunData(run, slower)])
     (folder / "compare.json").write_bytes(msgspec.json.encode(comparison))
     for name in ("run", "compare"):
@@ -80,7 +85,9 @@ def main(folder: Path) -> None:
     (folder / "report.html").write_text(render_run(run, observations), encoding="utf-8")
     (folder / "figures.md").write_text(figures_page(), encoding="utf-8")
     frame = BenchRun(run, observations, folder).to_frame(backend="pandas")
-    (folder / "columns.json").write_text(json.dumps(frame.to_dict("list"), default=str), encoding="utf-8")
+    (folder / "columns.json").write_text(
+        json.dumps(frame.to_dict("list"), default=str), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""A gateway that starts from a run folder of the bench: its first requests already go to the fastest target."""
+"""A gateway that starts from a run folder of the bench: its first requests already go to the
+fastest target."""
 
 import asyncio
 from pathlib import Path
@@ -35,14 +36,21 @@ FIRST_CALLS = 40
 def test_the_first_calls_after_a_bench_go_to_the_fastest(tmp_path: Path) -> None:
     for name, ttft_ms in (("slow", 250), ("fast", 40)):
         (tmp_path / f"{name}.toml").write_text(PROFILE.format(ttft_ms=ttft_ms, p95_ms=ttft_ms + 20))
-    with run_simulator(*(str(tmp_path / f"{name}.toml") for name in ("slow", "fast"))) as (slow, fast):
+    with run_simulator(*(str(tmp_path / f"{name}.toml") for name in ("slow", "fast"))) as (
+        slow,
+        fast,
+    ):
         asyncio.run(_bench_then_serve(tmp_path, slow, fast))
 
 
 async def _bench_then_serve(folder: Path, slow: RunningProvider, fast: RunningProvider) -> None:
-    servers = [ss.Server(base_url=at.base_url, model="m", name=f"{at.name}/m") for at in (slow, fast)]
+    servers = [
+        ss.Server(base_url=at.base_url, model="m", name=f"{at.name}/m") for at in (slow, fast)
+    ]
     out = folder / "runs" / "one"
-    await ss.bench(*servers, concurrency=1, quick=True, requests=6, input_tokens=64, output_tokens=20, out=out)
+    await ss.bench(
+        *servers, concurrency=1, quick=True, requests=6, input_tokens=64, output_tokens=20, out=out
+    )
     settings = read(
         f"""
 providers: {{slow: {{base_url: "{slow.base_url}"}}, fast: {{base_url: "{fast.base_url}"}}}}

@@ -48,7 +48,8 @@ OK, SLOW = Script(ttft=0.1, tokens=5), Script(ttft=1.0, tokens=5)
 CASES = {
     "one": Case(lambda a, b: a, OK, OK, 200, "ok", "", "a/x", [("a/x", "winner", "ok")]),
     "race": Case(
-        race, OK, SLOW, 200, "ok", "", "a/x", [("b/x", "loser", "cancelled"), ("a/x", "winner", "ok")]
+        race, OK, SLOW, 200, "ok", "", "a/x",
+        [("b/x", "loser", "cancelled"), ("a/x", "winner", "ok")]
     ),
     "fallback": Case(
         fallback, Script(ttft=0.1, fault=DOWN), OK, 200, "ok", "", "b/x",
@@ -56,15 +57,18 @@ CASES = {
     ),
     "hedge": Case(hedge, OK, SLOW, 200, "ok", "", "a/x", [("a/x", "winner", "ok")]),
     "refused": Case(
-        lambda a, b: limit(a, concurrency=1), Script(ttft=0.1, fault=DOWN), OK, 502, "failed", "http_500", "",
+        lambda a, b: limit(a, concurrency=1), Script(ttft=0.1, fault=DOWN), OK, 502, "failed",
+        "http_500", "",
         [("a/x", "loser", "failed")],
     ),
     "cut": Case(
-        lambda a, b: a, Script(ttft=0.1, fault=CUT, breaks_after=2), OK, 200, "failed", "reset", "a/x",
+        lambda a, b: a, Script(ttft=0.1, fault=CUT, breaks_after=2), OK, 200, "failed", "reset",
+        "a/x",
         [("a/x", "winner", "failed")],
     ),
     "left before": Case(
-        race, SLOW, SLOW, 499, "cancelled", "", "", [("a/x", "loser", "cancelled"), ("b/x", "loser", "cancelled")], 0.5
+        race, SLOW, SLOW, 499, "cancelled", "", "",
+        [("a/x", "loser", "cancelled"), ("b/x", "loser", "cancelled")], 0.5
     ),
     "left within": Case(
         lambda a, b: a, Script(ttft=0.1, tokens=500), OK, 499, "cancelled", "", "a/x",
@@ -116,7 +120,8 @@ def test_a_call_leaves_one_record(name: str, stream: bool) -> None:
 
 def test_closed_response_without_usage_is_charged_by_characters() -> None:
     closed = Observation(
-        id="r.1", call="r", target="a/x", outcome="cancelled", sent_ns=0, first_token_ns=1, output_tokens=2,
+        id="r.1", call="r", target="a/x", outcome="cancelled", sent_ns=0, first_token_ns=1,
+        output_tokens=2,
         token_lengths=[400, 400], token_source="events",
     )  # fmt: skip
     asked = Call(id="r", body={"messages": "? " * 500})
@@ -129,12 +134,19 @@ def test_closed_response_without_usage_is_charged_by_characters() -> None:
 def test_estimates_are_the_same_in_the_record_and_the_charge() -> None:
     kept = Kept()
     charged: list[Observation] = []
-    tracker = CallTracker(kept.records.append, charge=lambda client, attempt: charged.append(attempt))
+    tracker = CallTracker(
+        kept.records.append, charge=lambda client, attempt: charged.append(attempt)
+    )
     asked = call(1)
     open_call = tracker.open(asked, "fast")
     assert asked.notes.observer is not None
     odd = structs.replace(
-        observation(asked), sent_ns=0, first_token_ns=1, token_lengths=[400], output_tokens=1, token_source="estimate"
+        observation(asked),
+        sent_ns=0,
+        first_token_ns=1,
+        token_lengths=[400],
+        output_tokens=1,
+        token_source="estimate",
     )
     asked.notes.observer(odd)
     tracker.close(open_call, 200)
@@ -147,7 +159,9 @@ def test_estimates_are_the_same_in_the_record_and_the_charge() -> None:
 def test_record_has_the_charged_estimate_of_an_uncounted_prompt() -> None:
     kept = Kept()
     charged: list[Observation] = []
-    tracker = CallTracker(kept.records.append, charge=lambda client, attempt: charged.append(attempt))
+    tracker = CallTracker(
+        kept.records.append, charge=lambda client, attempt: charged.append(attempt)
+    )
     asked = structs.replace(call(1), body={"messages": Raw(b'"' + b"a" * 38 + b'"')})
     open_call = tracker.open(asked, "fast")
     assert asked.notes.observer is not None
@@ -172,7 +186,9 @@ def call(attempts: int) -> Call:
 def test_an_attempt_that_ends_after_the_call_is_waited_for() -> None:
     kept = Kept()
     charged: list[tuple[str, str]] = []
-    kept.tracker = CallTracker(kept.records.append, charge=lambda client, attempt: charged.append((client, attempt.id)))
+    kept.tracker = CallTracker(
+        kept.records.append, charge=lambda client, attempt: charged.append((client, attempt.id))
+    )
     late = call(2)
     page = kept.tracker.open(late, "fast")
     observe = late.notes.observer
@@ -198,14 +214,24 @@ def test_an_attempt_that_ends_after_the_call_is_waited_for() -> None:
         ({"input_tokens": None, "output_tokens": 3}, (10, 3)),
         ({"input_tokens": None, "output_tokens": None, "outcome": "cancelled"}, (10, 0)),
         ({"input_tokens": None, "output_tokens": None, "sent_ns": None}, (None, None)),
-        ({"input_tokens": None, "output_tokens": None, "fault": RESET, "first_token_ns": None}, (None, None)),
-        ({"input_tokens": None, "output_tokens": None, "fault": SILENT, "first_token_ns": None}, (10, 0)),
+        (
+            {"input_tokens": None, "output_tokens": None, "fault": RESET, "first_token_ns": None},
+            (None, None),
+        ),
+        (
+            {"input_tokens": None, "output_tokens": None, "fault": SILENT, "first_token_ns": None},
+            (10, 0),
+        ),
         ({"input_tokens": None, "output_tokens": 1, "fault": RESET, "first_token_ns": 5}, (10, 1)),
     ],
 )
-def test_attempt_closed_before_its_usage_is_charged_the_prompt(known: dict[str, Any], charged: Any) -> None:
+def test_attempt_closed_before_its_usage_is_charged_the_prompt(
+    known: dict[str, Any], charged: Any
+) -> None:
     counts: list[tuple[int | None, int | None]] = []
-    tracker = CallTracker(charge=lambda client, attempt: counts.append((attempt.input_tokens, attempt.output_tokens)))
+    tracker = CallTracker(
+        charge=lambda client, attempt: counts.append((attempt.input_tokens, attempt.output_tokens))
+    )
     asked = structs.replace(call(1), body={"messages": Raw(b'"' + b"a" * 38 + b'"')})
     tracker.open(asked, "fast")
     assert asked.notes.observer is not None
@@ -225,7 +251,9 @@ def test_records_that_wait_for_attempts_are_bounded(monkeypatch: pytest.MonkeyPa
     assert all(record.attempts == () for record in kept.records)
 
 
-def test_attempts_of_a_call_that_was_not_waited_for_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempts_of_a_call_that_was_not_waited_for_are_charged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(tracker_module, "MAX_WAITING", 0)
     charged: list[str] = []
     records: list[CallRecord] = []
@@ -253,4 +281,7 @@ def test_incomplete_response_is_recorded_as_failed_or_cancelled(status: int, out
     page = kept.tracker.open(call(0), "fast")
     page.target = "a/x"
     kept.tracker.close(page, status, complete=False)
-    assert (kept.records[0].outcome, kept.records[0].fault) == (outcome, "broken_off" if status == 200 else "")
+    assert (kept.records[0].outcome, kept.records[0].fault) == (
+        outcome,
+        "broken_off" if status == 200 else "",
+    )

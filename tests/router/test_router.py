@@ -1,4 +1,5 @@
-"""The router: built from settings or from an expression, warm from the log, renewed while calls are in flight."""
+"""The router: built from settings or from an expression, warm from the log, renewed while calls are
+in flight."""
 
 import asyncio
 from pathlib import Path
@@ -32,7 +33,11 @@ def settings(folder: Path) -> RouterSettings:
 
 def test_router_of_an_expression_needs_its_providers_keys_only() -> None:
     routes = {ROUTE: parse('race("groq/x", "openai/y")')}
-    router = Router(RouterSettings(routes=routes, environment={"GROQ_API_KEY": "k" * 20, "OPENAI_API_KEY": "k" * 20}))
+    router = Router(
+        RouterSettings(
+            routes=routes, environment={"GROQ_API_KEY": "k" * 20, "OPENAI_API_KEY": "k" * 20}
+        )
+    )
     assert repr(router.routes.expression(ROUTE)) == 'race("groq/x", "openai/y")'
     assert router.service() is router.service(ROUTE)
     assert router.log is None
@@ -77,7 +82,11 @@ def test_renewed_settings_keep_unchanged_routes_and_prices(tmp_path: Path) -> No
     router = Router(settings(tmp_path))
     router.directory.learn(PriceLookup({"ours/a": Price(input_usd=1, output_usd=2)}))
     before = router.service("fast")
-    router.renew(structs.replace(router.settings, routes={**router.settings.routes, "one": parse('"ours/b"')}))
+    router.renew(
+        structs.replace(
+            router.settings, routes={**router.settings.routes, "one": parse('"ours/b"')}
+        )
+    )
     assert router.service("fast") is before
     assert router.routed() == ["ours/a", "ours/b"]
     with pytest.raises(CallerFault, match="nobody-knows"):
@@ -96,11 +105,16 @@ def test_a_target_is_untested_only_once_its_address_changes(tmp_path: Path) -> N
     assert router.states.status("ours/a").state == "up"
     moved = structs.replace(slower, base_url="http://127.0.0.1:2/v1")
     router.renew(structs.replace(router.settings, providers={"ours": moved}))
-    assert [router.states.status(target).state for target in ("ours/a", "ours/b")] == ["untested", "untested"]
+    assert [router.states.status(target).state for target in ("ours/a", "ours/b")] == [
+        "untested",
+        "untested",
+    ]
     router.close()
 
 
-def test_prices_that_cannot_be_looked_up_are_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_prices_that_cannot_be_looked_up_are_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def fails(directory: TargetDirectory, targets: object) -> PriceLookup:
         raise CallerFault("the prices could not be looked up")
 
@@ -112,4 +126,6 @@ def test_prices_that_cannot_be_looked_up_are_reported(monkeypatch: pytest.Monkey
         assert [each.status.target for each in found.targets] == ["ours/a", "ours/b"]
 
     asyncio.run(main())
-    assert said == ["the prices could not be looked up. Targets without a price in the configuration have none."]
+    assert said == [
+        "the prices could not be looked up. Targets without a price in the configuration have none."
+    ]

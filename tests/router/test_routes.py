@@ -16,7 +16,9 @@ OPEN = GOOD.replace("keys:\n  - {name: web, key: env:WEB_KEY, routes: [fast, gro
 
 def refused(text: str, model: str) -> CallerFault:
     settings = read(text, ENVIRONMENT)
-    routes = Routes(settings, lambda _: None, Client(), TargetStates(TargetDirectory(settings).facts))
+    routes = Routes(
+        settings, lambda _: None, Client(), TargetStates(TargetDirectory(settings).facts)
+    )
     with pytest.raises(CallerFault, match=r"unknown model '.*'") as found:
         routes.service(model, settings.keys[0] if settings.keys else None)
     assert (found.value.kind, found.value.status) == ("model_not_found", 404)
@@ -43,7 +45,9 @@ def test_reason_is_given_only_on_a_loopback_gateway_without_keys(model: str, why
 
 
 def test_configured_provider_is_suggested_before_the_catalogues() -> None:
-    assert refused(OPEN, "groqq/llama").hint == "Did you mean groq/llama or ours/llama? Routes: fast."
+    assert (
+        refused(OPEN, "groqq/llama").hint == "Did you mean groq/llama or ours/llama? Routes: fast."
+    )
     assert "Did you mean cerebras" in refused(OPEN, "cerebra/llama").hint
 
 

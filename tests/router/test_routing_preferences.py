@@ -1,4 +1,5 @@
-"""Routing preferences in OpenRouter's format: the resulting policy, over targets of the route only."""
+"""Routing preferences in OpenRouter's format: the resulting policy, over targets of the route
+only."""
 
 import json
 from typing import Any
@@ -44,10 +45,13 @@ G, T, A = '"groq/llama"', '"together/llama"', '"azure-eu/llama"'
         (ROUTE, {"order": ["Together", "groq"], "allow_fallbacks": False}, f"fallback({T}, {G})"),
         (ROUTE, {"order": ["azure"], "allow_fallbacks": False}, A),
         (ROUTE, {"order": ["azure-eu/llama", "nobody"]}, f"fallback({A}, {G}, {T})"),
-        (ROUTE, {"sort": "throughput"}, f'fallback(fastest({G}, {T}, {A}, by="tps"), {G}, {T}, {A})'),
-        (ROUTE, {"sort": {"by": "latency"}}, f'fallback(fastest({G}, {T}, {A}, by="ttft"), {G}, {T}, {A})'),
+        (ROUTE, {"sort": "throughput"}, f'fallback(fastest({G}, {T}, {A}, '
+        f'by="tps"), {G}, {T}, {A})'),
+        (ROUTE, {"sort": {"by": "latency"}}, f'fallback(fastest({G}, {T}, {A}, by="ttft"), {G}, '
+        f'{T}, {A})'),
         (ROUTE, {"sort": "price", "allow_fallbacks": False}, f"cheapest({G}, {T}, {A})"),
-        (ROUTE, {"sort": "price", "order": ["azure"]}, f"fallback({A}, cheapest({G}, {T}), {G}, {T})"),
+        (ROUTE, {"sort": "price", "order": ["azure"]}, f"fallback({A}, cheapest({G}, "
+        f"{T}), {G}, {T})"),
         (ROUTE, {"only": ["groq", "azure"]}, f"fallback({G}, {A})"),
         (ROUTE, {"only": ["groq"], "sort": "price"}, G),
         (ROUTE, {"ignore": ["groq", "azure-eu"]}, T),
@@ -71,7 +75,8 @@ def test_the_policy_of_preferences(route: str, provider: Any, expected: str) -> 
     assert repr(parse(expected)) == expected
 
 
-@pytest.mark.parametrize("provider", [{"only": ["nobody"]}, {"ignore": ["groq", "together", "azure"]},
+@pytest.mark.parametrize("provider",
+[{"only": ["nobody"]}, {"ignore": ["groq", "together", "azure"]},
                                       {"order": ["nobody"], "allow_fallbacks": False},
                                       {"max_price": {"prompt": 0.1}}])  # fmt: skip
 def test_preferences_that_exclude_all_targets_are_refused(provider: Any) -> None:
@@ -82,7 +87,9 @@ def test_preferences_that_exclude_all_targets_are_refused(provider: Any) -> None
     assert (caught.value.kind, caught.value.status) == ("no_target_left", 404)
 
 
-names = st.lists(st.sampled_from(["groq", "together", "azure", "azure-eu/llama", "evil/model", ""]), max_size=3)
+names = st.lists(
+    st.sampled_from(["groq", "together", "azure", "azure-eu/llama", "evil/model", ""]), max_size=3
+)
 any_preferences = st.builds(
     RoutingPreferences,
     sort=st.sampled_from([None, "price", "throughput", "latency"]),
@@ -94,13 +101,16 @@ any_preferences = st.builds(
     latency_s=st.sampled_from([None, 0.001, 600.0]),
 )
 routes = st.sampled_from([
-    ROUTE, G, f"race({G}, {T})", f'deadline(hedge({G}, {T}), ttft="2s")', f"fallback(retry({A}), race({G}, {T}))",
+    ROUTE, G, f"race({G}, {T})", f'deadline(hedge({G}, {T}), '
+    f'ttft="2s")', f"fallback(retry({A}), race({G}, {T}))",
     f"limit(limit(race({G}, {A}), concurrency=2), concurrency=3)",
 ])  # fmt: skip
 
 
 @given(routes, any_preferences)
-def test_preferences_stay_inside_the_route_and_can_be_built(route: str, preferences: RoutingPreferences) -> None:
+def test_preferences_stay_inside_the_route_and_can_be_built(
+    route: str, preferences: RoutingPreferences
+) -> None:
     expression = parse(route)
     try:
         found = preferred(expression, preferences, facts)
@@ -120,12 +130,18 @@ def test_preferences_stay_inside_the_route_and_can_be_built(route: str, preferen
         ("fast:other", None, ("fast:other", None)),
         (":nitro", None, (":nitro", None)),
         ("fast:nitro", {"sort": "latency"}, ("fast", RoutingPreferences(sort="latency"))),
-        ("fast:nitro", {"only": ["a"]}, ("fast", RoutingPreferences(sort="throughput", only=("a",)))),
+        (
+            "fast:nitro",
+            {"only": ["a"]},
+            ("fast", RoutingPreferences(sort="throughput", only=("a",))),
+        ),
         ("fast", {}, ("fast", None)),
         ("fast", {"sort": None, "data_collection": "allow", "zdr": False}, ("fast", None)),
     ],
 )
-def test_suffixes_and_fields_are_read_as_preferences(model: str, provider: Any, expected: Any) -> None:
+def test_suffixes_and_fields_are_read_as_preferences(
+    model: str, provider: Any, expected: Any
+) -> None:
     assert read(model, None if provider is None else raw(provider)) == expected
 
 

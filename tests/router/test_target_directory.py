@@ -19,7 +19,12 @@ providers:
   second: {like: groq, api_key: env:OURS, price: {output_usd: 5},
     models: {big: {context: 1000, price: {input_usd: 3}}}}
 """
-LISTED = Price(input_usd=0.5, output_usd=0.8, tiers=(Tier(above_tokens=9, input_usd=1, output_usd=1),), source="a list")
+LISTED = Price(
+    input_usd=0.5,
+    output_usd=0.8,
+    tiers=(Tier(above_tokens=9, input_usd=1, output_usd=1),),
+    source="a list",
+)
 
 
 @pytest.fixture
@@ -49,7 +54,8 @@ def test_price_list_completes_the_configuration(facts: TargetDirectory) -> None:
     own = facts.price("second/big")
     assert own is not None
     assert (own.input_usd, own.output_usd) == (3, 0.8)
-    assert TargetDirectory(read(TEXT, ENVIRONMENT), facts).price("groq/x") == LISTED  # so it is after a reload
+    # so it is after a reload
+    assert TargetDirectory(read(TEXT, ENVIRONMENT), facts).price("groq/x") == LISTED
 
 
 def test_looked_up_prices_count_as_known(facts: TargetDirectory) -> None:
@@ -69,7 +75,10 @@ def test_price_requested_before_the_lookup_stays_unknown(facts: TargetDirectory)
 def test_price_state_is_known_unread_or_missing(facts: TargetDirectory) -> None:
     assert facts.price_state("groq/x") == "unread"
     facts.learn(PriceLookup({"groq/x": None, "groq/y": LISTED}))
-    states = {name: facts.price_state(name) for name in ("groq/x", "groq/y", "ours/x", "hourly/x", "half/x", "other/x")}
+    states = {
+        name: facts.price_state(name)
+        for name in ("groq/x", "groq/y", "ours/x", "hourly/x", "half/x", "other/x")
+    }
     assert states == {
         "groq/x": "missing",
         "groq/y": "known",
@@ -85,7 +94,9 @@ def test_price_state_is_known_unread_or_missing(facts: TargetDirectory) -> None:
 def test_context_length_from_configuration_catalogue_or_list() -> None:
     text = "providers: {second: {like: openai, api_key: env:OURS, models: {gpt-4o: {context: 99}}}}"
     facts = TargetDirectory(read(text, ENVIRONMENT))
-    facts.learn(PriceLookup({"openai/of-the-list": LISTED}, context_tokens={"openai/of-the-list": 7}))
+    facts.learn(
+        PriceLookup({"openai/of-the-list": LISTED}, context_tokens={"openai/of-the-list": 7})
+    )
     assert facts.context_tokens("second/gpt-4o") == 99
     assert facts.context_tokens("second/gpt-5") == provider("openai").model("gpt-5").context_tokens
     assert facts.context_tokens("second/of-the-list") == 7
@@ -94,7 +105,9 @@ def test_context_length_from_configuration_catalogue_or_list() -> None:
 
 
 def test_unknown_models_do_not_displace_prices_of_routes() -> None:
-    facts = TargetDirectory(read(TEXT + "routes: {one: {policy: '\"groq/routed\"'}}\n", ENVIRONMENT))
+    facts = TargetDirectory(
+        read(TEXT + "routes: {one: {policy: '\"groq/routed\"'}}\n", ENVIRONMENT)
+    )
     facts.learn(PriceLookup({"groq/routed": LISTED, "groq/oldest": LISTED}))
     facts.learn(PriceLookup({f"groq/{number}": None for number in range(MAX_PRICES)}))
     assert not facts.knows("groq/real")
@@ -113,7 +126,11 @@ def test_output_limit_comes_from_configuration_or_catalogue() -> None:
     text = "providers: {second: {like: openai, api_key: env:OURS, models: {gpt-4o: {output: 99}}}}"
     facts = TargetDirectory(read(text, ENVIRONMENT))
     assert facts.output_tokens("second/gpt-4o") == 99
-    assert facts.output_tokens("second/gpt-4o-mini") == provider("openai").model("gpt-4o-mini").output_tokens == 16384
+    assert (
+        facts.output_tokens("second/gpt-4o-mini")
+        == provider("openai").model("gpt-4o-mini").output_tokens
+        == 16384
+    )
     assert facts.output_tokens("second/nobody-knows") is None
 
 
@@ -136,12 +153,23 @@ routes:
   far: {policy: '"second/llama-3.1-8b-instnt"'}
 """
     facts = TargetDirectory(read(TEXT + routes, ENVIRONMENT))
-    assert facts.instead_of("groq/openai/gpt-oss-12b") == ("", ["groq/openai/gpt-oss-120b"]), "by the file alone"
-    facts.learn(PriceLookup(models={"groq": ["llama-3.1-8b-instant", "openai/gpt-oss-20b", "openai/gpt-oss-120b"]}))
+    assert facts.instead_of("groq/openai/gpt-oss-12b") == ("", ["groq/openai/gpt-oss-120b"]), (
+        "by the file alone"
+    )
+    facts.learn(
+        PriceLookup(
+            models={"groq": ["llama-3.1-8b-instant", "openai/gpt-oss-20b", "openai/gpt-oss-120b"]}
+        )
+    )
     assert facts.instead_of("second/llama-3.1-8b-instnt") == ("", ["second/llama-3.1-8b-instant"])
     assert facts.instead_of("groq/openai/gpt-oss-20b") == ("", []), "it has that name"
-    assert facts.instead_of("second/llama-3.3-70b-versatile") == ("2026-08-16", ["second/openai/gpt-oss-120b"])
-    assert facts.instead_of("ours/qwen-8b") == ("", ["ours/qwen3-8b"]), "for your own servers only models of routes"
+    assert facts.instead_of("second/llama-3.3-70b-versatile") == (
+        "2026-08-16",
+        ["second/openai/gpt-oss-120b"],
+    )
+    assert facts.instead_of("ours/qwen-8b") == ("", ["ours/qwen3-8b"]), (
+        "for your own servers only models of routes"
+    )
     assert facts.instead_of("ours/qwen3-8b") == ("", [])
     assert facts.instead_of("nowhere/x") == ("", [])
 
@@ -154,11 +182,19 @@ def test_cost_of_an_attempt_follows_its_tokens(facts: TargetDirectory) -> None:
 
 def test_facts_for_policies_come_from_file_and_catalogue(facts: TargetDirectory) -> None:
     price = Price(input_usd=1, output_usd=2, source="configuration")
-    assert facts.facts("ours/x") == TargetInfo(provider="ours", account="ours", region="eu", price=price)
+    assert facts.facts("ours/x") == TargetInfo(
+        provider="ours", account="ours", region="eu", price=price
+    )
     second = facts.facts("second/big")
-    assert (second.provider, second.account, second.context_tokens) == ("groq", "OURS at api.groq.com", 1000)
+    assert (second.provider, second.account, second.context_tokens) == (
+        "groq",
+        "OURS at api.groq.com",
+        1000,
+    )
     model = provider("groq").default_model
-    assert facts.facts(f"groq/{model}").context_tokens == provider("groq").model(model).context_tokens
+    assert (
+        facts.facts(f"groq/{model}").context_tokens == provider("groq").model(model).context_tokens
+    )
 
 
 def test_target_outside_the_settings_has_no_facts(facts: TargetDirectory) -> None:

@@ -56,8 +56,14 @@ def test_history_is_read_from_matching_runs_and_the_log(tmp_path: Path) -> None:
     now_ns = clock.now_ns()
     with Log.open(url) as before:
         attempt = structs.replace(answered(target="d/x"), role="winner")
-        record = CallRecord(call="c", start_ns=now_ns - clock.NS_PER_S, end_ns=now_ns, route="r", status=200)
-        before.put(structs.replace(record, target="d/x", wall_us=clock.wall_offset_us(), attempts=(attempt,)))
+        record = CallRecord(
+            call="c", start_ns=now_ns - clock.NS_PER_S, end_ns=now_ns, route="r", status=200
+        )
+        before.put(
+            structs.replace(
+                record, target="d/x", wall_us=clock.wall_offset_us(), attempts=(attempt,)
+            )
+        )
     with Log.open(url) as log:
         found = history(log, [f"{tmp_path}/2026-11-*", f"{tmp_path}/none-*"], never).attempts
     assert [attempt.target for attempt, _ in found] == ["a/x", "b/x", "d/x"]
@@ -69,7 +75,9 @@ def test_folder_without_a_run_is_reported_and_skipped(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     run(tmp_path / "run", "a/x")
     said: list[str] = []
-    assert [attempt.target for attempt, _ in history(None, [f"{tmp_path}/*"], said.append).attempts] == ["a/x"]
+    assert [
+        attempt.target for attempt, _ in history(None, [f"{tmp_path}/*"], said.append).attempts
+    ] == ["a/x"]
     (words,) = said
     assert f"no run at {tmp_path}/empty" in words
 
@@ -100,7 +108,9 @@ def test_each_attempt_has_the_rates_of_its_own_length_and_tier() -> None:
         by_tier={"priority": 2.0},
     )
     used = [
-        SpentTokens(target="a/x", longest_prompt=9_000, input_tokens=1_000_000, output_tokens=500_000),
+        SpentTokens(
+            target="a/x", longest_prompt=9_000, input_tokens=1_000_000, output_tokens=500_000
+        ),
         SpentTokens(target="a/x", longest_prompt=200_500, input_tokens=1_000_000),
         SpentTokens(target="a/x", longest_prompt=9_000, input_tokens=1_000_000, tier="priority"),
         SpentTokens(
@@ -115,7 +125,8 @@ def test_each_attempt_has_the_rates_of_its_own_length_and_tier() -> None:
 
 
 def test_lifetime_and_times_are_learned_from_logged_turns(tmp_path: Path) -> None:
-    """A session with pauses of 20 s and of 10 minutes, after which the cache was lost: TTFT = 300 ms + 50 µs x new."""
+    """A session with pauses of 20 s and of 10 minutes, after which the cache was lost: TTFT = 300
+    ms + 50 µs x new."""
     url, now_ns = f"sqlite:///{tmp_path}/log.db", clock.now_ns()
     with Log.open(url) as before:
         age_s = 12_000.0
@@ -126,18 +137,28 @@ def test_lifetime_and_times_are_learned_from_logged_turns(tmp_path: Path) -> Non
             ttft_ms = 300 + (21_000 - cached) * 0.05
             began_ns = now_ns - round(age_s * clock.NS_PER_S)
             attempt = structs.replace(
-                answered(ttft_ms, target="a/x", end_ns=began_ns + round((ttft_ms + 100) * clock.NS_PER_MS)),
-                id=f"{number}.1", call=f"{number}", input_tokens=21_000, cached_tokens=cached, output_tokens=100,
+                answered(ttft_ms, target="a/"
+                "x", end_ns=began_ns + round((ttft_ms + 100) * clock.NS_PER_MS)),
+                id=f"{number}"
+                f".1", call=f"{number}", input_tokens=21_000, cached_tokens=cached,
+                output_tokens=100,
                 role="winner",
             )  # fmt: skip
             session = CallSession(
-                id="00000000000000ab", source="x", turn=number + 1, new_tokens=1_000 if number else 21_000,
+                id="00000000000000ab", source="x", turn=number + 1, new_tokens=1_000 if number
+                else 21_000,
                 reusable_tokens=20_000 if number else 0,
             )  # fmt: skip
-            record = CallRecord(call=f"{number}", start_ns=began_ns, end_ns=attempt.end_ns, route="r", status=200)
+            record = CallRecord(
+                call=f"{number}", start_ns=began_ns, end_ns=attempt.end_ns, route="r", status=200
+            )
             before.put(
                 structs.replace(
-                    record, target="a/x", wall_us=clock.wall_offset_us(), attempts=(attempt,), session=session
+                    record,
+                    target="a/x",
+                    wall_us=clock.wall_offset_us(),
+                    attempts=(attempt,),
+                    session=session,
                 )
             )
     with Log.open(url) as log:

@@ -1,4 +1,5 @@
-"""The cost limit of a benchmark: prices from options, the announcement at the start, and where it stops."""
+"""The cost limit of a benchmark: prices from options, the announcement at the start, and where it
+stops."""
 
 import msgspec
 import pytest
@@ -31,14 +32,23 @@ WORKLOAD = Workload(run="r", output_tokens=500)
 
 def plan(*targets: str, requests: int = 10) -> RunPlan:
     """Requests at concurrency 2 and so with 2 warm-ups, in one block."""
-    return make_plan(dict.fromkeys(targets, "http://x"), [PlannedLoad(concurrency=2)], requests=requests, blocks=1)
+    return make_plan(
+        dict.fromkeys(targets, "http://x"),
+        [PlannedLoad(concurrency=2)],
+        requests=requests,
+        blocks=1,
+    )
 
 
 def test_a_price_from_the_option_that_names_the_target_wins() -> None:
     known, unknown = "groq/llama-3.3-70b-versatile", "127.0.0.1:8000/mine"
     found = find_prices([known, unknown], prices(["1,2", f"{known}=0.5,0.6,0.1,0.7"], []))
     assert found[known].source == found[unknown].source == "the command line"
-    assert (found[unknown].input_usd, found[unknown].output_usd, found[unknown].cached_usd) == (1, 2, None)
+    assert (found[unknown].input_usd, found[unknown].output_usd, found[unknown].cached_usd) == (
+        1,
+        2,
+        None,
+    )
     assert (found[known].cached_usd, found[known].cache_write_usd) == (0.1, 0.7)
 
 
@@ -85,14 +95,18 @@ def test_owned_machine_must_be_a_target() -> None:
 def test_the_estimate_has_warm_ups_and_every_target_of_a_policy() -> None:
     each = 500 * 1000e-6 + 500 * 2000e-6
     prices = {"a/x": DOLLAR, "b/x": DOLLAR, "h/x": Price(per_hour_usd=9.0)}
-    assert estimate_usd(plan("a/x"), WORKLOAD, input_tokens=500, prices=prices) == pytest.approx(13 * each)
+    assert estimate_usd(plan("a/x"), WORKLOAD, input_tokens=500, prices=prices) == pytest.approx(
+        13 * each
+    )
     both = plan("a/x", 'race("a/x", "b/x", "c/x")')
     assert estimate_usd(both, WORKLOAD, input_tokens=500, prices=prices) == pytest.approx(39 * each)
     assert estimate_usd(plan("h/x"), WORKLOAD, input_tokens=500, prices=prices) == 0
 
 
 def test_estimate_with_cache_reuse_includes_cache_writes() -> None:
-    made = make_plan({"a/x": "http://x"}, [PlannedLoad(concurrency=2)], requests=10, blocks=1, cache_reuse=True)
+    made = make_plan(
+        {"a/x": "http://x"}, [PlannedLoad(concurrency=2)], requests=10, blocks=1, cache_reuse=True
+    )
     for written, more in ((None, 0.0), (1250.0, 500 * 250e-6), (100.0, 0.0)):
         price = msgspec.structs.replace(DOLLAR, cache_write_usd=written)
         about = estimate_usd(made, WORKLOAD, input_tokens=500, prices={"a/x": price})
@@ -105,22 +119,32 @@ def test_estimate_with_cache_reuse_includes_cache_writes() -> None:
 
 
 def test_sessions_cost_between_an_ideal_cache_and_none() -> None:
-    turns = [Turn(input_tokens=1000, output_tokens=10), Turn(input_tokens=1200, output_tokens=10, shared_tokens=1000)]
+    turns = [
+        Turn(input_tokens=1000, output_tokens=10),
+        Turn(input_tokens=1200, output_tokens=10, shared_tokens=1000),
+    ]
     sessions = SessionSet(name="s", format="f", sessions=[Session(id="a", turns=turns)])
     workload = Workload(run="r", sessions=sessions)
-    made = make_plan({"a/x": "http://x"}, [PlannedLoad(concurrency=2)], requests=10, blocks=1, sessions=sessions)
+    made = make_plan(
+        {"a/x": "http://x"}, [PlannedLoad(concurrency=2)], requests=10, blocks=1, sessions=sessions
+    )
     price = Price(input_usd=1000.0, output_usd=2000.0, cached_usd=100.0, cache_write_usd=1250.0)
     most, least = (
-        estimate_usd(made, workload, input_tokens=512, prices={"a/x": price}, ideal=ideal) for ideal in (False, True)
+        estimate_usd(made, workload, input_tokens=512, prices={"a/x": price}, ideal=ideal)
+        for ideal in (False, True)
     )
-    fill, answer = 1100 * 1250e-6, 10 * 2000e-6  # 2 requests fill the cache; 10 turns and 2 cool-downs are sent
+    # 2 requests fill the cache; 10 turns and 2 cool-downs are sent
+    fill, answer = 1100 * 1250e-6, 10 * 2000e-6
     assert most == pytest.approx(2 * (fill + 2000e-6) + 12 * (fill + answer))
-    assert least == pytest.approx(2 * (fill + 2000e-6) + 12 * (500 * 100e-6 + 600 * 1250e-6 + answer))
+    assert least == pytest.approx(
+        2 * (fill + 2000e-6) + 12 * (500 * 100e-6 + 600 * 1250e-6 + answer)
+    )
     for limit, stop in ((None, ""), (16.0, " It stops at $16.00."), (20.0, "")):
         allowance = CostLimit(prices={"a/x": price}, most_usd=limit)
         words = announce(made, workload, allowance, ["a/x"], input_tokens=512)
         assert words == (
-            f"This run costs about {usd(least)} with an ideal prompt cache to {usd(most)} without one, for 14 requests "
+            f"This run costs about {usd(least)} with an ideal prompt cache to {usd(most)} without "
+            f"one, for 14 requests "
             f"(4 of them for warm-up and cool-down) {FEW}{stop}"
         )
     times = Calibrated(workload=workload, ttft_ns=NS_PER_S, response_ns=NS_PER_S)
@@ -166,7 +190,9 @@ def test_price_per_hour_is_announced_before_the_run() -> None:
     both = said(None, "a/x", "h/x", prices={"a/x": DOLLAR, "h/x": rented["h/x"]})
     unmeasured = "(6 of them for warm-up and cool-down)"
     assert (
-        both == f"This run costs about $19.50 with full-length responses, for 26 requests {unmeasured} {FEW} {hours}."
+        both
+        == f"This run costs about $19.50 with full-length responses, for 26 requests {unmeasured} "
+        f"{FEW} {hours}."
     )
 
 
@@ -215,23 +241,33 @@ def test_without_a_limit_the_meter_only_counts() -> None:
 )
 def test_rounds_announce_their_cost(most: float | None, spent: float, words: str) -> None:
     allowance = CostLimit(prices={"a/x": Price(input_usd=1000.0, output_usd=1000.0)}, most_usd=most)
-    said = announce_rounds(plan("a/x"), WORKLOAD, allowance, ["a/x"], input_tokens=500, per_day=8, spent_usd=spent)
+    said = announce_rounds(
+        plan("a/x"), WORKLOAD, allowance, ["a/x"], input_tokens=500, per_day=8, spent_usd=spent
+    )
     assert words in said
 
 
 def test_rounds_on_a_rented_machine_cost_by_the_hour() -> None:
     allowance = CostLimit(prices={"a/x": Price(per_hour_usd=2.69)}, most_usd=50.0)
-    said = announce_rounds(plan("a/x"), WORKLOAD, allowance, ["a/x"], input_tokens=500, per_day=8, spent_usd=0.0)
+    said = announce_rounds(
+        plan("a/x"), WORKLOAD, allowance, ["a/x"], input_tokens=500, per_day=8, spent_usd=0.0
+    )
     assert said.startswith(
-        "Cost per hour, from the first request to the end of the last: a/x $2.69. The watch stops when all"
+        "Cost per hour, from the first request to the end of the last: a/x $2.69. The watch stops "
+        "when all"
     )
 
 
 def test_rounds_without_a_price_announce_no_cost() -> None:
     asked = (plan("a/x"), WORKLOAD)
-    assert announce_rounds(*asked, CostLimit(), ["a/x"], input_tokens=9, per_day=8, spent_usd=0.0) == ""
+    assert (
+        announce_rounds(*asked, CostLimit(), ["a/x"], input_tokens=9, per_day=8, spent_usd=0.0)
+        == ""
+    )
     with pytest.raises(CallerFault, match="needs the price of a/x, which is unknown"):
-        announce_rounds(*asked, CostLimit(most_usd=1.0), ["a/x"], input_tokens=9, per_day=8, spent_usd=0.0)
+        announce_rounds(
+            *asked, CostLimit(most_usd=1.0), ["a/x"], input_tokens=9, per_day=8, spent_usd=0.0
+        )
 
 
 def test_earlier_spending_counts_towards_the_limit() -> None:

@@ -16,7 +16,9 @@ from splitsecond.benchmark.runs.environment import location
         ("", {}, ""),
     ],
 )
-def test_the_best_source_is_taken(given: str, environment: dict[str, str], found: str, tmp_path: Path) -> None:
+def test_the_best_source_is_taken(
+    given: str, environment: dict[str, str], found: str, tmp_path: Path
+) -> None:
     assert location(given, environment, tmp_path / "localtime") == found
 
 

@@ -19,14 +19,19 @@ FULL, PROMPT = (100 * 10 + 11 * 20) / 1e6, 100 * 10 / 1e6
 
 
 def sent(target: str, ttft_ms: Sequence[float | None], rounds: int = 1) -> list[Observation]:
-    """A request for each TTFT, one after another; None failed after 5 ms. The requests of a round follow each other."""
+    """A request for each TTFT, one after another; None failed after 5 ms. The requests of a round
+    follow each other."""
     each = -(-len(ttft_ms) // rounds)
     made: list[Observation] = []
     begin_ms = 1000.0
     for n, ms in enumerate(ttft_ms):
         one = failure(begin_ms) if ms is None else request(begin_ms, ttft_ms=ms)
         begin_ms = one.end_ns / MS
-        made.append(msgspec.structs.replace(one, target=target, condition=f"{target}@c1", round=n // each + 1))
+        made.append(
+            msgspec.structs.replace(
+                one, target=target, condition=f"{target}@c1", round=n // each + 1
+            )
+        )
     return made
 
 
@@ -34,7 +39,12 @@ def run_of(*targets: list[Observation]) -> tuple[Run, list[Observation]]:
     observations = [o for each in targets for o in each]
     names = dict.fromkeys(o.target for o in observations)
     asked = [AskedCondition(condition=f"{name}@c1", target=name, concurrency=1) for name in names]
-    run = Run(id="r", began="", began_ns=0, conditions=condition_rows(asked, observations, [], prices=PRICES))
+    run = Run(
+        id="r",
+        began="",
+        began_ns=0,
+        conditions=condition_rows(asked, observations, [], prices=PRICES),
+    )
     return run, observations
 
 
@@ -46,7 +56,9 @@ def forecast(policy: str, *targets: list[Observation]) -> Forecast:
 
 
 def test_a_race_is_the_minimum_of_requests_of_the_same_round() -> None:
-    found = forecast('race("a/m", "b/m")', sent("a/m", [100, 500, 100, 500]), sent("b/m", [300, 200, 300, 200]))
+    found = forecast(
+        'race("a/m", "b/m")', sent("a/m", [100, 500, 100, 500]), sent("b/m", [300, 200, 300, 200])
+    )
     assert (found.pairs, found.ttft_p50_ms, found.ttft_p95_ms) == (4, 100, 200)
     assert found.usd_per_request == pytest.approx(FULL + PROMPT)
     assert found.rows == ["a/m@c1", "b/m@c1"]
@@ -55,7 +67,11 @@ def test_a_race_is_the_minimum_of_requests_of_the_same_round() -> None:
 def test_requests_are_paired_within_a_round() -> None:
     """In each round both are slow or both are fast: pairing across rounds would invent a gain."""
     slow = [100.0] * 10 + [900.0] * 10
-    found = forecast('race("a/m", "b/m")', sent("a/m", slow, rounds=2), sent("b/m", slow[10:] + slow[:10], rounds=1))
+    found = forecast(
+        'race("a/m", "b/m")',
+        sent("a/m", slow, rounds=2),
+        sent("b/m", slow[10:] + slow[:10], rounds=1),
+    )
     assert found.pairs == 10  # only round 1 is common
     again = forecast('race("a/m", "b/m")', sent("a/m", slow, rounds=2), sent("b/m", slow, rounds=2))
     assert (again.ttft_p50_ms, again.ttft_p95_ms) == (100, 900)
@@ -64,7 +80,9 @@ def test_requests_are_paired_within_a_round() -> None:
 def test_the_minimum_of_three_completions() -> None:
     random = np.random.default_rng(3)
     times = {name: random.exponential(100, 400).tolist() for name in ("a/m", "b/m", "c/m")}
-    found = forecast('race("a/m", "b/m", "c/m")', *(sent(name, each, rounds=8) for name, each in times.items()))
+    found = forecast(
+        'race("a/m", "b/m", "c/m")', *(sent(name, each, rounds=8) for name, each in times.items())
+    )
     low, high = found.ttft_p50_ci95
     assert low is not None
     assert high is not None
@@ -111,7 +129,9 @@ def test_nested_policies_are_forecast() -> None:
 
 def test_forecast_is_shown_beside_the_measured_policy() -> None:
     policy = 'race("a/m", "b/m")'
-    run, observations = run_of(sent("a/m", [100] * 8), sent("b/m", [300] * 8), sent(policy, [110] * 8))
+    run, observations = run_of(
+        sent("a/m", [100] * 8), sent("b/m", [300] * 8), sent(policy, [110] * 8)
+    )
     for _ in range(2):  # a run whose findings are computed again
         run.statements = []
         add_forecasts(run, observations)
@@ -120,8 +140,10 @@ def test_forecast_is_shown_beside_the_measured_policy() -> None:
     assert (found.ttft_p50_ms, found.measured_ttft_p50_ms) == (100, 110)
     (said,) = run.statements
     assert said == (
-        'At concurrency 1, race("a/m", "b/m") would give TTFT p50 100 ms (95% interval 100 to 100) and p95 100 ms, '
-        "from 8 requests to each of its targets (the interval of p95 needs 72); measured: p50 110 ms, p95 110 ms."
+        'At concurrency 1, race("a/m", "b/m") would give TTFT p50 100 ms (95% interval 100 to '
+        "100) and p95 100 ms, "
+        "from 8 requests to each of its targets (the interval of p95 needs 72); measured: p50 110 "
+        "ms, p95 110 ms."
     )
 
 

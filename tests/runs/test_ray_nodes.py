@@ -1,4 +1,5 @@
-"""Load from the nodes of a Ray cluster: messages about faulty nodes, and three nodes on this machine."""
+"""Load from the nodes of a Ray cluster: messages about faulty nodes, and three nodes on this
+machine."""
 
 import asyncio
 import os
@@ -39,7 +40,9 @@ def test_addresses_of_clusters(on: str) -> None:
     BenchSettings(on=on).check()
 
 
-@each_case("on", ["head", "ray://head", "ray://head:port", "http://head:10001", "ray://head:1/x", "ray:"])
+@each_case(
+    "on", ["head", "ray://head", "ray://head:port", "http://head:10001", "ray://head:1/x", "ray:"]
+)
 def test_invalid_cluster_address_is_refused(on: str) -> None:
     with pytest.raises(CallerFault, match="expected ray://HOST:10001, or ray for the cluster"):
         BenchSettings(on=on).check()
@@ -62,7 +65,9 @@ def node(**changes: Any) -> RayNode:
 
 
 def test_a_node_with_another_version_is_refused() -> None:
-    with pytest.raises(CallerFault, match=r"node 4b3bdac9 has splitsecond 0\.0\.1, this machine has"):
+    with pytest.raises(
+        CallerFault, match=r"node 4b3bdac9 has splitsecond 0\.0\.1, this machine has"
+    ):
         check_nodes([node(), node(version="0.0.1")], False, [])
 
 
@@ -73,11 +78,15 @@ def test_node_without_a_requested_packet_clock_is_refused() -> None:
         check_nodes(without, True, [])
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "http://localhost:9/v1", "http://[::1]:9/v1"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9/v1", "http://localhost:9/v1", "http://[::1]:9/v1"]
+)
 def test_local_target_is_refused_with_a_remote_node(url: str) -> None:
     check_nodes([node()], False, [url])
     check_nodes([node(machine="another")], False, ["http://10.0.0.7:8000/v1"])
-    with pytest.raises(CallerFault, match="is an address of this machine, which node 4b3bdac9 cannot reach"):
+    with pytest.raises(
+        CallerFault, match="is an address of this machine, which node 4b3bdac9 cannot reach"
+    ):
         check_nodes([node(machine="another")], False, ["http://10.0.0.7:8000/v1", url])
 
 
@@ -159,9 +168,12 @@ def test_a_lost_node_is_the_end_of_its_lines() -> None:
 
 
 class FakeRay:
-    """A fake of Ray's client. `endings` says for each connection whether it is kept or raises an exception."""
+    """A fake of Ray's client. `endings` says for each connection whether it is kept or raises an
+    exception."""
 
-    util = SimpleNamespace(placement_group_table=lambda group: {"bundles_to_node_id": {0: "4b3bdac9" * 2}})
+    util = SimpleNamespace(
+        placement_group_table=lambda group: {"bundles_to_node_id": {0: "4b3bdac9" * 2}}
+    )
 
     def __init__(self, *endings: Exception | None) -> None:
         self.endings = list(endings)
@@ -199,7 +211,9 @@ class FakeRay:
 def fake_ray(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeRay]:
     """Put a `FakeRay` with these endings in the place of Ray."""
     groups = pytest.importorskip("ray.util.placement_group")
-    monkeypatch.setattr(groups, "placement_group", lambda *a, **options: SimpleNamespace(ready=lambda: "group"))
+    monkeypatch.setattr(
+        groups, "placement_group", lambda *a, **options: SimpleNamespace(ready=lambda: "group")
+    )
     monkeypatch.setattr(groups, "remove_placement_group", lambda group: None)
 
     def made(*endings: Exception | None) -> FakeRay:
@@ -229,7 +243,9 @@ def test_connection_lost_before_relays_run_is_retried(fake_ray: Callable[..., Fa
 
 def test_connection_retries_are_bounded(fake_ray: Callable[..., FakeRay]) -> None:
     ray = fake_ray(*lost_connections() * 2)
-    with pytest.raises(CallerFault, match="no connection to the Ray cluster at ray://head:10001: The actor died"):
+    with pytest.raises(
+        CallerFault, match="no connection to the Ray cluster at ray://head:10001: The actor died"
+    ):
         asyncio.run(names_of_nodes())
     assert (ray.connections, ray.connected) == (ray_nodes.CONNECTIONS, False)
 
@@ -242,17 +258,26 @@ def test_connection_of_the_caller_is_not_retried(fake_ray: Callable[..., FakeRay
     assert (ray.connections, ray.connected) == (0, True)
 
 
-def test_node_without_splitsecond_is_reported_without_retry(fake_ray: Callable[..., FakeRay]) -> None:
+def test_node_without_splitsecond_is_reported_without_retry(
+    fake_ray: Callable[..., FakeRay],
+) -> None:
     exceptions = pytest.importorskip("ray.exceptions")
-    ray = fake_ray(exceptions.RayActorError(error_msg="No module named 'splitsecond'", actor_init_failed=True))
-    with pytest.raises(CallerFault, match="a node of the Ray cluster cannot run splitsecond: No module named"):
+    ray = fake_ray(
+        exceptions.RayActorError(error_msg="No module named 'splitsecond'", actor_init_failed=True)
+    )
+    with pytest.raises(
+        CallerFault, match="a node of the Ray cluster cannot run splitsecond: No module named"
+    ):
         asyncio.run(names_of_nodes())
     assert (ray.connections, ray.connected) == (1, False)
 
 
 # With a cluster of three nodes.
 
-ENVIRONMENT = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+ENVIRONMENT = os.environ | {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+}
 
 
 @pytest.fixture(scope="module")
@@ -265,24 +290,44 @@ def cluster(system: None) -> Iterator[str]:
 
 def bench(cluster: str, simulated: RunningProvider, out: Path, *more: str) -> Process[str]:
     """Start a benchmark over the cluster."""
-    command = [sys.executable, "-m", "splitsecond.cli", "bench", "--base-url", simulated.base_url, "--model", "quick"]
+    command = [
+        sys.executable,
+        "-m",
+        "splitsecond.cli",
+        "bench",
+        "--base-url",
+        simulated.base_url,
+        "--model",
+        "quick",
+    ]
     command += ["--on", cluster, "--out", str(out), "--name", "quick", "--no-html", *more]
-    return Process[str](command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    return Process[str](
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
 
 
 @pytest.mark.xdist_group("ray")
-def test_three_nodes_send_the_load_of_one(cluster: str, simulated: RunningProvider, tmp_path: Path) -> None:
-    with bench(cluster, simulated, tmp_path, "-c", "6", "--rate", "30", "-n", "60", "--output-tokens", "16") as process:
+def test_three_nodes_send_the_load_of_one(
+    cluster: str, simulated: RunningProvider, tmp_path: Path
+) -> None:
+    with bench(
+        cluster, simulated, tmp_path, "-c", "6", "--rate", "30", "-n", "60", "--output-tokens", "16"
+    ) as process:
         out, err = process.communicate(timeout=LONGEST_S)
         assert process.returncode == 0, out + err
     run = read_run(tmp_path, Run)
     closed, open_loop = (row.requests for row in run.conditions)
-    assert (closed, open_loop >= 60) == (60, True)  # a round of an open loop measures at least 20 response times
+    # a round of an open loop measures at least 20 response times
+    assert (closed, open_loop >= 60) == (60, True)
     assert "3 nodes sent the requests" in " ".join(out.split())
     observations = read_observations(tmp_path)
     for row in run.conditions:
         assert [part.requests for part in row.nodes] == [
-            sum(o.node == part.node for o in observations if (o.condition, o.role) == (row.condition, "measured"))
+            sum(
+                o.node == part.node
+                for o in observations
+                if (o.condition, o.role) == (row.condition, "measured")
+            )
             for part in row.nodes
         ]
         assert sum(part.requests for part in row.nodes) == row.requests
@@ -292,7 +337,9 @@ def test_three_nodes_send_the_load_of_one(cluster: str, simulated: RunningProvid
             # All nodes are this machine, so the difference of the clocks is 0.
             assert part.clock_error_ms is not None
             assert abs(part.clock_offset_ms or 0) <= part.clock_error_ms
-    assert [row["name"] for row in run.environment["nodes"]] == [part.node for part in sorted_parts(run)]
+    assert [row["name"] for row in run.environment["nodes"]] == [
+        part.node for part in sorted_parts(run)
+    ]
 
 
 def sorted_parts(run: Run) -> Sequence[Any]:
@@ -304,7 +351,8 @@ def sorted_parts(run: Run) -> Sequence[Any]:
 def test_lost_node_is_reported_and_the_others_continue(
     cluster: str, simulated: RunningProvider, tmp_path: Path
 ) -> None:
-    # The four rounds after the first take ten seconds: a busy machine has that much time to end the node in them.
+    # The four rounds after the first take ten seconds: a busy machine has that much time to end the
+    # node in them.
     load = ("-c", "6", "-n", "300", "--rounds", "5", "--output-tokens", "100")
     with bench(cluster, simulated, tmp_path, *load) as process:
         until(lambda: len(_readings(tmp_path)) >= 3, process)
@@ -330,7 +378,9 @@ def test_unreachable_cluster_is_reported(
     for name in ("INITIAL", "MAX"):  # of three attempts
         monkeypatch.setitem(ENVIRONMENT, f"RAY_CLIENT_{name}_CONNECTION_TIMEOUT_S", "1")
     (port,) = free_ports(1)
-    with bench(f"ray://127.0.0.1:{port}", simulated, tmp_path / "run", "-c", "1", "-n", "5") as process:
+    with bench(
+        f"ray://127.0.0.1:{port}", simulated, tmp_path / "run", "-c", "1", "-n", "5"
+    ) as process:
         out, err = process.communicate(timeout=LONGEST_S)
     assert process.returncode == 2
     assert f"no connection to the Ray cluster at ray://127.0.0.1:{port}" in " ".join(err.split())

@@ -16,7 +16,9 @@ from splitsecond.log.statistics.summary import Summary
 SIMULATE = f"{sys.executable} -m splitsecond simulate {{profile}} --port {{port}}"
 
 
-def measured(target: str, concurrency: int, ttft_p95_ms: float, tokens_per_s: float) -> ConditionFindings:
+def measured(
+    target: str, concurrency: int, ttft_p95_ms: float, tokens_per_s: float
+) -> ConditionFindings:
     return row(
         condition=f"{target} c={concurrency}",
         target=target,
@@ -86,9 +88,15 @@ def test_sweep_continues_and_reports_settings_that_fail(tmp_path: Path) -> None:
     assert notes[before:] == ["trial 2 of 2: profile=runpod-h100-mistral-7b"]
     run, observations = sweep.concluded()
     assert run.finished
-    assert [(each.concurrency, each.requests, each.errors) for each in run.conditions] == [(1, 6, 0), (2, 6, 0)]
+    assert [(each.concurrency, each.requests, each.errors) for each in run.conditions] == [
+        (1, 6, 0),
+        (2, 6, 0),
+    ]
     assert {o.round for o in observations} == {1, 2}
-    assert any("no-such-profile did not run" in each and "unknown profile" in each for each in run.statements)
+    assert any(
+        "no-such-profile did not run" in each and "unknown profile" in each
+        for each in run.statements
+    )
 
 
 @pytest.mark.system
@@ -109,11 +117,15 @@ def test_server_that_dies_under_load_is_a_result(tmp_path: Path) -> None:
         "http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()\n",
         encoding="utf-8",
     )
-    plan = SweepPlan(command=f"{sys.executable} {server} {{port}}", concurrency=(1,), requests=2, trials=1)
+    plan = SweepPlan(
+        command=f"{sys.executable} {server} {{port}}", concurrency=(1,), requests=2, trials=1
+    )
     sweep = Sweep(plan, tmp_path / "out", lambda text: None, NoProgress)
     asyncio.run(sweep.measure())
     failure = (tmp_path / "out" / "server" / "trial-1" / FAILURE).read_text("utf-8")
     assert "CUDA out of memory" in failure
     with pytest.raises(CallerFault, match="no server was measured"):
         sweep.concluded()
-    assert not [name for name in os.listdir(tmp_path / "out" / "server" / "trial-1") if name == "run.json"]
+    assert not [
+        name for name in os.listdir(tmp_path / "out" / "server" / "trial-1") if name == "run.json"
+    ]

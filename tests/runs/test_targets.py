@@ -18,7 +18,8 @@ from splitsecond.core.upstream.spec import TargetSpec, Timeouts
 
 @dataclass
 class ModelLists:
-    """A server at `url`: /N/models lists N models, /moved/models redirects. `got`: the headers of each request."""
+    """A server at `url`: /N/models lists N models, /moved/models redirects. `got`: the headers of
+    each request."""
 
     url: str
     got: list[Mapping[str, str]]
@@ -33,7 +34,11 @@ def lists() -> Iterator[ModelLists]:
         first = request.path.split("/")[1]
         if first == "moved":
             return Response(status=302, headers={"location": f"{request.url}/1/models"})
-        models = [{"id": f"model-{number}"} for number in range(int(first))] if first.isdigit() else first
+        models = (
+            [{"id": f"model-{number}"} for number in range(int(first))]
+            if first.isdigit()
+            else first
+        )
         return Response(json.dumps({"data": models}).encode())
 
     with http_server(respond) as url:
@@ -45,14 +50,19 @@ def specs(*servers: Server) -> dict[str, TargetSpec]:
         return resolve([], servers, started)
 
 
-def test_the_only_model_of_a_server_need_not_be_named(lists: ModelLists, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_model_of_a_server_need_not_be_named(
+    lists: ModelLists, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("A_KEY", "secret")
     found = specs(
         Server(base_url=f"{lists.url}/1", name="a", api_key_env="A_KEY"),
         Server(base_url=f"{lists.url}/1/", model="other"),
     )
     host = lists.url.split("/")[2]
-    assert {name: spec.model for name, spec in found.items()} == {"a": "model-0", f"{host}/other": "other"}
+    assert {name: spec.model for name, spec in found.items()} == {
+        "a": "model-0",
+        f"{host}/other": "other",
+    }
     (got,) = lists.got
     assert got["authorization"] == "Bearer secret"
 
@@ -60,7 +70,13 @@ def test_the_only_model_of_a_server_need_not_be_named(lists: ModelLists, monkeyp
 def test_run_lists_models_once_and_sends_the_headers(lists: ModelLists) -> None:
     with ExitStack() as started:
         found = resolve_all(
-            [], [Server(base_url=f"{lists.url}/1")], {}, started, headers={"x-team": "t"}, timeouts=Timeouts(), seed=0
+            [],
+            [Server(base_url=f"{lists.url}/1")],
+            {},
+            started,
+            headers={"x-team": "t"},
+            timeouts=Timeouts(),
+            seed=0,
         )
     assert [spec.model for spec in found.specs.values()] == ["model-0"]
     assert [got["x-team"] for got in lists.got] == ["t"]
@@ -76,7 +92,9 @@ def test_run_lists_models_once_and_sends_the_headers(lists: ModelLists) -> None:
         ("moved", "does not list its models: HTTP Error 302"),
     ],
 )
-def test_a_server_without_exactly_one_model_is_refused(lists: ModelLists, path: object, complaint: str) -> None:
+def test_a_server_without_exactly_one_model_is_refused(
+    lists: ModelLists, path: object, complaint: str
+) -> None:
     with pytest.raises(CallerFault, match=complaint) as raised:
         specs(Server(base_url=f"{lists.url}/{path}"))
     assert raised.value.hint.startswith("Name ")
@@ -101,17 +119,22 @@ def configured(tmp_path: Path, *names: str) -> tuple[dict[str, TargetSpec], set[
     path = tmp_path / "splitsecond.yaml"
     path.write_text(CONFIG)
     with ExitStack() as started:
-        found = resolve_all(names, [], {}, started, headers={}, timeouts=Timeouts(total_ms=7), seed=0, config=path)
+        found = resolve_all(
+            names, [], {}, started, headers={}, timeouts=Timeouts(total_ms=7), seed=0, config=path
+        )
     return found.specs, {*found.prices}
 
 
-def test_configured_providers_precede_the_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configured_providers_precede_the_catalogue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("A_KEY", "OTHER", "GROQ_API_KEY", "CEREBRAS_API_KEY"):
         monkeypatch.setenv(name, name.lower())
     found, priced = configured(tmp_path, "fast/m", "groq/m", "cerebras/m")
     assert [spec.base_url.split(":")[-1] for spec in found.values()][:2] == ["1/v1", "2/v1"]
     assert found["cerebras/m"].base_url.startswith("https://")
-    assert found["fast/m"].api_key_env == ("A_KEY",)  # a worker process reads the key from its environment
+    # a worker process reads the key from its environment
+    assert found["fast/m"].api_key_env == ("A_KEY",)
     assert found["fast/m"].headers["x-key"] == "other"
     assert {spec.timeouts.total_ms for spec in found.values()} == {7}
     assert priced == {"groq/m"}

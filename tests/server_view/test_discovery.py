@@ -55,7 +55,9 @@ def test_targets_of_one_server_share_its_page() -> None:
 
 def test_page_of_trtllm_serve_is_at_its_own_path() -> None:
     with serving({"/metrics": b"[]", "/prometheus/metrics": page("trtllm")}) as url:
-        assert [each.url for each in find_pages({"mine": spec(url)}).pages] == [f"{url}/prometheus/metrics"]
+        assert [each.url for each in find_pages({"mine": spec(url)}).pages] == [
+            f"{url}/prometheus/metrics"
+        ]
 
 
 def test_no_page_is_found_where_there_is_none() -> None:
@@ -66,20 +68,30 @@ def test_no_page_is_found_where_there_is_none() -> None:
 
 def test_hosted_providers_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "fetch", lambda *_, **__: pytest.fail("it was asked"))
-    assert find_pages({"hosted": TargetSpec(name="hosted", base_url="https://api.example/v1", model="m")}).pages == []
+    assert (
+        find_pages(
+            {"hosted": TargetSpec(name="hosted", base_url="https://api.example/v1", model="m")}
+        ).pages
+        == []
+    )
 
 
 def test_key_goes_to_the_page_of_its_own_server_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINE", "secret-of-the-test")
     received: list[Received] = []
-    with serving({"/metrics": page("llamacpp")}, received) as url, serving({"/gpus": page("dcgm")}, received) as other:
+    with (
+        serving({"/metrics": page("llamacpp")}, received) as url,
+        serving({"/gpus": page("dcgm")}, received) as other,
+    ):
         found = find_pages({"mine": spec(url, api_key_env=("MINE",))}, [f"{other}/gpus"])
         assert {each.url: each.headers for each in found.pages} == {
             f"{other}/gpus": {},
             f"{url}/metrics": {"authorization": "Bearer secret-of-the-test"},
         }
         assert {
-            each.path: each.headers.get("authorization") for each in received if each.path in ("/gpus", "/metrics")
+            each.path: each.headers.get("authorization")
+            for each in received
+            if each.path in ("/gpus", "/metrics")
         } == {
             "/gpus": None,
             "/metrics": "Bearer secret-of-the-test",
@@ -88,21 +100,29 @@ def test_key_goes_to_the_page_of_its_own_server_only(monkeypatch: pytest.MonkeyP
 
 def test_given_page_belongs_to_its_target_or_to_all() -> None:
     with serving({"/a": page("dcgm"), "/b": page("vllm")}) as url:
-        specs = {name: TargetSpec(name=name, base_url="https://api.example/v1", model="m") for name in ("x", "y")}
+        specs = {
+            name: TargetSpec(name=name, base_url="https://api.example/v1", model="m")
+            for name in ("x", "y")
+        }
         found = find_pages(specs, [f"{url}/a", f"y={url}/b"])
         assert [each.targets for each in found.sources] == [["x", "y"], ["y"]]
 
 
 def test_address_with_a_password_is_refused_without_quoting_it() -> None:
     with pytest.raises(CallerFault, match="no user or password") as raised:
-        find_pages({"x": TargetSpec(name="x", base_url="https://h/v1", model="m")}, ["http://me:word@h/metrics"])
+        find_pages(
+            {"x": TargetSpec(name="x", base_url="https://h/v1", model="m")},
+            ["http://me:word@h/metrics"],
+        )
     assert "word@" not in str(raised.value)
 
 
 def test_record_of_a_page_leaves_out_its_query() -> None:
     with serving({"/metrics?key=1": page("vllm")}) as url:
         specs = {"x": TargetSpec(name="x", base_url="https://api.example/v1", model="m")}
-        assert [each.url for each in find_pages(specs, [f"{url}/metrics?key=1"]).sources] == [f"{url}/metrics"]
+        assert [each.url for each in find_pages(specs, [f"{url}/metrics?key=1"]).sources] == [
+            f"{url}/metrics"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -116,9 +136,14 @@ def test_record_of_a_page_leaves_out_its_query() -> None:
 )
 def test_given_page_that_cannot_be_used_is_an_error(given: str, words: str) -> None:
     with pytest.raises(CallerFault, match=words):
-        find_pages({"mine": TargetSpec(name="mine", base_url="https://api.example/v1", model="m")}, [given])
+        find_pages(
+            {"mine": TargetSpec(name="mine", base_url="https://api.example/v1", model="m")}, [given]
+        )
 
 
 def test_given_page_of_no_known_engine_is_an_error() -> None:
-    with serving({"/metrics": b"up 1\n"}) as url, pytest.raises(CallerFault, match=r"no metric that we know.*SGLang"):
+    with (
+        serving({"/metrics": b"up 1\n"}) as url,
+        pytest.raises(CallerFault, match=r"no metric that we know.*SGLang"),
+    ):
         find_pages({"mine": spec(url)}, [f"{url}/metrics"])

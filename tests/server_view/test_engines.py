@@ -141,4 +141,7 @@ def test_page_of_a_gateway_or_a_web_page_is_of_no_engine() -> None:
 
 
 def test_engine_comes_before_the_gpus_of_the_same_page() -> None:
-    assert engines_of("DCGM_FI_DEV_POWER_USAGE 1\nvllm:num_requests_running 1\n") == ("vllm", "dcgm")
+    assert engines_of("DCGM_FI_DEV_POWER_USAGE 1\nvllm:num_requests_running 1\n") == (
+        "vllm",
+        "dcgm",
+    )

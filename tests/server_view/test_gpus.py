@@ -13,7 +13,8 @@ class NVMLError(Exception):
 
 
 def fake_nvml(*, gpus: int = 2, energy: bool = True, old_name: bool = False) -> ModuleType:
-    """NVML with GPUs that draw 300 and 310 W, the second of which is slowed down by its power cap."""
+    """NVML with GPUs that draw 300 and 310 W, the second of which is slowed down by its power
+    cap."""
 
     def energy_of(gpu: int) -> int:
         if not energy:
@@ -33,7 +34,11 @@ def fake_nvml(*, gpus: int = 2, energy: bool = True, old_name: bool = False) -> 
         "nvmlDeviceGetTotalEnergyConsumption": energy_of,
         "nvmlDeviceGetClockInfo": lambda gpu, kind: 1980 - 500 * gpu,
     }
-    reasons = "nvmlDeviceGetCurrentClocksThrottleReasons" if old_name else "nvmlDeviceGetCurrentClocksEventReasons"
+    reasons = (
+        "nvmlDeviceGetCurrentClocksThrottleReasons"
+        if old_name
+        else "nvmlDeviceGetCurrentClocksEventReasons"
+    )
     for name, value in {**functions, reasons: lambda gpu: 0x4 * gpu}.items():
         setattr(nvml, name, value)
     return nvml

@@ -1,4 +1,5 @@
-"""What a run says about its server, compared with the truth: the simulator's log, and llama.cpp with few slots."""
+"""What a run says about its server, compared with the truth: the simulator's log, and llama.cpp
+with few slots."""
 
 import json
 import urllib.request
@@ -69,7 +70,9 @@ def view(run: BenchRun, concurrency: int) -> ServerView:
     return found
 
 
-def test_queue_and_preemptions_are_those_of_the_truth(small: RunningProvider, crowded: BenchRun) -> None:
+def test_queue_and_preemptions_are_those_of_the_truth(
+    small: RunningProvider, crowded: BenchRun
+) -> None:
     with urllib.request.urlopen(f"{small.origin}/truth", timeout=WITHIN_S) as response:
         truth = {record["request_id"]: record for record in json.load(response)}
     own = {o.id for o in crowded.observations if o.condition.endswith("@c16")}
@@ -79,11 +82,15 @@ def test_queue_and_preemptions_are_those_of_the_truth(small: RunningProvider, cr
     begun = [record for record in records if record["actual_ns"]]
     assert found.check is not None
     assert (found.check.server_requests, found.check.others) == (len(begun), False)
-    true_ms = sum(record["actual_ns"][0] - record["arrived_ns"] for record in begun) / len(begun) / 1e6
+    true_ms = (
+        sum(record["actual_ns"][0] - record["arrived_ns"] for record in begun) / len(begun) / 1e6
+    )
     assert found.check.server_ms == pytest.approx(true_ms, rel=0.02)
     assert found.check.rest_ms > -1, "a client never sees a token before the server has it"
     complete = [record for record in begun if len(record["actual_ns"]) == record["output_tokens"]]
-    queue_ms = sum(record["began_ns"] - record["arrived_ns"] for record in complete) / len(complete) / 1e6
+    queue_ms = (
+        sum(record["began_ns"] - record["arrived_ns"] for record in complete) / len(complete) / 1e6
+    )
     assert found.queue_ms == pytest.approx(queue_ms, rel=0.05)
     assert found.waiting_max is not None
     assert 1 <= found.waiting_max <= 16
@@ -101,8 +108,12 @@ def test_throttling_and_energy_are_those_of_the_profile(crowded: BenchRun) -> No
     assert 70 < alone.power_w < 300 < many.power_w <= 501
     assert alone.idle_power_w == many.idle_power_w == 70
     row = next(c for c in crowded.findings.conditions if c.concurrency == 16)
-    assert many.joules_per_token == pytest.approx(many.power_w / (row.output_tokens_per_s_whole or 0), rel=0.01)
-    assert many.electricity_usd_per_million == pytest.approx((many.joules_per_token or 0) / 3.6 * 0.2)
+    assert many.joules_per_token == pytest.approx(
+        many.power_w / (row.output_tokens_per_s_whole or 0), rel=0.01
+    )
+    assert many.electricity_usd_per_million == pytest.approx(
+        (many.joules_per_token or 0) / 3.6 * 0.2
+    )
 
 
 def test_cause_is_the_full_cache(crowded: BenchRun) -> None:
@@ -112,7 +123,9 @@ def test_cause_is_the_full_cache(crowded: BenchRun) -> None:
 
 def test_run_read_from_its_folder_says_the_same(crowded: BenchRun) -> None:
     again = load(crowded.path)
-    assert [c.server for c in again.findings.conditions] == [c.server for c in crowded.findings.conditions]
+    assert [c.server for c in again.findings.conditions] == [
+        c.server for c in crowded.findings.conditions
+    ]
     assert again.findings.statements == crowded.findings.statements
 
 

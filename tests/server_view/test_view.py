@@ -1,4 +1,5 @@
-"""What the server reported, for the time of a row: medians under load, differences at the edges, energy."""
+"""What the server reported, for the time of a row: medians under load, differences at the edges,
+energy."""
 
 import pytest
 from tests.analysis.made import request
@@ -11,7 +12,10 @@ EDGES = (-0.5, 11.0)
 def counted(**grown: float) -> Points:
     """Counters that are 5 before the block, and have grown by so much after it."""
     before, after = EDGES
-    return {before: dict.fromkeys(grown, 5.0), after: {name: 5.0 + value for name, value in grown.items()}}
+    return {
+        before: dict.fromkeys(grown, 5.0),
+        after: {name: 5.0 + value for name, value in grown.items()},
+    }
 
 
 def test_states_are_those_of_readings_under_load() -> None:
@@ -25,7 +29,13 @@ def test_states_are_those_of_readings_under_load() -> None:
 
 def test_counts_are_differences_at_the_edges_of_a_block() -> None:
     view = row(
-        counted(preemptions=7, looked_up_tokens=100, cached_tokens=62, drafted_tokens=10, accepted_tokens=8)
+        counted(
+            preemptions=7,
+            looked_up_tokens=100,
+            cached_tokens=62,
+            drafted_tokens=10,
+            accepted_tokens=8,
+        )
     ).server
     assert view is not None
     assert (view.preemptions, view.cached_share, view.accepted_share) == (7, 0.62, 0.8)
@@ -62,7 +72,12 @@ def test_counter_of_a_server_that_was_restarted_is_unknown() -> None:
 
 def test_mean_times_and_the_check_of_ttft() -> None:
     reported = counted(
-        ttft_s_sum=9.6, ttft_s_count=20, queue_s_sum=4, queue_s_count=20, prefill_s_sum=5, prefill_s_count=20
+        ttft_s_sum=9.6,
+        ttft_s_count=20,
+        queue_s_sum=4,
+        queue_s_count=20,
+        prefill_s_sum=5,
+        prefill_s_count=20,
     )
     view = row(reported).server
     assert view is not None
@@ -81,7 +96,8 @@ def test_server_of_others_is_seen_by_its_count() -> None:
 
 
 def test_energy_is_that_of_the_counter_while_the_load_was_up() -> None:
-    """A counter of 400 W from the first request on; two requests a second give 22 tokens a second."""
+    """A counter of 400 W from the first request on; two requests a second give 22 tokens a
+    second."""
     idle: Points = {-2: {"power_w": 70.0, "energy_j": 0.0}, -1: {"power_w": 90.0, "energy_j": 80.0}}
     load: Points = {at: {"power_w": 111.0, "energy_j": 80.0 + 400.0 * at} for at in range(12)}
     view = row({**idle, **load}, usd_per_kwh=0.36).server
@@ -94,7 +110,9 @@ def test_energy_is_that_of_the_counter_while_the_load_was_up() -> None:
 
 
 def test_energy_without_a_counter_is_that_of_the_mean_power() -> None:
-    view = row({at: {"power_w": 300.0 + 100 * (at % 2), "power_capped": at % 2} for at in range(1, 9)}).server
+    view = row(
+        {at: {"power_w": 300.0 + 100 * (at % 2), "power_capped": at % 2} for at in range(1, 9)}
+    ).server
     assert view is not None
     assert (view.power_w, view.power_capped) == (350, 0.5)
     assert view.electricity_usd_per_million is None

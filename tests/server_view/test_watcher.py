@@ -29,7 +29,8 @@ PAGE = (Path(__file__).parent / "pages/vllm.txt").read_bytes()
 def read_twice(
     page: MetricsPage, command: Sequence[str] = READER_COMMAND, ends: list[str] | None = None
 ) -> list[ServerSample]:
-    """The samples that have come when two readings were asked for, one after another; `ends` gets why they ended."""
+    """The samples that have come when two readings were asked for, one after another; `ends` gets
+    why they ended."""
     samples: list[ServerSample] = []
     ends = [] if ends is None else ends
 
@@ -52,10 +53,14 @@ def test_reading_that_was_asked_for_has_come_when_it_returns(system: None) -> No
 
     with http_server(respond) as url:
         samples = read_twice(
-            MetricsPage(number=3, engines=("vllm",), url=f"{url}/metrics", headers={"authorization": "k"})
+            MetricsPage(
+                number=3, engines=("vllm",), url=f"{url}/metrics", headers={"authorization": "k"}
+            )
         )
     assert len(samples) >= 2
-    assert {(each.source, each.values["output_tokens"], each.failed) for each in samples} == {(3, 7132, "")}
+    assert {(each.source, each.values["output_tokens"], each.failed) for each in samples} == {
+        (3, 7132, "")
+    }
     assert [each.at_ns for each in samples] == sorted(each.at_ns for each in samples)
     assert {each.headers["authorization"] for each in received} == {"k"}
 
@@ -71,7 +76,10 @@ def test_page_that_cannot_be_read_is_a_sample_without_values(system: None, url: 
     ("command", "words"),
     [
         ((sys.executable, "-c", "pass"), "metrics are no longer read: process"),
-        (("/no/such/program",), "the process that reads metrics cannot be started: No such file or directory"),
+        (
+            ("/no/such/program",),
+            "the process that reads metrics cannot be started: No such file or directory",
+        ),
     ],
 )
 def test_run_goes_on_when_nothing_reads(system: None, command: Sequence[str], words: str) -> None:

@@ -1,4 +1,5 @@
-"""A client of `serving` without sockets: a fake transport, and a parser of what is written to it."""
+"""A client of `serving` without sockets: a fake transport, and a parser of what is written to
+it."""
 
 import asyncio
 import weakref
@@ -14,8 +15,8 @@ from splitsecond.core.serving.request_cycle import Application, ServerState
 class Transport(asyncio.Transport):
     """A fake transport to a client at the address `peer`, which keeps what is written, and when.
 
-    `closed`: the server closed the connection; `aborted`: without sending the rest. `unread`: how many bytes the client
-    has not read yet, as a test sets it.
+    `closed`: the server closed the connection; `aborted`: without sending the rest. `unread`: how
+    many bytes the client has not read yet, as a test sets it.
     """
 
     def __init__(self, peer: str = "127.0.0.1") -> None:
@@ -59,7 +60,8 @@ class Transport(asyncio.Transport):
 
 
 class ReceivedResponse:
-    """A response as another parser reads it. `pairs`: its headers; `headers`: the last of each name."""
+    """A response as another parser reads it. `pairs`: its headers; `headers`: the last of each
+    name."""
 
     def __init__(self, data: bytes) -> None:
         self.body = b""
@@ -84,7 +86,9 @@ class ReceivedResponse:
 
 
 def connected(
-    application: Application, transport: Transport, on_connect: Callable[[ServerConnection], None] | None = None
+    application: Application,
+    transport: Transport,
+    on_connect: Callable[[ServerConnection], None] | None = None,
 ) -> ServerConnection:
     """Return a new connection to `application` over `transport`."""
     state = ServerState(first_request_s=HEAD_S)

@@ -113,7 +113,10 @@ def test_pipelined_requests_are_answered_in_order(size: int) -> None:
         for at in range(0, len(requests), size):
             connection.data_received(requests[at : at + size])
         await asyncio.sleep(5)
-        bodies = [part.partition(b"\r\n\r\n")[2] for part in transport.written.split(b"HTTP/1.1 200 OK")[1:]]
+        bodies = [
+            part.partition(b"\r\n\r\n")[2]
+            for part in transport.written.split(b"HTTP/1.1 200 OK")[1:]
+        ]
         assert bodies == [b"/a b?c=d one", b"/e? ", b"/f? three"]
         assert not transport.closed
         connection.connection_lost(None)
@@ -133,7 +136,8 @@ def test_close_waits_for_the_body_of_a_refused_request(size: int) -> None:
         connection.data_received(request[:-80])
         await asyncio.sleep(1)
         assert transport.written.startswith(b"HTTP/1.1 401 ")
-        assert not transport.closed  # a socket with unread bytes would be reset, and the client lose the response
+        # a socket with unread bytes would be reset, and the client lose the response
+        assert not transport.closed
         rest = request[-80:] + post("/b", b"")
         for at in range(0, len(rest), size):
             if not transport.is_closing():
@@ -187,8 +191,14 @@ def test_a_client_of_http_1_0_gets_no_interim_response() -> None:
     run_virtual(main())
 
 
-UPGRADE = ["connection: upgrade, http2-settings", "upgrade: h2c", "http2-settings: AAMAAABkAAQAoAAAAAIAAAAA"]
-CHUNKED = "\r\n".join(["POST /c HTTP/1.1", "host: x", "transfer-encoding: chunked", *UPGRADE, "", ""]).encode()
+UPGRADE = [
+    "connection: upgrade, http2-settings",
+    "upgrade: h2c",
+    "http2-settings: AAMAAABkAAQAoAAAAAIAAAAA",
+]
+CHUNKED = "\r\n".join(
+    ["POST /c HTTP/1.1", "host: x", "transfer-encoding: chunked", *UPGRADE, "", ""]
+).encode()
 WEBSOCKET = b"GET /w HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
 
 
@@ -208,7 +218,10 @@ def test_an_offered_upgrade_is_ignored_and_the_body_is_read(size: int) -> None:
         for at in range(0, len(sent), size):
             connection.data_received(sent[at : at + size])
         await asyncio.sleep(11)
-        bodies = [part.partition(b"\r\n\r\n")[2] for part in transport.written.split(b"HTTP/1.1 200 OK")[1:]]
+        bodies = [
+            part.partition(b"\r\n\r\n")[2]
+            for part in transport.written.split(b"HTTP/1.1 200 OK")[1:]
+        ]
         assert bodies == [b"/a? one", b"/c? two more", b"/w? ", b"/b? ", b"/d? last"] * 2
         assert not transport.closed
         connection.connection_lost(None)
@@ -245,7 +258,9 @@ def test_idle_connection_closes_after_the_keep_alive_time() -> None:
     run_virtual(main())
 
 
-@pytest.mark.parametrize("request_line", [b"GET", b"GET / HTTP/1.1 x", b"GET http://[ HTTP/1.1", b"\x16\x03\x01\x02"])
+@pytest.mark.parametrize(
+    "request_line", [b"GET", b"GET / HTTP/1.1 x", b"GET http://[ HTTP/1.1", b"\x16\x03\x01\x02"]
+)
 def test_invalid_requests_are_refused(request_line: bytes) -> None:
     async def main() -> None:
         connection, transport = await opened(echoes)
@@ -269,9 +284,16 @@ def test_a_lost_connection_leaves_no_garbage() -> None:
 
     async def main() -> None:
         with garbage() as found:
-            for left in (b"", post("/a", b"two"), post("/a", b"two") * 2, post("/a", b"two", *UPGRADE)[:-1]):
+            for left in (
+                b"",
+                post("/a", b"two"),
+                post("/a", b"two") * 2,
+                post("/a", b"two", *UPGRADE)[:-1],
+            ):
                 await lives_and_ends(left)
-        assert {name: count for name, count in found.items() if name.startswith("splitsecond")} == {}
+        assert {
+            name: count for name, count in found.items() if name.startswith("splitsecond")
+        } == {}
 
     run_virtual(main())
 
@@ -283,7 +305,11 @@ CHUNKS = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\n
 @each_case("end", [b"", b"\r\n\r\n"])
 @each_case(
     "rest",
-    [b"0\r\n" + b"a: b\r\n" * 100_000, b"0\r\na: " + b"b" * 600_000, b"0\r\n" + b"b" * 600_000 + b": a"],
+    [
+        b"0\r\n" + b"a: b\r\n" * 100_000,
+        b"0\r\na: " + b"b" * 600_000,
+        b"0\r\n" + b"b" * 600_000 + b": a",
+    ],
     ids=["many trailers", "a long trailer", "a long name of a trailer"],
 )
 def test_trailers_that_are_too_long_are_refused(size: int, end: bytes, rest: bytes) -> None:
@@ -370,8 +396,15 @@ def test_refusal_does_not_overtake_the_request_before_it() -> None:
         ("GET / HTTP/1.1\r\nhost: x\r\na: b\r\n c", 400),
         ("POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked", 501),
         ("POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked, chunked", 400),
-        ("POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip\r\ntransfer-encoding: chunked", 501),
-        ("POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked", 400),
+        (
+            "POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip\r\ntransfer-encoding: chunked",
+            501,
+        ),
+        (
+            "POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: "
+            "chunked\r\ntransfer-encoding: chunked",
+            400,
+        ),
         ("POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip", 501),
         ("POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding:", 400),
         ("POST / HTTP/1.0\r\nhost: x\r\ntransfer-encoding: chunked", 400),
@@ -385,7 +418,9 @@ def test_refusal_does_not_overtake_the_request_before_it() -> None:
 def test_ambiguous_headers_are_refused(head: str, status: int) -> None:
     async def main() -> None:
         connection, transport = await opened()
-        connection.data_received(head.encode() + b"\r\n\r\n" + (b"0\r\n\r\n" if head.startswith("POST") else b""))
+        connection.data_received(
+            head.encode() + b"\r\n\r\n" + (b"0\r\n\r\n" if head.startswith("POST") else b"")
+        )
         await asyncio.sleep(1)
         assert transport.written.startswith(b"HTTP/1.1 %d " % status)
         assert transport.closed or status == 200

@@ -21,7 +21,9 @@ def responses(*reads: bytes, known: bool = True) -> tuple[list[Seen], list[bytes
 
     async def application(cycle: RequestCycle) -> None:
         body = await cycle.body(1 << 20)
-        seen.append((cycle.method, cycle.path, cycle.query, dict(cycle.headers), cycle.keep_alive, body))
+        seen.append(
+            (cycle.method, cycle.path, cycle.query, dict(cycle.headers), cycle.keep_alive, body)
+        )
         if transport.closed:  # what follows the request is invalid
             raise ClientLeft
         await cycle.answer(200, b"")
@@ -42,7 +44,9 @@ def responses(*reads: bytes, known: bool = True) -> tuple[list[Seen], list[bytes
 
 def post(body: bytes, *lines: bytes, length: bytes | None = None) -> bytes:
     size = b"%d" % len(body) if length is None else length
-    return b"\r\n".join((b"POST /a%20b?q=1 HTTP/1.1", b"Host: x", *lines, b"Content-Length: " + size, b"", body))
+    return b"\r\n".join(
+        (b"POST /a%20b?q=1 HTTP/1.1", b"Host: x", *lines, b"Content-Length: " + size, b"", body)
+    )
 
 
 BODIES = (b"{}", b'{"model":"m"}', b"", b"x" * 300)
@@ -62,7 +66,13 @@ BODIES = (b"{}", b'{"model":"m"}', b"", b"x" * 300)
 )
 def test_requests_are_the_same_with_and_without_known_heads(lines: tuple[bytes, ...]) -> None:
     reads = [post(body, *lines) for body in BODIES]
-    reads += [reads[0][:30], reads[0][30:], reads[1] + reads[0], reads[0] + reads[1][:50], reads[1][50:]]
+    reads += [
+        reads[0][:30],
+        reads[0][30:],
+        reads[1] + reads[0],
+        reads[0] + reads[1][:50],
+        reads[1][50:],
+    ]
     assert responses(*reads) == responses(*reads, known=False)
 
 
@@ -85,15 +95,33 @@ def test_only_complete_requests_match_known_headers() -> None:
     heads = KnownHeads()
     data = post(b"{}")
     heads.learn(data, ("/a b", b"q=1"), {b"host": b"x", b"content-length": b"2"})
-    assert heads.request(data) == (("/a b", b"q=1"), {b"host": b"x", b"content-length": b"2"}, b"{}")
-    assert heads.request(post(b"[1]")) == (("/a b", b"q=1"), {b"host": b"x", b"content-length": b"3"}, b"[1]")
-    for other in (data[:-1], data + b"P", post(b"{}", length=b"3"), post(b"{}", b"A: b"), data.replace(b"/a", b"/b")):
+    assert heads.request(data) == (
+        ("/a b", b"q=1"),
+        {b"host": b"x", b"content-length": b"2"},
+        b"{}",
+    )
+    assert heads.request(post(b"[1]")) == (
+        ("/a b", b"q=1"),
+        {b"host": b"x", b"content-length": b"3"},
+        b"[1]",
+    )
+    for other in (
+        data[:-1],
+        data + b"P",
+        post(b"{}", length=b"3"),
+        post(b"{}", b"A: b"),
+        data.replace(b"/a", b"/b"),
+    ):
         assert heads.request(other) is None
 
 
 def test_number_of_known_headers_is_bounded() -> None:
     heads = KnownHeads()
     for number in range(2 * MAX_HEADS):
-        heads.learn(post(b"{}", b"X: %d" % number), ("/", b""), {b"host": b"x", b"x": b"", b"content-length": b"2"})
+        heads.learn(
+            post(b"{}", b"X: %d" % number),
+            ("/", b""),
+            {b"host": b"x", b"x": b"", b"content-length": b"2"},
+        )
     assert len(heads._heads) <= MAX_HEADS
     assert heads.request(post(b"{}", b"X: %d" % (2 * MAX_HEADS - 1))) is not None

@@ -1,4 +1,5 @@
-"""The bytes of a response: headers and body in one write, framed for the client's version of HTTP."""
+"""The bytes of a response: headers and body in one write, framed for the client's version of
+HTTP."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,7 +15,8 @@ A = [(b"x-a", b"b")]
 
 
 class Until(Transport):
-    """The transport of a client that disconnects after the response. `hung_up`: the server closed it before."""
+    """The transport of a client that disconnects after the response. `hung_up`: the server closed
+    it before."""
 
     hung_up = False
 
@@ -92,7 +94,9 @@ def test_the_end_of_the_connection_ends_a_stream_in_http_1_0() -> None:
     run_virtual(main())
 
 
-@pytest.mark.parametrize(("request_head", "status"), [("HEAD / HTTP/1.1", 200), ("GET / HTTP/1.1", 204)])
+@pytest.mark.parametrize(
+    ("request_head", "status"), [("HEAD / HTTP/1.1", 200), ("GET / HTTP/1.1", 204)]
+)
 def test_responses_to_head_and_204_have_no_body(request_head: str, status: int) -> None:
     async def act(cycle: RequestCycle) -> None:
         await cycle.answer(status, b"hi" if status == 200 else b"")
@@ -126,7 +130,9 @@ async def nothing(cycle: RequestCycle) -> None:
     """Return without a response."""
 
 
-@pytest.mark.parametrize(("first", "then"), [(sends_hi, sends_hi), (streams, sends_hi), (sends_hi, streams)])
+@pytest.mark.parametrize(
+    ("first", "then"), [(sends_hi, sends_hi), (streams, sends_hi), (sends_hi, streams)]
+)
 def test_a_request_cannot_be_answered_twice(first: Act, then: Act) -> None:
     async def act(cycle: RequestCycle) -> None:
         await first(cycle)
@@ -218,7 +224,8 @@ def test_nothing_more_is_written_once_a_write_has_failed() -> None:
         cycle.begin_stream(())
         cycle.on_lost = lambda: lost.append(True)
         cycle.send_now(b"one")
-        transport.closed = True  # as asyncio's transport does, which calls `connection_lost` in the next iteration
+        # as asyncio's transport does, which calls `connection_lost` in the next iteration
+        transport.closed = True
         assert cycle.send_now(b"more") == 0
         with pytest.raises(ClientLeft):
             cycle.send_now(b"still more")

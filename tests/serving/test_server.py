@@ -1,4 +1,5 @@
-"""A server on real sockets: what it sends at once, how it shuts down, and what a second call to `end` does."""
+"""A server on real sockets: what it sends at once, how it shuts down, and what a second call to
+`end` does."""
 
 import asyncio
 import socket
@@ -43,7 +44,9 @@ class Running:
         await cycle.answer(200, b"{}")
 
 
-def run(play: Callable[[Running], Coroutine[Any, Any, None]], drain_s: float = TIMEOUT_S) -> Running:
+def run(
+    play: Callable[[Running], Coroutine[Any, Any, None]], drain_s: float = TIMEOUT_S
+) -> Running:
     """Run `play` with a server that accepts connections, and wait for the end of the server."""
 
     async def main() -> Running:

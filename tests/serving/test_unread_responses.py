@@ -14,14 +14,18 @@ async def _nothing(cycle: RequestCycle) -> None:
     """Answer nothing."""
 
 
-def test_the_client_that_has_been_behind_for_longest_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_client_that_has_been_behind_for_longest_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(slow_reader, "MAX_UNREAD_BYTES", 100)
 
     async def main() -> None:
         state = ServerState(first_request_s=60.0)
         transports = [Transport() for _ in range(4)]
         connections = [connected(_nothing, transport) for transport in transports]
-        for connection, transport, size in zip(connections, transports, (40, 30, 20, 60), strict=True):
+        for connection, transport, size in zip(
+            connections, transports, (40, 30, 20, 60), strict=True
+        ):
             connection.state = state
             transport.unread = size
         for connection in connections[:3]:

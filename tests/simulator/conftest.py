@@ -1,4 +1,5 @@
-"""The simulated providers that the tests with official clients share, made once for each file of tests."""
+"""The simulated providers that the tests with official clients share, made once for each file of
+tests."""
 
 from collections.abc import Iterator
 from importlib.metadata import entry_points
@@ -27,6 +28,7 @@ def thinker(both: Providers) -> RunningProvider:
 
 @pytest.fixture(scope="session")
 def plugin_options() -> list[str]:
-    """The options that load our plugin in a pytest run of its own, unless the installed package does that."""
+    """The options that load our plugin in a pytest run of its own, unless the installed package
+    does that."""
     installed = entry_points(group="pytest11", name="splitsecond")
     return [] if installed else ["-p", "splitsecond.testing.pytest_plugin"]

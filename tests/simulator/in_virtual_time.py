@@ -21,8 +21,8 @@ from splitsecond.simulator.truth import TruthLog, TruthRecord
 class Exchange:
     """One request and its response, with times of the virtual clock.
 
-    `written`: when each part of the body was written. `how`: how the server ended the connection. `reads`: the client
-    reads the response.
+    `written`: when each part of the body was written. `how`: how the server ended the connection.
+    `reads`: the client reads the response.
     """
 
     def __init__(self, *, reads: bool = True) -> None:
@@ -80,7 +80,8 @@ class Exchange:
 
 
 class Wire(Transport):
-    """The transport of an exchange, whose socket takes SO_LINGER, by which a connection is reset."""
+    """The transport of an exchange, whose socket takes SO_LINGER, by which a connection is
+    reset."""
 
     def __init__(self, exchange: Exchange, *, reads: bool) -> None:
         super().__init__()
@@ -95,7 +96,11 @@ class Wire(Transport):
         return -1
 
     def setsockopt(self, level: int, option: int, value: bytes) -> None:
-        assert (level, option, value) == (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert (level, option, value) == (
+            socket.SOL_SOCKET,
+            socket.SO_LINGER,
+            struct.pack("ii", 1, 0),
+        )
         self.how = "reset"
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -128,7 +133,11 @@ class Client:
     ) -> Exchange:
         """Send a request; `fields` are added to the model and the message of its JSON body."""
         exchange = exchange or Exchange()
-        asked = {"model": self.provider.profile.model, "messages": [{"role": "user", "content": "hello"}], **fields}
+        asked = {
+            "model": self.provider.profile.model,
+            "messages": [{"role": "user", "content": "hello"}],
+            **fields,
+        }
         data = msgspec.json.encode(asked) if body is None else body
         lines = {"host": "localhost", "content-length": str(len(data)), **(headers or {})}
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())

@@ -1,4 +1,5 @@
-"""Simulated providers in a separate process on the loopback, for the tests with official clients."""
+"""Simulated providers in a separate process on the loopback, for the tests with official
+clients."""
 
 import json
 import urllib.request
@@ -31,10 +32,12 @@ WAIT_S = 180
 
 
 class Providers(NamedTuple):
-    """`quick` sends eight words, or up to its limit; `thinker` ends by itself after two of reasoning and four more.
-    All answer "So?" with plain words, whatever tools or structured output the request names.
+    """`quick` sends eight words, or up to its limit; `thinker` ends by itself after two of
+    reasoning and four more. All answer "So?" with plain words, whatever tools or structured output
+    the request names.
 
-    `slow` is like `quick`, with 40 ms between its words: its first word and a later fault are separate reads.
+    `slow` is like `quick`, with 40 ms between its words: its first word and a later fault are
+    separate reads.
     """
 
     quick: RunningProvider
@@ -45,7 +48,10 @@ class Providers(NamedTuple):
 @contextmanager
 def providers(folder: Path) -> Iterator[Providers]:
     """Run all while the context is open; `folder` is for their profiles."""
-    profiles = {"quick.toml": QUICK, "thinker.toml": "reasoning_tokens = 2\nnatural_tokens = 6\n" + THINKER}
+    profiles = {
+        "quick.toml": QUICK,
+        "thinker.toml": "reasoning_tokens = 2\nnatural_tokens = 6\n" + THINKER,
+    }
     profiles["slow.toml"] = SLOW
     for name, text in profiles.items():
         (folder / name).write_text(text)

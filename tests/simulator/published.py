@@ -1,4 +1,5 @@
-"""The published tables again, typed from the article, so that the profiles are checked against something.
+"""The published tables again, typed from the article, so that the profiles are checked against
+something.
 
 General Compute, LLM Token Generation Speed: How Providers Compare in 2025, June 2025.
 """
@@ -7,7 +8,8 @@ from typing import NamedTuple
 
 
 class Published(NamedTuple):
-    """One row: TTFT in ms and tokens per second, p50 and p95 (of tokens per second: the slow tail)."""
+    """One row: TTFT in ms and tokens per second, p50 and p95 (of tokens per second: the slow
+    tail)."""
 
     profile: str
     concurrency: int

@@ -1,4 +1,5 @@
-"""A simulator in its own process on the loopback, called by Anthropic's official client, synchronous and async."""
+"""A simulator in its own process on the loopback, called by Anthropic's official client,
+synchronous and async."""
 
 import asyncio
 from collections.abc import Iterator
@@ -18,12 +19,16 @@ HELLO: list[MessageParam] = [{"role": "user", "content": "hello"}]
 
 @pytest.fixture
 def client(quick: RunningProvider) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=quick.origin, api_key="none", max_retries=0, timeout=WAIT_S) as made:
+    with anthropic.Anthropic(
+        base_url=quick.origin, api_key="none", max_retries=0, timeout=WAIT_S
+    ) as made:
         yield made
 
 
 def an_async_client(quick: RunningProvider) -> anthropic.AsyncAnthropic:
-    return anthropic.AsyncAnthropic(base_url=quick.origin, api_key="none", max_retries=0, timeout=WAIT_S)
+    return anthropic.AsyncAnthropic(
+        base_url=quick.origin, api_key="none", max_retries=0, timeout=WAIT_S
+    )
 
 
 def test_a_stream(client: anthropic.Anthropic, quick: RunningProvider) -> None:
@@ -46,14 +51,23 @@ def test_a_stream(client: anthropic.Anthropic, quick: RunningProvider) -> None:
     ]
     (found,) = records(quick, "official")
     assert len(found["planned_ns"]) == len(found["actual_ns"]) == 8
-    assert all(actual >= planned for planned, actual in zip(found["planned_ns"], found["actual_ns"], strict=True))
+    assert all(
+        actual >= planned
+        for planned, actual in zip(found["planned_ns"], found["actual_ns"], strict=True)
+    )
 
 
-def test_the_message_that_a_stream_amounts_to(client: anthropic.Anthropic, quick: RunningProvider) -> None:
+def test_the_message_that_a_stream_amounts_to(
+    client: anthropic.Anthropic, quick: RunningProvider
+) -> None:
     with client.messages.stream(model=quick.model, max_tokens=8, messages=HELLO) as stream:
         assert "".join(stream.text_stream) == SAID
         message = stream.get_final_message()
-    assert (message.role, message.model, message.stop_reason) == ("assistant", quick.model, "max_tokens")
+    assert (message.role, message.model, message.stop_reason) == (
+        "assistant",
+        quick.model,
+        "max_tokens",
+    )
     assert message.id.startswith("msg_")
     assert (message.usage.input_tokens, message.usage.output_tokens) == (13, 8)
 
@@ -63,14 +77,20 @@ def test_a_whole_answer(client: anthropic.Anthropic, quick: RunningProvider) -> 
     (block,) = message.content
     assert block.type == "text"
     assert block.text == "A simulated provider"
-    assert (message.type, message.stop_reason, message.usage.output_tokens) == ("message", "max_tokens", 3)
+    assert (message.type, message.stop_reason, message.usage.output_tokens) == (
+        "message",
+        "max_tokens",
+        3,
+    )
     assert [model.id for model in client.models.list()] == [quick.model]
 
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_reasoning(thinker: RunningProvider, stream: bool) -> None:
     asked: dict[str, Any] = {"model": thinker.model, "max_tokens": 8, "messages": HELLO}
-    with anthropic.Anthropic(base_url=thinker.origin, api_key="none", max_retries=0, timeout=WAIT_S) as client:
+    with anthropic.Anthropic(
+        base_url=thinker.origin, api_key="none", max_retries=0, timeout=WAIT_S
+    ) as client:
         if stream:
             with client.messages.stream(**asked) as events:
                 message = events.get_final_message()
@@ -108,9 +128,13 @@ def test_side_by_side_and_async(quick: RunningProvider) -> None:
 
             async def ask(stream: bool) -> str:
                 if not stream:
-                    whole = await client.messages.create(model=quick.model, max_tokens=8, messages=HELLO)
+                    whole = await client.messages.create(
+                        model=quick.model, max_tokens=8, messages=HELLO
+                    )
                     return "".join(block.text for block in whole.content if block.type == "text")
-                async with client.messages.stream(model=quick.model, max_tokens=8, messages=HELLO) as streamed:
+                async with client.messages.stream(
+                    model=quick.model, max_tokens=8, messages=HELLO
+                ) as streamed:
                     return "".join([text async for text in streamed.text_stream])
 
             async with asyncio.TaskGroup() as tasks:
@@ -130,10 +154,16 @@ def test_side_by_side_and_async(quick: RunningProvider) -> None:
     ],
 )
 def test_http_errors(
-    client: anthropic.Anthropic, quick: RunningProvider, fault: str, error: type[anthropic.APIStatusError], kind: str
+    client: anthropic.Anthropic,
+    quick: RunningProvider,
+    fault: str,
+    error: type[anthropic.APIStatusError],
+    kind: str,
 ) -> None:
     with pytest.raises(error) as caught:
-        client.messages.create(model=quick.model, max_tokens=8, messages=HELLO, extra_headers=faulty(fault))
+        client.messages.create(
+            model=quick.model, max_tokens=8, messages=HELLO, extra_headers=faulty(fault)
+        )
     assert caught.value.status_code == int(fault[:3])
     assert caught.value.type == kind
     assert caught.value.response.headers.get("retry-after") == ("3" if "retry" in fault else None)
@@ -145,15 +175,22 @@ def test_invalid_requests(client: anthropic.Anthropic, quick: RunningProvider) -
     with pytest.raises(anthropic.BadRequestError, match=r"\$.max_tokens"):
         client.messages.create(model=quick.model, max_tokens=0, messages=HELLO)
     with pytest.raises(anthropic.BadRequestError, match="is not a setting"):
-        client.messages.create(model=quick.model, max_tokens=8, messages=HELLO, extra_headers=faulty("stall; share=1"))
+        client.messages.create(
+            model=quick.model, max_tokens=8, messages=HELLO, extra_headers=faulty("stall; share=1")
+        )
 
 
 def test_an_error_inside_a_200(client: anthropic.Anthropic, quick: RunningProvider) -> None:
     texts: list[str] = []
     with (
-        pytest.raises(anthropic.APIStatusError, match="the model failed while it answered") as caught,
+        pytest.raises(
+            anthropic.APIStatusError, match="the model failed while it answered"
+        ) as caught,
         client.messages.stream(
-            model=quick.model, max_tokens=8, messages=HELLO, extra_headers=faulty("error_event; after=2")
+            model=quick.model,
+            max_tokens=8,
+            messages=HELLO,
+            extra_headers=faulty("error_event; after=2"),
         ) as stream,
     ):
         texts.extend(stream.text_stream)
@@ -162,9 +199,12 @@ def test_an_error_inside_a_200(client: anthropic.Anthropic, quick: RunningProvid
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"), [("cut; after=3", "peer closed connection"), ("malformed; after=3", "Unterminated string")]
+    ("fault", "words"),
+    [("cut; after=3", "peer closed connection"), ("malformed; after=3", "Unterminated string")],
 )
-def test_a_stream_that_breaks(client: anthropic.Anthropic, quick: RunningProvider, fault: str, words: str) -> None:
+def test_a_stream_that_breaks(
+    client: anthropic.Anthropic, quick: RunningProvider, fault: str, words: str
+) -> None:
     stream = client.messages.create(
         model=quick.model, max_tokens=8, messages=HELLO, stream=True, extra_headers=faulty(fault)
     )

@@ -1,4 +1,5 @@
-"""A simulated provider in virtual time: exact bytes and exact times, whole, streamed, and with each fault."""
+"""A simulated provider in virtual time: exact bytes and exact times, whole, streamed, and with each
+fault."""
 
 import asyncio
 from typing import Any
@@ -35,10 +36,14 @@ queue_limit = 0
 
 
 def steady(**changes: Any) -> Profile:
-    return Profile(**{"name": "p", "title": "t", "model": "m", "table": ROWS, "output_tokens": 5, **changes})
+    return Profile(
+        **{"name": "p", "title": "t", "model": "m", "table": ROWS, "output_tokens": 5, **changes}
+    )
 
 
-def one(fault: str = "", *, on: Profile | None = None, **fields: Any) -> tuple[Exchange, TruthRecord]:
+def one(
+    fault: str = "", *, on: Profile | None = None, **fields: Any
+) -> tuple[Exchange, TruthRecord]:
     async def play() -> tuple[Exchange, TruthRecord]:
         client = Client(on or steady())
         headers = {"x-splitsecond-fault": fault} if fault else None
@@ -51,14 +56,18 @@ def one(fault: str = "", *, on: Profile | None = None, **fields: Any) -> tuple[E
 
 def planned(record: TruthRecord, *extra_ms: float) -> list[int]:
     """When the tokens are due without a fault, each put off by `extra_ms`."""
-    return [record.arrived_ns + 100 * MS + i * GAP_NS + round(extra * MS) for i, extra in enumerate(extra_ms)]
+    return [
+        record.arrived_ns + 100 * MS + i * GAP_NS + round(extra * MS)
+        for i, extra in enumerate(extra_ms)
+    ]
 
 
 def test_a_stream_sends_each_token_at_its_planned_absolute_time() -> None:
     exchange, record = one(max_tokens=2_000)
     assert list(record.planned_ns) == planned(record, *[0.0] * 2_000)
     late = np.subtract(record.actual_ns, record.planned_ns)
-    assert abs(late).max() < 10_000  # the virtual loop counts in floating-point seconds: no drift over 20 s
+    # the virtual loop counts in floating-point seconds: no drift over 20 s
+    assert abs(late).max() < 10_000
     assert record.output_tokens == 2_000
     assert (record.in_flight, record.fault, record.closed_by_client) == (1, "", False)
     assert exchange.finished
@@ -99,7 +108,10 @@ def test_a_strict_provider_refuses_what_no_rule_fits() -> None:
 
 def test_usage_comes_only_if_asked_for() -> None:
     exchange, _ = one(stream_options={"include_usage": True})
-    assert b'"usage":{"prompt_tokens":13,"completion_tokens":5,"total_tokens":18}' in exchange.events[-2]
+    assert (
+        b'"usage":{"prompt_tokens":13,"completion_tokens":5,"total_tokens":18}'
+        in exchange.events[-2]
+    )
     assert b"usage" not in one()[0].body
 
 
@@ -109,7 +121,11 @@ def test_a_whole_answer_comes_when_its_last_token_is_due() -> None:
     assert len(set(record.actual_ns)) == 1
     assert abs(record.actual_ns[0] - record.planned_ns[-1]) < 10_000
     assert exchange.json["choices"][0]["message"]["content"] == "A simulated provider"
-    assert exchange.json["usage"] == {"prompt_tokens": 13, "completion_tokens": 3, "total_tokens": 16}
+    assert exchange.json["usage"] == {
+        "prompt_tokens": 13,
+        "completion_tokens": 3,
+        "total_tokens": 16,
+    }
 
 
 def test_completions_have_the_same_tokens() -> None:
@@ -167,7 +183,9 @@ def test_faults_have_the_anthropic_format() -> None:
         ({"max_tokens": 20, "ignore_eos": False}, 8, "stop"),
     ],
 )
-def test_an_answer_ends_at_its_limit_or_by_itself(fields: dict[str, Any], tokens: int, finish: str) -> None:
+def test_an_answer_ends_at_its_limit_or_by_itself(
+    fields: dict[str, Any], tokens: int, finish: str
+) -> None:
     exchange, record = one(on=steady(natural_tokens=8), stream=False, **fields)
     assert record.output_tokens == tokens
     assert exchange.json["choices"][0]["finish_reason"] == finish
@@ -201,7 +219,9 @@ def test_request_id_is_taken_from_the_client() -> None:
         ({"body": b" " * (33 << 20)}, 413, "body_too_long"),
     ],
 )
-def test_a_wrong_request_gets_an_error_in_openais_form(request_: dict[str, Any], status: int, code: str) -> None:
+def test_a_wrong_request_gets_an_error_in_openais_form(
+    request_: dict[str, Any], status: int, code: str
+) -> None:
     async def play() -> Exchange:
         return await Client(steady()).send(**request_)
 
@@ -236,7 +256,9 @@ def test_fault_http(status: int) -> None:
     exchange, record = one(f"{status}; retry_after=7")
     assert exchange.status == status
     assert exchange.headers[b"retry-after"] == b"7"
-    assert exchange.json["error"]["type"] == ("rate_limit_error" if status == 429 else "server_error")
+    assert exchange.json["error"]["type"] == (
+        "rate_limit_error" if status == 429 else "server_error"
+    )
     assert (record.fault, len(record.planned_ns)) == ("http", 0)
     assert b"retry-after" not in one(f"{status}")[0].headers
 
@@ -360,7 +382,8 @@ def test_disconnect_frees_the_slot_at_once(fault: str, stream: bool, kind: str) 
         assert record.closed_by_client
         assert record.ended_ns == left_ns
         assert (await client.send(method="GET", path="/health")).json["in_flight"] == 0
-        assert (await client.send(max_tokens=1)).status == 200  # the engine's only slot is free again
+        # the engine's only slot is free again
+        assert (await client.send(max_tokens=1)).status == 200
 
     run_virtual(play())
 
@@ -434,23 +457,30 @@ def test_full_engine_refuses_with_429_and_serves_the_rest() -> None:
         assert (full.fault, served.fault) == ("full", "")
         step_ns = 10 * MS
         assert np.diff(served.planned_ns).tolist() == [step_ns] * 4
-        assert served.planned_ns[0] == served.arrived_ns + step_ns + 13 * MS  # 13 prompt tokens at 1,000 per second
+        # 13 prompt tokens at 1,000 per second
+        assert served.planned_ns[0] == served.arrived_ns + step_ns + 13 * MS
 
     run_virtual(play())
 
 
 def test_faults_delay_the_tokens_of_an_engine() -> None:
     engine = profile.parse(ENGINE, name="p", where="p")
-    for fault, extra_ms in (("stall; after=2; seconds=1", [0, 0, 1000]), ("slow_head; seconds=1", [1000] * 3)):
+    for fault, extra_ms in (
+        ("stall; after=2; seconds=1", [0, 0, 1000]),
+        ("slow_head; seconds=1", [1000] * 3),
+    ):
         _, record = one(fault, on=engine, max_tokens=3)
         _, plain = one(on=engine, max_tokens=3)
-        assert [a - b for a, b in zip(record.planned_ns, plain.planned_ns, strict=True)] == [e * MS for e in extra_ms]
+        assert [a - b for a, b in zip(record.planned_ns, plain.planned_ns, strict=True)] == [
+            e * MS for e in extra_ms
+        ]
 
 
 @sampled_cases(4)
 @each_case("row", PUBLISHED, ids=lambda row: f"{row.profile}-{row.concurrency}")
 def test_a_closed_loop_of_fifty_gives_the_published_row(row: Published) -> None:
-    """Return the truth of a benchmark: as many clients as the row has, one warm-up each, then fifty requests."""
+    """Return the truth of a benchmark: as many clients as the row has, one warm-up each, then fifty
+    requests."""
     tokens, warm, measured = 12, row.concurrency, 50
 
     async def play() -> list[TruthRecord]:

@@ -1,4 +1,5 @@
-"""A simulator in its own process on the loopback, called by Cohere's official client, synchronous and async."""
+"""A simulator in its own process on the loopback, called by Cohere's official client, synchronous
+and async."""
 
 import asyncio
 import json
@@ -18,7 +19,10 @@ pytestmark = pytest.mark.system
 HELLO: list[Any] = [{"role": "user", "content": "hello"}]
 WEATHER: dict[str, Any] = {
     "tools": [
-        {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+        {
+            "type": "function",
+            "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}},
+        }
     ],
     "tool_choice": "REQUIRED",
 }
@@ -40,7 +44,9 @@ def texts(events: list[Any]) -> list[str]:
 
 
 def test_a_stream(client: cohere.ClientV2, quick: RunningProvider) -> None:
-    stream = client.chat_stream(model=quick.model, messages=HELLO, max_tokens=8, request_options=options("", "cohere"))
+    stream = client.chat_stream(
+        model=quick.model, messages=HELLO, max_tokens=8, request_options=options("", "cohere")
+    )
     events: list[Any] = list(stream)
     assert [event.type for event in events] == [
         "message-start",
@@ -98,9 +104,13 @@ def test_a_tool_call(client: cohere.ClientV2, quick: RunningProvider) -> None:
 def test_async(quick: RunningProvider) -> None:
     async def play() -> tuple[str, str]:
         async with httpx.AsyncClient(timeout=WAIT_S) as connections:
-            client = cohere.AsyncClientV2(api_key="none", base_url=quick.origin, httpx_client=connections)
+            client = cohere.AsyncClientV2(
+                api_key="none", base_url=quick.origin, httpx_client=connections
+            )
             whole: Any = await client.chat(model=quick.model, messages=HELLO)
-            events = [event async for event in client.chat_stream(model=quick.model, messages=HELLO)]
+            events = [
+                event async for event in client.chat_stream(model=quick.model, messages=HELLO)
+            ]
             return whole.message.content[0].text, "".join(texts(events))
 
     assert asyncio.run(play()) == (SAID, SAID)
@@ -114,7 +124,9 @@ def test_async(quick: RunningProvider) -> None:
         ("401", cohere.UnauthorizedError),
     ],
 )
-def test_http_errors(client: cohere.ClientV2, quick: RunningProvider, fault: str, error: type[ApiError]) -> None:
+def test_http_errors(
+    client: cohere.ClientV2, quick: RunningProvider, fault: str, error: type[ApiError]
+) -> None:
     with pytest.raises(error) as caught:
         client.chat(model=quick.model, messages=HELLO, request_options=options(fault))
     assert caught.value.status_code == int(fault[:3])
@@ -130,7 +142,9 @@ def test_invalid_requests(client: cohere.ClientV2, quick: RunningProvider) -> No
 
 def test_an_error_inside_a_200(client: cohere.ClientV2, quick: RunningProvider) -> None:
     asked = options("error_event; after=2")
-    events: list[Any] = list(client.chat_stream(model=quick.model, messages=HELLO, request_options=asked))
+    events: list[Any] = list(
+        client.chat_stream(model=quick.model, messages=HELLO, request_options=asked)
+    )
     assert texts(events) == ["A", " simulated"]
     assert events[-1].delta.finish_reason == "ERROR"
     assert "the model failed while it answered" in events[-1].delta.error
@@ -139,7 +153,11 @@ def test_an_error_inside_a_200(client: cohere.ClientV2, quick: RunningProvider) 
 def test_a_stream_that_is_cut(client: cohere.ClientV2, quick: RunningProvider) -> None:
     events: list[Any] = []
     with pytest.raises(Exception, match="peer closed connection"):
-        events.extend(client.chat_stream(model=quick.model, messages=HELLO, request_options=options("cut; after=3")))
+        events.extend(
+            client.chat_stream(
+                model=quick.model, messages=HELLO, request_options=options("cut; after=3")
+            )
+        )
     assert len(texts(events)) == 3
 
 
@@ -147,5 +165,11 @@ def test_an_early_close_ends_the_stream_on_the_server(quick: RunningProvider) ->
     with httpx.Client(timeout=WAIT_S) as connections:
         client = cohere.ClientV2(api_key="none", base_url=quick.origin, httpx_client=connections)
         asked = options("", "early cohere")
-        next(iter(client.chat_stream(model=quick.model, messages=HELLO, max_tokens=30_000, request_options=asked)))
+        next(
+            iter(
+                client.chat_stream(
+                    model=quick.model, messages=HELLO, max_tokens=30_000, request_options=asked
+                )
+            )
+        )
     assert closed_early(quick, "early cohere", 30_000)

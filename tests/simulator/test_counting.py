@@ -1,4 +1,5 @@
-"""The paths that only count a request's tokens: the number that the answer's usage has, and errors in their form."""
+"""The paths that only count a request's tokens: the number that the answer's usage has, and errors
+in their form."""
 
 from typing import Any
 
@@ -67,7 +68,9 @@ def test_token_count_equals_the_usage_of_the_answer(name: str) -> None:
 
 def test_gemini_counts_a_request_with_system_instruction() -> None:
     *_, body, _ = ASKED["gemini"]
-    whole = {"generateContentRequest": {**body, "systemInstruction": {"parts": [{"text": "Be brief."}]}}}
+    whole = {
+        "generateContentRequest": {**body, "systemInstruction": {"parts": [{"text": "Be brief."}]}}
+    }
     (plain, with_system), _ = posted((ASKED["gemini"][0], body), (ASKED["gemini"][0], whole))
     assert with_system.json["totalTokens"] > plain.json["totalTokens"]
 
@@ -84,7 +87,9 @@ def test_unknown_model_is_404(name: str) -> None:
 @each_case("wrong", [[], 3, None])
 def test_invalid_request_is_refused_in_its_api_format(name: str, wrong: Any) -> None:
     field = {"anthropic": "messages", "responses": "input", "gemini": "contents"}[name]
-    ((exchange,), _) = posted((ASKED[name][0], {field: {} if name == "responses" and wrong == [] else wrong}))
+    ((exchange,), _) = posted(
+        (ASKED[name][0], {field: {} if name == "responses" and wrong == [] else wrong})
+    )
     assert exchange.status == 400
     assert "the request's body is wrong" in exchange.json["error"]["message"]
     if name == "gemini":

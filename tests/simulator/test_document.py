@@ -1,4 +1,5 @@
-"""docs/simulator.md: its examples run as they stand, and it names all settings, fields and paths."""
+"""docs/simulator.md: its examples run as they stand, and it names all settings, fields and
+paths."""
 
 import re
 from pathlib import Path
@@ -73,7 +74,11 @@ def test_each_documented_path_and_profile_exists() -> None:
     assert load("steady-cached").prompt_cache is not None
 
 
-def test_the_examples_for_pytest_pass(system: None, pytester: pytest.Pytester, plugin_options: list[str]) -> None:
+def test_the_examples_for_pytest_pass(
+    system: None, pytester: pytest.Pytester, plugin_options: list[str]
+) -> None:
     examples = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
     pytester.makepyfile(**{f"test_example_{number}": text for number, text in enumerate(examples)})
-    pytester.runpytest_subprocess(*plugin_options, "-p", "no:cacheprovider").assert_outcomes(passed=3)
+    pytester.runpytest_subprocess(*plugin_options, "-p", "no:cacheprovider").assert_outcomes(
+        passed=3
+    )

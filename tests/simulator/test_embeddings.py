@@ -1,4 +1,5 @@
-"""Embeddings in every API format that has them: the same unit vector for the same text, near those that share words."""
+"""Embeddings in every API format that has them: the same unit vector for the same text, near those
+that share words."""
 
 import base64
 from typing import Any
@@ -25,7 +26,10 @@ PARTS = [{"content": {"parts": [{"text": each}]}} for each in TEXTS]
 PATHS: dict[str, tuple[dict[str, Any], str]] = {
     "/v1/embeddings": ({"input": TEXTS}, "data"),
     "/openai/v1/embeddings": ({"input": TEXTS, "encoding_format": "base64"}, "data"),
-    "/v2/embed": ({"texts": TEXTS, "embedding_types": ["float"], "input_type": "search_query"}, "cohere"),
+    "/v2/embed": (
+        {"texts": TEXTS, "embedding_types": ["float"], "input_type": "search_query"},
+        "cohere",
+    ),
     "/api/embed": ({"input": TEXTS}, "embeddings"),
     "/api/embeddings": ({"prompt": TEXTS[0]}, "one"),
     f"{GEMINI}:batchEmbedContents": (
@@ -40,7 +44,9 @@ PATHS: dict[str, tuple[dict[str, Any], str]] = {
 def sent(path: str, on: Profile = SMALL, **fields: Any) -> tuple[Exchange, TruthRecord]:
     async def play() -> tuple[Exchange, TruthRecord]:
         client = Client(on)
-        exchange = await client.send(path=path, body=msgspec.json.encode({"model": "steady", **fields}))
+        exchange = await client.send(
+            path=path, body=msgspec.json.encode({"model": "steady", **fields})
+        )
         (record,) = client.truth()
         return exchange, record
 
@@ -52,7 +58,10 @@ def vectors(form: str, body: Any) -> list[Any]:
         case "data":
             found = [each["embedding"] for each in body["data"]]
             assert [each["index"] for each in body["data"]] == list(range(len(found)))
-            return [np.frombuffer(base64.b64decode(each), "<f4") if isinstance(each, str) else each for each in found]
+            return [
+                np.frombuffer(base64.b64decode(each), "<f4") if isinstance(each, str) else each
+                for each in found
+            ]
         case "cohere":
             return list(body["embeddings"]["float"])
         case "embeddings":
@@ -92,7 +101,9 @@ def test_the_length_of_a_vector(path: str, fields: dict[str, Any]) -> None:
 
 
 def test_vectors_have_length_one_and_like_texts_are_near() -> None:
-    cats, cat, prices = (embed(text, 512) for text in ("the cat sat", "a cat sat there", "bond prices fell"))
+    cats, cat, prices = (
+        embed(text, 512) for text in ("the cat sat", "a cat sat there", "bond prices fell")
+    )
     assert np.linalg.norm(cats) == pytest.approx(1)
     assert cats @ cat > 0.3 > abs(cats @ prices)
     assert not np.array_equal(embed("a b", 8), embed("b a", 8))
@@ -100,7 +111,8 @@ def test_vectors_have_length_one_and_like_texts_are_near() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "count"), [("text", 1), (["text"], 1), ([1, 2, 3], 1), ([[1, 2], [3]], 2), (["a"] * 5, 5)]
+    ("given", "count"),
+    [("text", 1), (["text"], 1), ([1, 2, 3], 1), ([[1, 2], [3]], 2), (["a"] * 5, 5)],
 )
 def test_inputs_of_openai(given: Any, count: int) -> None:
     exchange, _ = sent("/v1/embeddings", input=given)
@@ -119,7 +131,9 @@ def test_inputs_of_openai(given: Any, count: int) -> None:
 )
 def test_requests_that_are_refused(fields: dict[str, Any]) -> None:
     async def play() -> Exchange:
-        return await Client(SMALL).send(path="/v1/embeddings", body=msgspec.json.encode({"model": "steady", **fields}))
+        return await Client(SMALL).send(
+            path="/v1/embeddings", body=msgspec.json.encode({"model": "steady", **fields})
+        )
 
     exchange = run_virtual(play())
     assert (exchange.status, exchange.json["error"]["type"]) == (400, "invalid_request_error")
@@ -131,7 +145,9 @@ def test_rules_with_a_content_are_not_for_embeddings() -> None:
 
     async def play() -> list[int]:
         client = Client(on)
-        found = [await client.send(path="/v1/embeddings", input=text) for text in ("good", "broken")]
+        found = [
+            await client.send(path="/v1/embeddings", input=text) for text in ("good", "broken")
+        ]
         assert (await client.send()).json["choices"][0]["message"]["content"] == "x"
         return [each.status for each in found]
 

@@ -1,4 +1,5 @@
-"""Every API format's path in virtual time: the same answer at the same moments, and errors in the API format's form."""
+"""Every API format's path in virtual time: the same answer at the same moments, and errors in the
+API format's form."""
 
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -37,7 +38,8 @@ CHAT_TOOLS = {"tools": [{"type": "function", "function": FUNCTION}]}
 
 
 class Played(NamedTuple):
-    """An API format: the paths for a stream and a whole response, the body, and the fields that force a tool call."""
+    """An API format: the paths for a stream and a whole response, the body, and the fields that
+    force a tool call."""
 
     api_format: ModuleType
     stream_path: str
@@ -79,7 +81,9 @@ PLAYED = {
             "toolConfig": {"functionCallingConfig": {"mode": "ANY"}},
         },
     ),
-    "cohere": Played(cohere, "/v2/chat", "/v2/chat", MESSAGES, {**CHAT_TOOLS, "tool_choice": "REQUIRED"}),
+    "cohere": Played(
+        cohere, "/v2/chat", "/v2/chat", MESSAGES, {**CHAT_TOOLS, "tool_choice": "REQUIRED"}
+    ),
     "ollama": Played(ollama, "/api/chat", "/api/chat", MESSAGES, CHAT_TOOLS),
 }
 ENDS_WITH_WORDS = {"cohere", "responses", "ollama"}
@@ -89,7 +93,13 @@ played = pytest.mark.parametrize("name", PLAYED)
 
 
 def asked(
-    name: str, *, on: Profile = STEADY, stream: bool = True, fault: str = "", path: str = "", **fields: Any
+    name: str,
+    *,
+    on: Profile = STEADY,
+    stream: bool = True,
+    fault: str = "",
+    path: str = "",
+    **fields: Any,
 ) -> tuple[Exchange, list[TruthRecord]]:
     """One request in that API format, and what the simulator knows of it."""
     one = PLAYED[name]
@@ -120,12 +130,17 @@ def tokens_of(events: list[Event], kind: str = "text") -> list[Token]:
 def test_an_answer_and_its_moments(name: str) -> None:
     exchange, (record,) = asked(name)
     events = events_of(name, exchange)
-    assert "".join(token.text for token in tokens_of(events)) == "A simulated provider says nothing of"
+    assert (
+        "".join(token.text for token in tokens_of(events)) == "A simulated provider says nothing of"
+    )
     assert [token.at for token in tokens_of(events)] == list(record.actual_ns)
     assert list(record.actual_ns) == list(record.planned_ns)
     assert round((record.planned_ns[0] - record.arrived_ns) / NS_PER_MS) == 100
     (finish,) = [event for event in events if isinstance(event, Finish)]
-    assert openai_reason(finish.reason) == ("length" if name == "anthropic" else "stop") or finish.reason == "completed"
+    assert (
+        openai_reason(finish.reason) == ("length" if name == "anthropic" else "stop")
+        or finish.reason == "completed"
+    )
     usage = [event for event in events if isinstance(event, Usage)][-1]
     assert (usage.input_tokens, usage.output_tokens) == (13, 6)
     assert isinstance(events[-1], Done)
@@ -134,7 +149,9 @@ def test_an_answer_and_its_moments(name: str) -> None:
 @played
 @each_case("stream", [True, False])
 def test_reasoning_precedes_the_text(name: str, stream: bool) -> None:
-    exchange, _ = asked(name, on=replace(STEADY, reasoning_tokens=2, natural_tokens=5), stream=stream)
+    exchange, _ = asked(
+        name, on=replace(STEADY, reasoning_tokens=2, natural_tokens=5), stream=stream
+    )
     events = events_of(name, exchange)
     assert "".join(token.text for token in tokens_of(events, "reasoning")) == "A simulated"
     assert "".join(token.text for token in tokens_of(events)) == "A simulated provider"
@@ -165,7 +182,9 @@ def test_answer_has_text_after_any_number_of_reasoning_tokens(name: str) -> None
 
 
 @played
-@each_case("fault, kind", [("malformed; after=3", "malformed"), ("error_event; after=3", "in_band_error")])
+@each_case(
+    "fault, kind", [("malformed; after=3", "malformed"), ("error_event; after=3", "in_band_error")]
+)
 def test_faults_between_tokens_have_the_api_formats_form(name: str, fault: str, kind: str) -> None:
     exchange, _ = asked(name, fault=fault)
     events = events_of(name, exchange)
@@ -199,7 +218,9 @@ def test_gemini_stream_without_alt_sse_is_refused() -> None:
     assert "?alt=sse" in exchange.json["error"]["message"]
 
 
-@pytest.mark.parametrize("path", ["/v1beta/models/steady:embedText", "/v1beta/models/a/b:generateContent", "/v3/chat"])
+@pytest.mark.parametrize(
+    "path", ["/v1beta/models/steady:embedText", "/v1beta/models/a/b:generateContent", "/v3/chat"]
+)
 def test_unknown_path_is_404(path: str) -> None:
     exchange, _ = asked("gemini", path=path)
     assert exchange.status == 404
@@ -214,13 +235,23 @@ def test_vertex_claude_takes_model_and_streaming_from_the_path(path: str, stream
     """Its body has neither. The answer is Anthropic's."""
 
     async def play() -> Exchange:
-        body: dict[str, Any] = {**MESSAGES, "max_tokens": 6, "anthropic_version": "vertex-2023-10-16"}
-        return await Client(STEADY).send(path=f"{path}:{'streamRawPredict' if stream else 'rawPredict'}", **body)
+        body: dict[str, Any] = {
+            **MESSAGES,
+            "max_tokens": 6,
+            "anthropic_version": "vertex-2023-10-16",
+        }
+        return await Client(STEADY).send(
+            path=f"{path}:{'streamRawPredict' if stream else 'rawPredict'}", **body
+        )
 
     exchange = run_virtual(play())
     decoder = anthropic.decoder("chat")
-    events = [event for at, data in exchange.written for event in decoder.feed(data, at)] + decoder.close(0)
-    assert "".join(token.text for token in tokens_of(events)) == "A simulated provider says nothing of"
+    events = [
+        event for at, data in exchange.written for event in decoder.feed(data, at)
+    ] + decoder.close(0)
+    assert (
+        "".join(token.text for token in tokens_of(events)) == "A simulated provider says nothing of"
+    )
     assert [event.output_tokens for event in events if isinstance(event, Usage)][-1] == 6
     assert isinstance(events[-1], Done)
 
@@ -250,7 +281,9 @@ def test_replicates_output_is_read_with_a_second_request() -> None:
     async def play() -> tuple[Exchange, Exchange, Exchange, list[TruthRecord]]:
         client = Client(STEADY)
         path = "/v1/models/simulated/steady/predictions"
-        created = await client.send(path=path, headers={"host": "h:1"}, input={"prompt": "hello"}, stream=True)
+        created = await client.send(
+            path=path, headers={"host": "h:1"}, input={"prompt": "hello"}, stream=True
+        )
         where = replicate.output_address(created.body)
         output = await client.send(method="GET", path=where.removeprefix("http://h:1"))
         again = await client.send(method="GET", path=where.removeprefix("http://h:1"))
@@ -260,24 +293,35 @@ def test_replicates_output_is_read_with_a_second_request() -> None:
     assert created.status == 201
     decoder = replicate.decoder("chat")
     events = [event for at, data in output.written for event in decoder.feed(data, at)]
-    assert "".join(token.text for token in tokens_of(events)) == "A simulated provider says nothing of"
-    assert [token.at for token in tokens_of(events)] == list(record.actual_ns) == list(record.planned_ns)
+    assert (
+        "".join(token.text for token in tokens_of(events)) == "A simulated provider says nothing of"
+    )
+    assert (
+        [token.at for token in tokens_of(events)]
+        == list(record.actual_ns)
+        == list(record.planned_ns)
+    )
     assert isinstance(events[-1], Done)
     assert again.status == 404
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"), [("malformed; after=3", "malformed"), ("error_event; after=3", "in_band_error")]
+    ("fault", "kind"),
+    [("malformed; after=3", "malformed"), ("error_event; after=3", "in_band_error")],
 )
 def test_replicate_faults_apply_to_the_matching_request(fault: str, kind: str) -> None:
     async def play() -> tuple[Exchange, Exchange]:
         client = Client(STEADY)
         path, headers = "/v1/models/simulated/steady/predictions", {"x-splitsecond-fault": fault}
-        created = await client.send(path=path, headers=headers, input={"prompt": "hello"}, stream=True)
+        created = await client.send(
+            path=path, headers=headers, input={"prompt": "hello"}, stream=True
+        )
         where = replicate.output_address(created.body)
         output = await client.send(method="GET", path=where.removeprefix("http://localhost"))
         refused = {"x-splitsecond-fault": "429"}
-        return output, await client.send(path=path, headers=refused, input={"prompt": "hello"}, stream=True)
+        return output, await client.send(
+            path=path, headers=refused, input={"prompt": "hello"}, stream=True
+        )
 
     output, refusal = run_virtual(play())
     decoder = replicate.decoder("chat")
@@ -301,8 +345,12 @@ def test_unread_predictions_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None
     async def play() -> list[int]:
         client = Client(STEADY)
         path = "/v1/models/simulated/steady/predictions"
-        created = [await client.send(path=path, input={"prompt": "x"}, stream=True) for _ in range(2)]
-        paths = [replicate.output_address(one.body).removeprefix("http://localhost") for one in created]
+        created = [
+            await client.send(path=path, input={"prompt": "x"}, stream=True) for _ in range(2)
+        ]
+        paths = [
+            replicate.output_address(one.body).removeprefix("http://localhost") for one in created
+        ]
         return [(await client.send(method="GET", path=path)).status for path in paths]
 
     assert run_virtual(play()) == [404, 200]

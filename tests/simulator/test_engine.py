@@ -1,4 +1,5 @@
-"""The engine model: its steps computed by hand, and overload. Times are arguments; there is no clock."""
+"""The engine model: its steps computed by hand, and overload. Times are arguments; there is no
+clock."""
 
 import pytest
 from hypothesis import given
@@ -100,7 +101,9 @@ def open_loop(rate: float, requests: int = 400) -> tuple[list[float], float]:
     emissions += drain(engine)
     for emission in emissions:
         firsts.setdefault(emission.key, emission.at_ns)
-    return [(firsts[k] - at) / 1e6 for k, at in enumerate(arrivals)], len(emissions) / emissions[-1].at_ns * 1e9
+    return [(firsts[k] - at) / 1e6 for k, at in enumerate(arrivals)], len(emissions) / emissions[
+        -1
+    ].at_ns * 1e9
 
 
 def test_overload_saturates_throughput_and_grows_the_queue() -> None:
@@ -117,9 +120,15 @@ def test_overload_saturates_throughput_and_grows_the_queue() -> None:
 
 @pytest.mark.parametrize(
     ("name", "ttft_ms", "tps"),
-    [("runpod-h100-mistral-7b", 45, 92.5), ("lambda-h100-mistral-7b", 50, 87.5), ("ollama-4090-7b", 100, 67.5)],
+    [
+        ("runpod-h100-mistral-7b", 45, 92.5),
+        ("lambda-h100-mistral-7b", 50, 87.5),
+        ("ollama-4090-7b", 100, 67.5),
+    ],
 )
-def test_shipped_engines_reproduce_the_article_for_one_request(name: str, ttft_ms: float, tps: float) -> None:
+def test_shipped_engines_reproduce_the_article_for_one_request(
+    name: str, ttft_ms: float, tps: float
+) -> None:
     found = profile.load(name).engine
     assert found is not None
     engine: Engine[int] = Engine(found)
@@ -131,7 +140,11 @@ def test_shipped_engines_reproduce_the_article_for_one_request(name: str, ttft_m
 
 @examples(60)
 @given(
-    st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300), st.integers(1, 12)), min_size=1, max_size=25),
+    st.lists(
+        st.tuples(st.integers(0, 300), st.integers(0, 300), st.integers(1, 12)),
+        min_size=1,
+        max_size=25,
+    ),
     st.integers(1, 5),
     st.sets(st.integers(0, 24)),
 )
@@ -156,7 +169,8 @@ def test_every_request_gets_its_tokens_once_in_order(
 
 
 def test_full_kv_cache_preempts_the_request_that_began_last() -> None:
-    """Two prompts of 10 and their answers of 10 need 40 tokens; 30 fit, so one begins again with what it has."""
+    """Two prompts of 10 and their answers of 10 need 40 tokens; 30 fit, so one begins again with
+    what it has."""
     engine: Engine[int] = Engine(spec(kv_cache_tokens=30))
     for key in (1, 2):
         engine.submit(key, prompt_tokens=10, output_tokens=10, now_ns=0)
@@ -165,7 +179,9 @@ def test_full_kv_cache_preempts_the_request_that_began_last() -> None:
     assert [e.index for e in emissions if e.key == 2] == list(range(10)), "each token is sent once"
     again = [e.at_ns for e in emissions if e.key == 2][4:6]
     end_of_one = max(e.at_ns for e in emissions if e.key == 1)
-    assert again[0] == end_of_one + (10 + 1 + 14) * MS, "14 tokens of prompt and answer are computed again"
+    assert again[0] == end_of_one + (10 + 1 + 14) * MS, (
+        "14 tokens of prompt and answer are computed again"
+    )
     assert again[1] == again[0] + 11 * MS
 
 
@@ -177,7 +193,9 @@ def test_prompt_waits_until_the_kv_cache_has_room() -> None:
     assert (engine.running, engine.waiting) == (1, 1)
     assert engine.kv_use == 21 / 25
     emissions = drain(engine)
-    assert min(e.began_ns for e in emissions if e.key == 2) == max(e.at_ns for e in emissions if e.key == 1)
+    assert min(e.began_ns for e in emissions if e.key == 2) == max(
+        e.at_ns for e in emissions if e.key == 1
+    )
     assert engine.counts.preemptions == 0
 
 
@@ -186,7 +204,9 @@ def test_prompt_waits_until_the_kv_cache_has_room() -> None:
     capacity=st.integers(10, 120),
 )
 @examples(60)
-def test_every_token_is_sent_once_however_small_the_kv_cache(requests: list[tuple[int, int]], capacity: int) -> None:
+def test_every_token_is_sent_once_however_small_the_kv_cache(
+    requests: list[tuple[int, int]], capacity: int
+) -> None:
     engine: Engine[int] = Engine(spec(kv_cache_tokens=capacity))
     for key, (prompt, output) in enumerate(requests):
         engine.submit(key, prompt_tokens=prompt, output_tokens=output, now_ns=0)

@@ -1,4 +1,5 @@
-"""A simulator in its own process on the loopback, called by Google's official client, synchronous and async."""
+"""A simulator in its own process on the loopback, called by Google's official client, synchronous
+and async."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ from splitsecond.simulator.process import RunningProvider
 pytestmark = pytest.mark.system
 
 WEATHER = types.Tool(
-    function_declarations=[types.FunctionDeclaration(name="weather", parameters_json_schema={"type": "object"})]
+    function_declarations=[
+        types.FunctionDeclaration(name="weather", parameters_json_schema={"type": "object"})
+    ]
 )
 CALL_IT = types.ToolConfig(
     function_calling_config=types.FunctionCallingConfig(mode=types.FunctionCallingConfigMode.ANY)
@@ -21,11 +24,18 @@ CALL_IT = types.ToolConfig(
 
 
 def a_client(of: RunningProvider) -> genai.Client:
-    return genai.Client(api_key="none", http_options=types.HttpOptions(base_url=of.origin, timeout=WAIT_S * 1000))
+    return genai.Client(
+        api_key="none", http_options=types.HttpOptions(base_url=of.origin, timeout=WAIT_S * 1000)
+    )
 
 
-def config(fault: str = "", request_id: str = "", max_output_tokens: int = 8) -> types.GenerateContentConfig:
-    headers = {**(faulty(fault) if fault else {}), **({"x-client-request-id": request_id} if request_id else {})}
+def config(
+    fault: str = "", request_id: str = "", max_output_tokens: int = 8
+) -> types.GenerateContentConfig:
+    headers = {
+        **(faulty(fault) if fault else {}),
+        **({"x-client-request-id": request_id} if request_id else {}),
+    }
     return types.GenerateContentConfig(
         max_output_tokens=max_output_tokens, http_options=types.HttpOptions(headers=headers)
     )
@@ -39,7 +49,9 @@ def client(quick: RunningProvider) -> Iterator[genai.Client]:
 
 def test_a_stream(client: genai.Client, quick: RunningProvider) -> None:
     chunks = list(
-        client.models.generate_content_stream(model=quick.model, contents="hello", config=config(request_id="google"))
+        client.models.generate_content_stream(
+            model=quick.model, contents="hello", config=config(request_id="google")
+        )
     )
     assert "".join(chunk.text or "" for chunk in chunks) == SAID
     assert len([chunk for chunk in chunks if chunk.text]) == 8
@@ -47,13 +59,19 @@ def test_a_stream(client: genai.Client, quick: RunningProvider) -> None:
     assert reasons[-1] == types.FinishReason.MAX_TOKENS
     counts = chunks[-1].usage_metadata
     assert counts is not None
-    assert (counts.prompt_token_count, counts.candidates_token_count, counts.total_token_count) == (13, 8, 21)
+    assert (counts.prompt_token_count, counts.candidates_token_count, counts.total_token_count) == (
+        13,
+        8,
+        21,
+    )
     (found,) = records(quick, "google")
     assert len(found["planned_ns"]) == len(found["actual_ns"]) == 8
 
 
 def test_a_whole_answer(client: genai.Client, quick: RunningProvider) -> None:
-    answer = client.models.generate_content(model=quick.model, contents="hello", config=config(max_output_tokens=3))
+    answer = client.models.generate_content(
+        model=quick.model, contents="hello", config=config(max_output_tokens=3)
+    )
     assert answer.text == "A simulated provider"
     assert answer.usage_metadata is not None
     assert answer.usage_metadata.candidates_token_count == 3
@@ -63,12 +81,17 @@ def test_a_whole_answer(client: genai.Client, quick: RunningProvider) -> None:
 def test_reasoning(thinker: RunningProvider, stream: bool) -> None:
     with a_client(thinker) as client:
         if stream:
-            answers = list(client.models.generate_content_stream(model=thinker.model, contents="hello"))
+            answers = list(
+                client.models.generate_content_stream(model=thinker.model, contents="hello")
+            )
         else:
             answers = [client.models.generate_content(model=thinker.model, contents="hello")]
     parts = [part for answer in answers for part in answer.parts or ()]
     assert "".join(part.text or "" for part in parts if part.thought) == "A simulated"
-    assert "".join(part.text or "" for part in parts if not part.thought) == "A simulated provider says"
+    assert (
+        "".join(part.text or "" for part in parts if not part.thought)
+        == "A simulated provider says"
+    )
     counts = answers[-1].usage_metadata
     assert counts is not None
     assert (counts.thoughts_token_count, counts.candidates_token_count) == (2, 4)
@@ -78,9 +101,13 @@ def test_reasoning(thinker: RunningProvider, stream: bool) -> None:
 def test_a_tool_call(client: genai.Client, quick: RunningProvider, stream: bool) -> None:
     asked = types.GenerateContentConfig(tools=[WEATHER], tool_config=CALL_IT)
     if stream:
-        answers = list(client.models.generate_content_stream(model=quick.model, contents="hello", config=asked))
+        answers = list(
+            client.models.generate_content_stream(model=quick.model, contents="hello", config=asked)
+        )
     else:
-        answers = [client.models.generate_content(model=quick.model, contents="hello", config=asked)]
+        answers = [
+            client.models.generate_content(model=quick.model, contents="hello", config=asked)
+        ]
     (call,) = [call for answer in answers for call in answer.function_calls or ()]
     assert (call.name, call.args) == ("weather", {"text": SAID})
 
@@ -89,7 +116,9 @@ def test_async(quick: RunningProvider) -> None:
     async def play() -> tuple[str | None, str]:
         async with a_client(quick).aio as client:
             whole = await client.models.generate_content(model=quick.model, contents="hello")
-            stream = await client.models.generate_content_stream(model=quick.model, contents="hello")
+            stream = await client.models.generate_content_stream(
+                model=quick.model, contents="hello"
+            )
             return whole.text, "".join([chunk.text or "" async for chunk in stream])
 
     assert asyncio.run(play()) == (SAID, SAID)
@@ -104,7 +133,11 @@ def test_async(quick: RunningProvider) -> None:
     ],
 )
 def test_http_errors(
-    client: genai.Client, quick: RunningProvider, fault: str, error: type[errors.APIError], status: str
+    client: genai.Client,
+    quick: RunningProvider,
+    fault: str,
+    error: type[errors.APIError],
+    status: str,
 ) -> None:
     with pytest.raises(error) as caught:
         client.models.generate_content(model=quick.model, contents="hello", config=config(fault))
@@ -115,7 +148,9 @@ def test_invalid_requests(client: genai.Client, quick: RunningProvider) -> None:
     with pytest.raises(errors.ClientError, match="this provider serves 'quick-model'"):
         client.models.generate_content(model="other", contents="hello")
     with pytest.raises(errors.ClientError, match="maxOutputTokens"):
-        client.models.generate_content(model=quick.model, contents="hello", config=config(max_output_tokens=-1))
+        client.models.generate_content(
+            model=quick.model, contents="hello", config=config(max_output_tokens=-1)
+        )
 
 
 def test_an_error_inside_a_200(client: genai.Client, quick: RunningProvider) -> None:
@@ -131,9 +166,12 @@ def test_an_error_inside_a_200(client: genai.Client, quick: RunningProvider) -> 
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"), [("cut; after=3", "peer closed connection"), ("malformed; after=3", "Failed to parse")]
+    ("fault", "words"),
+    [("cut; after=3", "peer closed connection"), ("malformed; after=3", "Failed to parse")],
 )
-def test_a_stream_that_breaks(client: genai.Client, quick: RunningProvider, fault: str, words: str) -> None:
+def test_a_stream_that_breaks(
+    client: genai.Client, quick: RunningProvider, fault: str, words: str
+) -> None:
     seen: list[str | None] = []
     with pytest.raises(Exception, match=words):
         seen.extend(
@@ -148,7 +186,9 @@ def test_a_stream_that_breaks(client: genai.Client, quick: RunningProvider, faul
 def test_an_early_close_ends_the_stream_on_the_server(quick: RunningProvider) -> None:
     with a_client(quick) as client:
         stream = client.models.generate_content_stream(
-            model=quick.model, contents="hello", config=config(request_id="early google", max_output_tokens=30_000)
+            model=quick.model,
+            contents="hello",
+            config=config(request_id="early google", max_output_tokens=30_000),
         )
         next(stream)
     assert closed_early(quick, "early google", 30_000)

@@ -1,4 +1,5 @@
-"""Rate limits as headers: what is written is what is read again, in each family; and what it looks like."""
+"""Rate limits as headers: what is written is what is read again, in each family; and what it looks
+like."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -48,14 +49,19 @@ def test_reset_is_a_duration_or_a_timestamp(reset_ns: int, duration: str, moment
     }
 
 
-@pytest.mark.parametrize(("write", "step_ns"), [(openai_limits, NS_PER_MS), (anthropic_limits, NS_PER_S)])
+@pytest.mark.parametrize(
+    ("write", "step_ns"), [(openai_limits, NS_PER_MS), (anthropic_limits, NS_PER_S)]
+)
 @given(limits=st.builds(RateLimits, counts, counts, resets, counts, counts, resets))
 def test_written_rate_limit_headers_are_read_back(
     write: Callable[[RateLimits, datetime], Headers], step_ns: int, limits: RateLimits
 ) -> None:
     read = rate_limits(as_read(write(limits, NOW)))
     assert read is not None
-    assert (read.requests_left, read.requests_limit) == (limits.requests_left, limits.requests_limit)
+    assert (read.requests_left, read.requests_limit) == (
+        limits.requests_left,
+        limits.requests_limit,
+    )
     assert (read.tokens_left, read.tokens_limit) == (limits.tokens_left, limits.tokens_limit)
     for said, meant in (
         (read.requests_reset_ns, limits.requests_reset_ns),
@@ -63,7 +69,9 @@ def test_written_rate_limit_headers_are_read_back(
     ):
         assert said is not None
         assert meant is not None
-        assert -1000 <= said - meant <= step_ns, "never sooner than it is, but for less than a microsecond"
+        assert -1000 <= said - meant <= step_ns, (
+            "never sooner than it is, but for less than a microsecond"
+        )
 
 
 def test_unlimited_keys_get_no_rate_limit_headers() -> None:

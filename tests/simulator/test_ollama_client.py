@@ -1,4 +1,5 @@
-"""A simulator in its own process on the loopback, called by Ollama's official client, synchronous and async."""
+"""A simulator in its own process on the loopback, called by Ollama's official client, synchronous
+and async."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,7 +16,12 @@ from splitsecond.simulator.process import RunningProvider
 pytestmark = pytest.mark.system
 
 HELLO = [{"role": "user", "content": "hello"}]
-WEATHER = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
+WEATHER = [
+    {
+        "type": "function",
+        "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}},
+    }
+]
 
 
 @contextmanager
@@ -32,7 +38,9 @@ def client(quick: RunningProvider) -> Iterator[ollama.Client]:
 
 def test_a_stream(quick: RunningProvider) -> None:
     with a_client(quick, **{"x-client-request-id": "ollama"}) as client:
-        lines = list(client.chat(model=quick.model, messages=HELLO, stream=True, options={"num_predict": 8}))
+        lines = list(
+            client.chat(model=quick.model, messages=HELLO, stream=True, options={"num_predict": 8})
+        )
     assert [line.done for line in lines] == [False] * 8 + [True]
     assert "".join(line.message.content or "" for line in lines) == SAID
     last = lines[-1]
@@ -43,7 +51,11 @@ def test_a_stream(quick: RunningProvider) -> None:
 
 def test_a_whole_answer(client: ollama.Client, quick: RunningProvider) -> None:
     answer = client.chat(model=quick.model, messages=HELLO, options={"num_predict": 3})
-    assert (answer.message.content, answer.done_reason, answer.eval_count) == ("A simulated provider", "length", 3)
+    assert (answer.message.content, answer.done_reason, answer.eval_count) == (
+        "A simulated provider",
+        "length",
+        3,
+    )
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -78,7 +90,9 @@ def test_async(quick: RunningProvider) -> None:
         async with ollama.AsyncClient(host=quick.origin, timeout=WAIT_S) as client:
             whole = await client.chat(model=quick.model, messages=HELLO)
             stream = await client.chat(model=quick.model, messages=HELLO, stream=True)
-            return whole.message.content, "".join([line.message.content or "" async for line in stream])
+            return whole.message.content, "".join(
+                [line.message.content or "" async for line in stream]
+            )
 
     assert asyncio.run(play()) == (SAID, SAID)
 
@@ -103,21 +117,34 @@ def test_an_error_inside_a_200(quick: RunningProvider) -> None:
         a_client(quick, **faulty("error_event; after=2")) as client,
         pytest.raises(ollama.ResponseError, match="the model failed while it answered"),
     ):
-        texts.extend(line.message.content for line in client.chat(model=quick.model, messages=HELLO, stream=True))
+        texts.extend(
+            line.message.content
+            for line in client.chat(model=quick.model, messages=HELLO, stream=True)
+        )
     assert texts == ["A", " simulated"]
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"), [("cut; after=3", "peer closed connection"), ("malformed; after=3", "Unterminated string")]
+    ("fault", "words"),
+    [("cut; after=3", "peer closed connection"), ("malformed; after=3", "Unterminated string")],
 )
 def test_a_stream_that_breaks(quick: RunningProvider, fault: str, words: str) -> None:
     seen: list[Any] = []
-    with a_client(quick, **faulty(fault)) as client, pytest.raises((httpx.HTTPError, ValueError), match=words):
+    with (
+        a_client(quick, **faulty(fault)) as client,
+        pytest.raises((httpx.HTTPError, ValueError), match=words),
+    ):
         seen.extend(client.chat(model=quick.model, messages=HELLO, stream=True))
     assert len(seen) == 3
 
 
 def test_an_early_close_ends_the_stream_on_the_server(quick: RunningProvider) -> None:
     with a_client(quick, **{"x-client-request-id": "early ollama"}) as client:
-        next(iter(client.chat(model=quick.model, messages=HELLO, stream=True, options={"num_predict": 30_000})))
+        next(
+            iter(
+                client.chat(
+                    model=quick.model, messages=HELLO, stream=True, options={"num_predict": 30_000}
+                )
+            )
+        )
     assert closed_early(quick, "early ollama", 30_000)

@@ -1,4 +1,5 @@
-"""A simulator in its own process on the loopback, called by OpenAI's client: its Responses API, and tools in a chat."""
+"""A simulator in its own process on the loopback, called by OpenAI's client: its Responses API, and
+tools in a chat."""
 
 import asyncio
 import json
@@ -13,7 +14,11 @@ from splitsecond.simulator.process import RunningProvider
 
 pytestmark = pytest.mark.system
 
-WEATHER: dict[str, Any] = {"name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": False}
+WEATHER: dict[str, Any] = {
+    "name": "weather",
+    "parameters": {"type": "object", "properties": {}},
+    "strict": False,
+}
 
 
 def a_client(of: RunningProvider) -> openai.OpenAI:
@@ -51,7 +56,10 @@ def test_a_stream(client: openai.OpenAI, quick: RunningProvider) -> None:
 
 
 def test_the_response_that_a_stream_amounts_to(thinker: RunningProvider) -> None:
-    with a_client(thinker) as client, client.responses.stream(model=thinker.model, input="hello") as stream:
+    with (
+        a_client(thinker) as client,
+        client.responses.stream(model=thinker.model, input="hello") as stream,
+    ):
         final = stream.get_final_response()
     assert [item.type for item in final.output] == ["reasoning", "message"]
     assert (final.output_text, final.status) == ("A simulated provider says", "completed")
@@ -68,7 +76,9 @@ def test_a_whole_answer(client: openai.OpenAI, quick: RunningProvider) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_tool_call_in_a_response(client: openai.OpenAI, quick: RunningProvider, stream: bool) -> None:
+def test_a_tool_call_in_a_response(
+    client: openai.OpenAI, quick: RunningProvider, stream: bool
+) -> None:
     asked: dict[str, Any] = {
         "model": quick.model,
         "input": "hello",
@@ -101,16 +111,24 @@ def test_a_tool_call_in_a_chat(client: openai.OpenAI, quick: RunningProvider, st
     assert choice.message.tool_calls is not None
     (call,) = choice.message.tool_calls
     assert call.type == "function"
-    assert (call.id.partition("_")[0], call.function.name, choice.finish_reason) == ("call", "weather", "tool_calls")
+    assert (call.id.partition("_")[0], call.function.name, choice.finish_reason) == (
+        "call",
+        "weather",
+        "tool_calls",
+    )
     assert json.loads(call.function.arguments) == {}
 
 
 def test_async(quick: RunningProvider) -> None:
     async def play() -> tuple[str, str]:
-        async with openai.AsyncOpenAI(base_url=quick.base_url, api_key="none", timeout=WAIT_S) as client:
+        async with openai.AsyncOpenAI(
+            base_url=quick.base_url, api_key="none", timeout=WAIT_S
+        ) as client:
             whole = await client.responses.create(model=quick.model, input="hello")
             stream = await client.responses.create(model=quick.model, input="hello", stream=True)
-            deltas = [event.delta async for event in stream if event.type == "response.output_text.delta"]
+            deltas = [
+                event.delta async for event in stream if event.type == "response.output_text.delta"
+            ]
             return whole.output_text, "".join(deltas)
 
     assert asyncio.run(play()) == (SAID, SAID)
@@ -141,7 +159,9 @@ def test_invalid_requests(client: openai.OpenAI, quick: RunningProvider) -> None
 
 def test_an_error_inside_a_200(client: openai.OpenAI, quick: RunningProvider) -> None:
     asked = faulty("error_event; after=2")
-    events = list(client.responses.create(model=quick.model, input="hello", stream=True, extra_headers=asked))
+    events = list(
+        client.responses.create(model=quick.model, input="hello", stream=True, extra_headers=asked)
+    )
     assert [event.type for event in events].count("response.output_text.delta") == 2
     assert events[-1].type == "error"
     assert "the model failed while it answered" in events[-1].message
@@ -154,15 +174,21 @@ def test_an_error_inside_a_200(client: openai.OpenAI, quick: RunningProvider) ->
         ("malformed; after=3", "Unterminated string"),
     ],
 )
-def test_a_stream_that_breaks(client: openai.OpenAI, quick: RunningProvider, fault: str, words: str) -> None:
-    stream = client.responses.create(model=quick.model, input="hello", stream=True, extra_headers=faulty(fault))
+def test_a_stream_that_breaks(
+    client: openai.OpenAI, quick: RunningProvider, fault: str, words: str
+) -> None:
+    stream = client.responses.create(
+        model=quick.model, input="hello", stream=True, extra_headers=faulty(fault)
+    )
     seen: list[str] = []
     with pytest.raises(Exception, match=words):
         seen.extend(event.type for event in stream)
     assert seen.count("response.output_text.delta") == 3
 
 
-def test_an_early_close_ends_the_stream_on_the_server(client: openai.OpenAI, quick: RunningProvider) -> None:
+def test_an_early_close_ends_the_stream_on_the_server(
+    client: openai.OpenAI, quick: RunningProvider
+) -> None:
     stream = client.responses.create(
         model=quick.model,
         input="hello",

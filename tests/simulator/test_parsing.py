@@ -29,7 +29,13 @@ def mode(*names: str) -> dict[str, Any]:
         ({"tools": NATIVE, "tool_choice": {"type": "any"}}, "f"),
         ({"tools": NATIVE, "tool_choice": {"type": "tool", "name": "g"}}, "g"),
         ({"tools": NATIVE, "tool_choice": {"type": "function", "name": "g"}}, "g"),
-        ({"tools": [{"type": "namespace", "name": "n", "tools": []}, *NATIVE], "tool_choice": "required"}, "f"),
+        (
+            {
+                "tools": [{"type": "namespace", "name": "n", "tools": []}, *NATIVE],
+                "tool_choice": "required",
+            },
+            "f",
+        ),
         ({"tools": NATIVE, "tool_choice": {"type": "custom", "name": "g"}}, "g"),
         ({"tools": GEMINI, "toolConfig": mode()}, "f"),
         ({"tools": GEMINI, "toolConfig": mode("g")}, "g"),
@@ -39,7 +45,10 @@ def mode(*names: str) -> dict[str, Any]:
     ],
 )
 def test_required_tool_is_found_in_each_api_format(fields: dict[str, Any], tool: str) -> None:
-    assert required_tool({name: Raw(json.dumps(value).encode()) for name, value in fields.items()}) == tool
+    assert (
+        required_tool({name: Raw(json.dumps(value).encode()) for name, value in fields.items()})
+        == tool
+    )
 
 
 def test_invalid_json_requires_no_tool() -> None:

@@ -1,4 +1,5 @@
-"""A simulator in its own process on the loopback, called by the official client and by plain sockets."""
+"""A simulator in its own process on the loopback, called by the official client and by plain
+sockets."""
 
 import asyncio
 import json
@@ -38,7 +39,9 @@ HELLO: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hello"}]
 
 
 @pytest.fixture(scope="module")
-def simulators(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunningProvider]]:
+def simulators(
+    system: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, RunningProvider]]:
     folder = tmp_path_factory.mktemp("profiles")
     paths = []
     for name, text in (("quick", QUICK), ("refusing", REFUSING), ("engine", ENGINE)):
@@ -57,7 +60,9 @@ def quick(simulators: dict[str, RunningProvider]) -> RunningProvider:
 
 @pytest.fixture
 def client(quick: RunningProvider) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=quick.base_url, api_key="none", max_retries=0, timeout=WAIT_S) as made:
+    with openai.OpenAI(
+        base_url=quick.base_url, api_key="none", max_retries=0, timeout=WAIT_S
+    ) as made:
         yield made
 
 
@@ -96,7 +101,10 @@ def test_a_stream_to_the_official_client(client: openai.OpenAI, quick: RunningPr
     assert (chunks[-1].usage.prompt_tokens, chunks[-1].usage.completion_tokens) == (13, 8)
     found = record(quick, "official")
     assert len(found["planned_ns"]) == len(found["actual_ns"]) == 8
-    assert all(actual >= planned for planned, actual in zip(found["planned_ns"], found["actual_ns"], strict=True))
+    assert all(
+        actual >= planned
+        for planned, actual in zip(found["planned_ns"], found["actual_ns"], strict=True)
+    )
     assert found["closed_by_client"] is False
     assert found["first_written_ns"] > found["actual_ns"][0]
     if sys.platform == "linux":  # other systems do not stamp received packets
@@ -104,17 +112,24 @@ def test_a_stream_to_the_official_client(client: openai.OpenAI, quick: RunningPr
         assert 0 < found["received_ns"] < found["actual_ns"][0]
 
 
-def test_whole_answers_and_completions_to_the_official_client(client: openai.OpenAI, quick: RunningProvider) -> None:
+def test_whole_answers_and_completions_to_the_official_client(
+    client: openai.OpenAI, quick: RunningProvider
+) -> None:
     chat = client.chat.completions.create(model=quick.model, messages=HELLO, max_tokens=3)
     assert chat.choices[0].message.content == "A simulated provider"
     text = client.completions.create(model=quick.model, prompt="hello", max_tokens=2)
     assert text.choices[0].text == "A simulated"
-    pieces = [chunk.choices[0].text for chunk in client.completions.create(model="quick", prompt="hello", stream=True)]
+    pieces = [
+        chunk.choices[0].text
+        for chunk in client.completions.create(model="quick", prompt="hello", stream=True)
+    ]
     assert "".join(pieces).startswith("A simulated provider says")
     assert [model.id for model in client.models.list()] == [quick.model]
 
 
-def test_an_engine_serves_the_official_client_side_by_side(simulators: dict[str, RunningProvider]) -> None:
+def test_an_engine_serves_the_official_client_side_by_side(
+    simulators: dict[str, RunningProvider],
+) -> None:
     engine = simulators["engine"]
 
     async def play() -> list[str | None]:
@@ -126,7 +141,9 @@ def test_an_engine_serves_the_official_client_side_by_side(simulators: dict[str,
                 if not stream:
                     whole = await client.chat.completions.create(model=engine.model, messages=HELLO)
                     return whole.choices[0].message.content
-                chunks = await client.chat.completions.create(model=engine.model, messages=HELLO, stream=True)
+                chunks = await client.chat.completions.create(
+                    model=engine.model, messages=HELLO, stream=True
+                )
                 return "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
 
             async with asyncio.TaskGroup() as tasks:
@@ -141,10 +158,16 @@ def test_an_engine_serves_the_official_client_side_by_side(simulators: dict[str,
     [("429; retry_after=3", openai.RateLimitError, 429), ("500", openai.InternalServerError, 500)],
 )
 def test_http_errors_to_the_official_client(
-    client: openai.OpenAI, quick: RunningProvider, fault: str, error: type[openai.APIStatusError], status: int
+    client: openai.OpenAI,
+    quick: RunningProvider,
+    fault: str,
+    error: type[openai.APIStatusError],
+    status: int,
 ) -> None:
     with pytest.raises(error) as caught:
-        client.chat.completions.create(model=quick.model, messages=HELLO, extra_headers={"x-splitsecond-fault": fault})
+        client.chat.completions.create(
+            model=quick.model, messages=HELLO, extra_headers={"x-splitsecond-fault": fault}
+        )
     assert caught.value.status_code == status
     assert caught.value.response.headers.get("retry-after") == ("3" if status == 429 else None)
 
@@ -154,15 +177,22 @@ def test_a_wrong_model_to_the_official_client(client: openai.OpenAI) -> None:
         client.chat.completions.create(model="other", messages=HELLO)
 
 
-def test_an_error_inside_a_200_to_the_official_client(client: openai.OpenAI, quick: RunningProvider) -> None:
+def test_an_error_inside_a_200_to_the_official_client(
+    client: openai.OpenAI, quick: RunningProvider
+) -> None:
     stream = client.chat.completions.create(
-        model=quick.model, messages=HELLO, stream=True, extra_headers={"x-splitsecond-fault": "error_event; after=2"}
+        model=quick.model,
+        messages=HELLO,
+        stream=True,
+        extra_headers={"x-splitsecond-fault": "error_event; after=2"},
     )
     with pytest.raises(openai.APIError, match="the model failed while it answered"):
         list(stream)
 
 
-def test_an_early_close_ends_the_stream_on_the_server(client: openai.OpenAI, quick: RunningProvider) -> None:
+def test_an_early_close_ends_the_stream_on_the_server(
+    client: openai.OpenAI, quick: RunningProvider
+) -> None:
     stream = client.chat.completions.create(
         model=quick.model,
         messages=HELLO,
@@ -172,7 +202,10 @@ def test_an_early_close_ends_the_stream_on_the_server(client: openai.OpenAI, qui
     )
     next(iter(stream))
     stream.close()
-    found = until(lambda: [one for one in truth(quick) if one["request_id"] == "early"], "the server has no record")
+    found = until(
+        lambda: [one for one in truth(quick) if one["request_id"] == "early"],
+        "the server has no record",
+    )
     assert found[0]["closed_by_client"] is True
     assert len(found[0]["actual_ns"]) < 30_000
 
@@ -180,7 +213,10 @@ def test_an_early_close_ends_the_stream_on_the_server(client: openai.OpenAI, qui
 def connect(to: RunningProvider, fault: str = "", *, send: bool = True) -> socket.socket:
     """A connection, with a request sent on it."""
     body = json.dumps({"model": to.model, "messages": HELLO, "stream": True}).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(body)}\r\n"
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: "
+        f"close\r\ncontent-length: {len(body)}\r\n"
+    )
     if fault:
         head += f"x-splitsecond-fault: {fault}\r\n"
     host, port = to.origin.removeprefix("http://").split(":")
@@ -221,7 +257,9 @@ def test_a_reset_comes_before_the_head(quick: RunningProvider, fault: str) -> No
         exchange(quick, fault)
 
 
-def test_refusing_profile_resets_every_second_connection(simulators: dict[str, RunningProvider]) -> None:
+def test_refusing_profile_resets_every_second_connection(
+    simulators: dict[str, RunningProvider],
+) -> None:
     refusing = simulators["refusing"]
     assert b"200 OK" in exchange(refusing)
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
@@ -230,7 +268,14 @@ def test_refusing_profile_resets_every_second_connection(simulators: dict[str, R
 
 
 def test_server_still_answers_after_every_fault(quick: RunningProvider) -> None:
-    for fault in ("malformed", "no_done", "buffered", "wrong_usage", "slow_head; seconds=0", "stall; seconds=0"):
+    for fault in (
+        "malformed",
+        "no_done",
+        "buffered",
+        "wrong_usage",
+        "slow_head; seconds=0",
+        "stall; seconds=0",
+    ):
         assert exchange(quick, fault).endswith(b"0\r\n\r\n"), fault
     assert exchange(quick).endswith(b"0\r\n\r\n")
 
@@ -258,8 +303,14 @@ def test_port_in_use_and_missing_profile_are_reported() -> None:
 
 
 def test_the_same_profile_twice_is_two_providers() -> None:
-    twice = server.with_unique_names([profile.load(name) for name in ("groq", "steady", "groq-llama-3.1-70b")])
-    assert [one.name for one in twice] == ["groq-llama-3.1-70b", "steady-100", "groq-llama-3.1-70b#2"]
+    twice = server.with_unique_names(
+        [profile.load(name) for name in ("groq", "steady", "groq-llama-3.1-70b")]
+    )
+    assert [one.name for one in twice] == [
+        "groq-llama-3.1-70b",
+        "steady-100",
+        "groq-llama-3.1-70b#2",
+    ]
 
 
 def test_unwritable_log_is_refused(tmp_path: Path) -> None:

@@ -31,7 +31,9 @@ def test_every_shipped_profile_loads_and_states_its_source() -> None:
 
 def test_names_and_aliases_do_not_clash() -> None:
     assert not set(profile.aliases()) & set(profile.names())
-    assert sum(len(profile.load(name).aliases) for name in profile.names()) == len(profile.aliases())
+    assert sum(len(profile.load(name).aliases) for name in profile.names()) == len(
+        profile.aliases()
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,10 +90,19 @@ def test_missing_or_unreadable_profile_is_refused(tmp_path: Path) -> None:
     [
         ("title = ", "x.toml: Invalid value"),
         (GOOD.replace('model = "m"', ""), "missing required field `model`"),
-        (GOOD.replace("p50 = 100", "p50 = 'fast'"), r"table\[0\].ttft_ms.p50: .*Expected `float`, got `str`"),
-        (GOOD.replace("p50 = 100", "p50 = 300"), r"table\[0\]: .*0 < p50 <= p95, not 300.0 and 200.0"),
+        (
+            GOOD.replace("p50 = 100", "p50 = 'fast'"),
+            r"table\[0\].ttft_ms.p50: .*Expected `float`, got `str`",
+        ),
+        (
+            GOOD.replace("p50 = 100", "p50 = 300"),
+            r"table\[0\]: .*0 < p50 <= p95, not 300.0 and 200.0",
+        ),
         (GOOD.replace("p95 = 40", "p95 = 60"), r"slow tail\), not 60.0 and 50.0"),
-        (GOOD.replace("concurrency = 1", "concurrency = 0"), r"table\[0\].concurrency: .*Expected `int` >= 1"),
+        (
+            GOOD.replace("concurrency = 1", "concurrency = 0"),
+            r"table\[0\].concurrency: .*Expected `int` >= 1",
+        ),
         (GOOD + GOOD[GOOD.index("[[table]]") :], r"increasing concurrency, not \[1, 1\]"),
         (GOOD + ENGINE, "either .* or an .engine., and not both"),
         ('title = "a"\nmodel = "m"', "either .* or an .engine., and not both"),
@@ -102,37 +113,58 @@ def test_missing_or_unreadable_profile_is_refused(tmp_path: Path) -> None:
         ),
         (GOOD + "colour = 1", "unknown field `colour`"),
         (GOOD.replace("title", "titel"), "unknown field `titel`. Did you mean title"),
-        (GOOD + "[[replies]]\npromt = 'x'", r"replies\[0\]: .*unknown field `promt`. Did you mean prompt"),
+        (
+            GOOD + "[[replies]]\npromt = 'x'",
+            r"replies\[0\]: .*unknown field `promt`. Did you mean prompt",
+        ),
         (
             GOOD + "[[replies]]\ntext = 'x'\nrefusal = 'y'",
             r"replies\[0\]: .*one of text, json, calls, refusal and error",
         ),
         (GOOD + "[[replies]]\nfault = 'stahl'", r"replies\[0\]: .*Invalid enum value 'stahl'"),
         (GOOD + "[[replies]]\npattern = '('", r"replies\[0\]: .*not a regular expression"),
-        (GOOD + "[[replies]]\ncalls = [{ nam = 'x' }]", r"replies\[0\].calls\[0\]: .*`nam`. Did you mean name"),
+        (
+            GOOD + "[[replies]]\ncalls = [{ nam = 'x' }]",
+            r"replies\[0\].calls\[0\]: .*`nam`. Did you mean name",
+        ),
         (GOOD + '[[faults]]\nkind = "stahl"', r"faults\[0\].kind: .*Invalid enum value 'stahl'"),
         (
             'title = "a"\nmodel = "m"' + ENGINE.replace("slots = 1", "slots = 0"),
             r"engine.slots: .*Expected `int` >= 1",
         ),
         (
-            'title = "a"\nmodel = "m"' + ENGINE + "step_per_sequence_ms = -1".replace("step_per", "x_per"),
+            'title = "a"\nmodel = "m"'
+            + ENGINE
+            + "step_per_sequence_ms = -1".replace("step_per", "x_per"),
             "x_per_sequence_ms",
         ),
         (
-            'title = "a"\nmodel = "m"' + ENGINE.replace("step_per_sequence_ms = 1", "step_per_sequence_ms = -1"),
+            'title = "a"\nmodel = "m"'
+            + ENGINE.replace("step_per_sequence_ms = 1", "step_per_sequence_ms = -1"),
             r"engine.step_per_sequence_ms: .*Expected `float` >= 0.0",
         ),
         ('title = "a"\nmodel = "m"' + ENGINE + "queue_limit = -1", r"engine.queue_limit: .*>= 0"),
         ('title = "a"\nmodel = "m"' + ENGINE + "full_status = 200", r"engine.full_status: .*200"),
         (GOOD + "[prompt_cache]\nblock_tokens = 0", r"prompt_cache.block_tokens: .*>= 1"),
-        ('title = "a"\nmodel = "m"\nprefill_tokens_per_s = 9' + ENGINE, "prefill_tokens_per_s .* for tables only"),
-        ("prefill_tokens_per_s = 9" + GOOD + "[prompt_cache]\nsaves = 0.5", "either prefill_tokens_per_s or .*saves"),
+        (
+            'title = "a"\nmodel = "m"\nprefill_tokens_per_s = 9' + ENGINE,
+            "prefill_tokens_per_s .* for tables only",
+        ),
+        (
+            "prefill_tokens_per_s = 9" + GOOD + "[prompt_cache]\nsaves = 0.5",
+            "either prefill_tokens_per_s or .*saves",
+        ),
         (GOOD + "[replicas]\ncount = 0", r"replicas.count: .*>= 1"),
         (GOOD + "[replicas]\ncount = 2\nrouting = 'prefix'", r"needs a \[prompt_cache\]"),
-        (GOOD + "[prompt_cache]\ncapacity_tokens = 128_000_001", "more than 1,000,000 blocks; take longer blocks"),
+        (
+            GOOD + "[prompt_cache]\ncapacity_tokens = 128_000_001",
+            "more than 1,000,000 blocks; take longer blocks",
+        ),
         (GOOD + "[prompt_cache]\nsaves = 1", "saves must be from 0 to below 1, not 1.0"),
-        ('title = "a"\nmodel = "m"' + ENGINE + "[prompt_cache]\nsaves = 0.5", "saves is for tables only"),
+        (
+            'title = "a"\nmodel = "m"' + ENGINE + "[prompt_cache]\nsaves = 0.5",
+            "saves is for tables only",
+        ),
     ],
 )
 def test_invalid_profile_is_refused_with_its_place(text: str, message: str) -> None:

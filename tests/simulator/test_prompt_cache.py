@@ -1,4 +1,5 @@
-"""The simulated prompt cache: which beginnings it finds, for how long, and by how much they shorten TTFT."""
+"""The simulated prompt cache: which beginnings it finds, for how long, and by how much they shorten
+TTFT."""
 
 import asyncio
 from typing import Any
@@ -27,7 +28,14 @@ OTHER = LONG[: 6 * BLOCK] + "y" * (4 * BLOCK)
 
 
 def cached(**changes: Any) -> Profile:
-    given = {"name": "p", "title": "t", "model": "m", "table": ROWS, "output_tokens": 5, "prompt_cache": SPEC}
+    given = {
+        "name": "p",
+        "title": "t",
+        "model": "m",
+        "table": ROWS,
+        "output_tokens": 5,
+        "prompt_cache": SPEC,
+    }
     return Profile(**{**given, **changes})
 
 
@@ -63,14 +71,22 @@ def test_shared_beginning_is_cached_in_whole_blocks() -> None:
 
 def test_cached_tokens_shorten_ttft_in_proportion() -> None:
     times = [ttft_ms(record) for _, record in one_after_another(cached(), LONG, LONG, OTHER)]
-    assert times == pytest.approx([100, 100 * (1 - 0.5 * 80 / 91), 100 * (1 - 0.5 * 48 / 91)], abs=1e-5)
+    assert times == pytest.approx(
+        [100, 100 * (1 - 0.5 * 80 / 91), 100 * (1 - 0.5 * 48 / 91)], abs=1e-5
+    )
 
 
 def test_engine_does_not_prefill_cached_tokens_again() -> None:
     engine = EngineSpec(
-        slots=1, prefill_tokens_per_s=1000, prefill_chunk_tokens=512, step_base_ms=10, step_per_sequence_ms=0
+        slots=1,
+        prefill_tokens_per_s=1000,
+        prefill_chunk_tokens=512,
+        step_base_ms=10,
+        step_per_sequence_ms=0,
     )
-    remembers = cached(table=(), engine=engine, prompt_cache=PromptCacheSpec(from_tokens=16, block_tokens=8))
+    remembers = cached(
+        table=(), engine=engine, prompt_cache=PromptCacheSpec(from_tokens=16, block_tokens=8)
+    )
     times = [ttft_ms(record) for _, record in one_after_another(remembers, LONG, LONG, OTHER)]
     assert times == pytest.approx([10 + 91, 10 + 91 - 80, 10 + 91 - 48])
 
@@ -88,7 +104,10 @@ def test_prompt_is_cached_from_the_first_token_on() -> None:
         async with asyncio.TaskGroup() as tasks:
             for at_ms in (0, 99, 101):
                 tasks.create_task(late(client, at_ms))
-        return [record.cached_tokens for record in sorted(client.truth(), key=lambda record: record.arrived_ns)]
+        return [
+            record.cached_tokens
+            for record in sorted(client.truth(), key=lambda record: record.arrived_ns)
+        ]
 
     async def late(client: Client, at_ms: float) -> None:
         await asyncio.sleep(at_ms / 1000)
@@ -104,7 +123,9 @@ def test_provider_without_a_cache_reports_no_cached_tokens() -> None:
 
 
 def marked(text: str, mark: bool = True) -> dict[str, Any]:
-    return {"type": "text", "text": text} | ({"cache_control": {"type": "ephemeral"}} if mark else {})
+    return {"type": "text", "text": text} | (
+        {"cache_control": {"type": "ephemeral"}} if mark else {}
+    )
 
 
 def messages(*requests: dict[str, Any]) -> list[tuple[dict[str, int], TruthRecord]]:
@@ -122,16 +143,30 @@ def messages(*requests: dict[str, Any]) -> list[tuple[dict[str, int], TruthRecor
 
 
 def counts(usage: dict[str, int]) -> tuple[int, int, int]:
-    return usage["input_tokens"], usage["cache_creation_input_tokens"], usage["cache_read_input_tokens"]
+    return (
+        usage["input_tokens"],
+        usage["cache_creation_input_tokens"],
+        usage["cache_read_input_tokens"],
+    )
 
 
 def test_anthropic_caches_only_marked_content() -> None:
     plain = {"messages": [{"role": "user", "content": LONG}]}
-    with_mark = {"messages": [{"role": "user", "content": [marked(LONG), marked("and so on", mark=False)]}]}
+    with_mark = {
+        "messages": [{"role": "user", "content": [marked(LONG), marked("and so on", mark=False)]}]
+    }
     seen = messages(plain, plain, with_mark, with_mark)
     rest = TEMPLATE + 3
-    assert [counts(usage) for usage, _ in seen] == [(91, 0, 0), (91, 0, 0), (rest, 80, 0), (rest, 0, 80)]
-    assert [(record.cached_tokens, record.cache_write_tokens) for _, record in seen[2:]] == [(0, 80), (80, 0)]
+    assert [counts(usage) for usage, _ in seen] == [
+        (91, 0, 0),
+        (91, 0, 0),
+        (rest, 80, 0),
+        (rest, 0, 80),
+    ]
+    assert [(record.cached_tokens, record.cache_write_tokens) for _, record in seen[2:]] == [
+        (0, 80),
+        (80, 0),
+    ]
     assert ttft_ms(seen[2][1]) == pytest.approx(100)
     assert ttft_ms(seen[3][1]) == pytest.approx(100 * (1 - 0.5 * 80 / 94), abs=1e-5)
 
@@ -150,7 +185,9 @@ def test_growing_conversation_is_cached_although_its_mark_moves() -> None:
             {"role": "user", "content": [marked(turns[2])]},
         ]
     }
-    (_, written, read), too_short, grown = (counts(usage) for usage, _ in messages(first, second, third))
+    (_, written, read), too_short, grown = (
+        counts(usage) for usage, _ in messages(first, second, third)
+    )
     assert (written, read) == (45, 0)
     assert too_short[1:] == (0, 0)
     assert grown[2] == 45
@@ -158,8 +195,14 @@ def test_growing_conversation_is_cached_although_its_mark_moves() -> None:
 
 
 def test_mark_on_the_request_marks_its_end() -> None:
-    request = {"messages": [{"role": "user", "content": LONG}], "cache_control": {"type": "ephemeral"}}
-    assert [counts(usage) for usage, _ in messages(request, request)] == [(TEMPLATE, 80, 0), (TEMPLATE, 0, 80)]
+    request = {
+        "messages": [{"role": "user", "content": LONG}],
+        "cache_control": {"type": "ephemeral"},
+    }
+    assert [counts(usage) for usage, _ in messages(request, request)] == [
+        (TEMPLATE, 80, 0),
+        (TEMPLATE, 0, 80),
+    ]
 
 
 def test_a_marked_cache_counts_each_part_of_a_conversation_once() -> None:
@@ -187,7 +230,9 @@ def test_a_full_marked_cache_keeps_the_parent_of_each_prefix(requests: list[set[
         cache.store(found.prefixes, now_ns)
         order = list(cache._entries)
         assert cache.tokens == sum(entry.tokens for entry in cache._entries.values()) <= 12
-        parents = [(key, entry.parent) for key, entry in cache._entries.items() if entry.parent is not None]
+        parents = [
+            (key, entry.parent) for key, entry in cache._entries.items() if entry.parent is not None
+        ]
         assert all(order.index(key) < order.index(parent) for key, parent in parents)
 
 
@@ -197,7 +242,10 @@ WAYS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "/v1/completions": ({"prompt": LONG}, ["usage", "prompt_tokens_details", "cached_tokens"]),
     "/v1/responses": ({"input": LONG}, ["usage", "input_tokens_details", "cached_tokens"]),
     "/v2/chat": ({}, ["usage", "cached_tokens"]),
-    GEMINI: ({"contents": [{"parts": [{"text": LONG}]}]}, ["usageMetadata", "cachedContentTokenCount"]),
+    GEMINI: (
+        {"contents": [{"parts": [{"text": LONG}]}]},
+        ["usageMetadata", "cachedContentTokenCount"],
+    ),
 }
 
 
@@ -220,7 +268,10 @@ def test_each_api_format_reports_cached_tokens_in_its_own_field(path: str) -> No
 def test_api_format_without_a_cache_field_still_answers_faster(path: str) -> None:
     async def play() -> tuple[list[float], bytes]:
         client = Client(cached())
-        asked: dict[str, Any] = {"messages": [{"role": "user", "content": LONG}], "input": {"prompt": LONG}}
+        asked: dict[str, Any] = {
+            "messages": [{"role": "user", "content": LONG}],
+            "input": {"prompt": LONG},
+        }
         exchanges = [await client.send(path=path, stream=False, **asked) for _ in range(2)]
         return [ttft_ms(record) for record in client.truth()], exchanges[1].body
 
@@ -256,9 +307,14 @@ def test_cache_finds_the_longest_stored_beginning(texts: list[str]) -> None:
         store(cache, spec, text, number)
 
 
-@given(st.lists(st.tuples(st.booleans(), st.text("ab", max_size=60), st.integers(0, 3)), max_size=30))
-def test_least_recently_used_prefixes_are_dropped_as_in_a_list(steps: list[tuple[bool, str, int]]) -> None:
-    """The model is a list of texts, the least recently used first, with the time of the last store of each."""
+@given(
+    st.lists(st.tuples(st.booleans(), st.text("ab", max_size=60), st.integers(0, 3)), max_size=30)
+)
+def test_least_recently_used_prefixes_are_dropped_as_in_a_list(
+    steps: list[tuple[bool, str, int]],
+) -> None:
+    """The model is a list of texts, the least recently used first, with the time of the last store
+    of each."""
     spec = PromptCacheSpec(from_tokens=3, block_tokens=2, capacity_tokens=20, ttl_s=10e-9)
     cache = PromptCache(spec)
     order: list[str] = []
@@ -285,12 +341,16 @@ def test_least_recently_used_prefixes_are_dropped_as_in_a_list(steps: list[tuple
 
 
 def _sum(prefixes: list[str]) -> int:
-    """Return the tokens that the prefixes take: the shortest ones have four, and each longer one adds two."""
+    """Return the tokens that the prefixes take: the shortest ones have four, and each longer one
+    adds two."""
     return sum(4 if len(one) == 16 else 2 for one in prefixes)
 
 
 def _common(one: str, other: str) -> int:
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return next(
+        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
 
 
 def test_truth_contains_the_cached_tokens() -> None:
@@ -300,4 +360,8 @@ def test_truth_contains_the_cached_tokens() -> None:
         return msgspec.json.decode((await client.send(method="GET", path="/truth")).body)
 
     (record,) = run_virtual(play())
-    assert (record["prompt_tokens"], record["cached_tokens"], record["cache_write_tokens"]) == (91, 0, 0)
+    assert (record["prompt_tokens"], record["cached_tokens"], record["cache_write_tokens"]) == (
+        91,
+        0,
+        0,
+    )

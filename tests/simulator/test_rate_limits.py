@@ -1,4 +1,5 @@
-"""A provider with rate limits: the remaining amounts, the 429 of each API format, and the time to wait."""
+"""A provider with rate limits: the remaining amounts, the 429 of each API format, and the time to
+wait."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,7 +28,11 @@ WAYS: Mapping[str, tuple[ModuleType, str, dict[str, Any]]] = {
     "openai": (openai, CHAT, USER),
     "responses": (responses, "/v1/responses", {"input": "hello"}),
     "anthropic": (anthropic, "/v1/messages", USER | {"max_tokens": 5}),
-    "gemini": (gemini, "/v1beta/models/m:generateContent", {"contents": [{"parts": [{"text": "hello"}]}]}),
+    "gemini": (
+        gemini,
+        "/v1beta/models/m:generateContent",
+        {"contents": [{"parts": [{"text": "hello"}]}]},
+    ),
     "cohere": (cohere, "/v2/chat", USER),
     "ollama": (ollama, "/api/chat", USER),
 }
@@ -42,7 +47,9 @@ def limited(requests: int | None = None, tokens: int | None = None) -> Profile:
     return Profile(name="p", title="t", model="m", table=rows, output_tokens=5, rate_limits=limits)
 
 
-def asked(profile: Profile, name: str, times: int, *, pause_s: float = 0.0, stream: bool = False) -> list[Exchange]:
+def asked(
+    profile: Profile, name: str, times: int, *, pause_s: float = 0.0, stream: bool = False
+) -> list[Exchange]:
     """Return the exchanges of `times` requests in one API format, each after the pause."""
     _, path, body = WAYS[name]
     fields: dict[str, Any] = {**body, **({} if name == "gemini" else {"stream": stream})}
@@ -68,7 +75,10 @@ def test_excess_request_is_refused_in_its_api_format(name: str) -> None:
     assert (first.status, second.status, third.status) == (200, 200, 429)
     fault = WAYS[name][0].fault_from_response(429, headers_of(third), third.body)
     assert isinstance(fault, ProviderFault)
-    assert "Rate limit reached for requests per minute: limit 2. Please try again in 29.9" in fault.message
+    assert (
+        "Rate limit reached for requests per minute: limit 2. Please try again in 29.9"
+        in fault.message
+    )
     assert fault.retry_after_ns is not None
     assert 29.9 <= fault.retry_after_ns / SECOND <= 30
     assert ("retry-after" in headers_of(third)) == (name != "gemini")
@@ -87,7 +97,10 @@ def test_gemini_sends_the_retry_delay_in_the_body() -> None:
 def test_openai_error_type_names_the_exceeded_limit() -> None:
     *_, of_requests = asked(limited(requests=1), "openai", 2)
     *_, of_tokens = asked(limited(requests=9, tokens=TOKENS), "openai", 2)
-    assert (of_requests.json["error"]["type"], of_tokens.json["error"]["type"]) == ("requests", "tokens")
+    assert (of_requests.json["error"]["type"], of_tokens.json["error"]["type"]) == (
+        "requests",
+        "tokens",
+    )
     assert of_requests.json["error"]["code"] == "rate_limit_exceeded"
 
 
@@ -97,12 +110,21 @@ def test_every_response_reports_the_remaining_limits(name: str, stream: bool) ->
     exchanges = asked(limited(requests=2, tokens=100), name, 3, stream=stream)
     said = [rate_limits({**headers_of(exchange), "date": _now()}) for exchange in exchanges]
     assert None not in said
-    left = [(one.requests_left, one.requests_limit, one.tokens_left, one.tokens_limit) for one in said if one]
-    assert left == [(1, 2, 100 - TOKENS, 100), (0, 2, 100 - 2 * TOKENS, 100), (0, 2, 100 - 2 * TOKENS, 100)]
+    left = [
+        (one.requests_left, one.requests_limit, one.tokens_left, one.tokens_limit)
+        for one in said
+        if one
+    ]
+    assert left == [
+        (1, 2, 100 - TOKENS, 100),
+        (0, 2, 100 - 2 * TOKENS, 100),
+        (0, 2, 100 - 2 * TOKENS, 100),
+    ]
     resets = [one.requests_reset_ns for one in said if one]
     for reset, expected_s in zip(resets, (30, 60, 60), strict=True):
         assert reset is not None
-        assert expected_s - 0.1 <= reset / SECOND <= expected_s + 1  # a moment is sent in whole seconds
+        # a moment is sent in whole seconds
+        assert expected_s - 0.1 <= reset / SECOND <= expected_s + 1
 
 
 def _now() -> str:
@@ -124,12 +146,15 @@ def test_rate_limit_refills_over_time() -> None:
     exchanges = asked(limited(requests=6), "openai", 20, pause_s=5)
     statuses = [exchange.status for exchange in exchanges]
     assert statuses[:10] == [200] * 10
-    assert sum(status == 200 for status in statuses) in (15, 16)  # 6 at first, one in 10 s of the 95 after that
+    # 6 at first, one in 10 s of the 95 after that
+    assert sum(status == 200 for status in statuses) in (15, 16)
 
 
 def test_no_limit_headers_without_limits() -> None:
     async def play() -> Exchange:
-        return await Client(Profile(name="p", title="t", model="m", table=limited(1).table)).send(max_tokens=1)
+        return await Client(Profile(name="p", title="t", model="m", table=limited(1).table)).send(
+            max_tokens=1
+        )
 
     assert rate_limits(headers_of(run_virtual(play()))) is None
 
@@ -166,7 +191,9 @@ def test_longest_wait_of_both_limits_is_reported() -> None:
     st.integers(1, 100),
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30 * SECOND)), max_size=40),
 )
-def test_request_after_retry_after_is_served_within_the_limit(limit: int, asked: list[tuple[int, int]]) -> None:
+def test_request_after_retry_after_is_served_within_the_limit(
+    limit: int, asked: list[tuple[int, int]]
+) -> None:
     allowance = SimulatedRateLimit(RateLimitSpec(tokens_per_minute=limit))
     now, served = 0, 0
     for tokens, pause_ns in asked:

@@ -1,4 +1,5 @@
-"""Recording and replay: the same bytes at the same times, to the request that was recorded, and no keys in the file."""
+"""Recording and replay: the same bytes at the same times, to the request that was recorded, and no
+keys in the file."""
 
 import json
 import signal
@@ -73,7 +74,11 @@ def test_a_stream_has_its_bytes_at_its_times() -> None:
 
 def test_unstreamed_response_is_replayed_whole() -> None:
     (found,) = replayed(WHOLE)
-    assert (found.status, found.body, found.headers[b"content-length"]) == (429, b'{"error":1}', b"11")
+    assert (found.status, found.body, found.headers[b"content-length"]) == (
+        429,
+        b'{"error":1}',
+        b"11",
+    )
 
 
 def test_truncated_responses_are_replayed_truncated() -> None:
@@ -95,7 +100,9 @@ def test_truncated_responses_are_replayed_truncated() -> None:
         {"chunks": [[1, "no base64", True]]},
     ],
 )
-def test_a_recording_that_cannot_be_replayed_is_refused(changed: dict[str, Any], tmp_path: Path) -> None:
+def test_a_recording_that_cannot_be_replayed_is_refused(
+    changed: dict[str, Any], tmp_path: Path
+) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text(json.dumps(json.loads(msgspec.json.encode(STREAM)) | changed) + "\n")
     with pytest.raises(CallerFault, match=r"a\.jsonl:1: "):
@@ -111,7 +118,9 @@ def test_the_order_of_fields_and_a_key_do_not_matter() -> None:
     assert replayed(STREAM, body=body, path="/v1/chat/completions?key=secret")[0].status == 200
 
 
-@pytest.mark.parametrize("change", [{"path": "/v1/messages"}, {"body": b"{}"}, {"body": b"\xff"}, {"body": b""}])
+@pytest.mark.parametrize(
+    "change", [{"path": "/v1/messages"}, {"body": b"{}"}, {"body": b"\xff"}, {"body": b""}]
+)
 def test_another_request_is_refused(change: dict[str, Any]) -> None:
     (found,) = replayed(STREAM, **change)
     assert (found.status, b"this request was not recorded" in found.body) == (404, True)
@@ -154,10 +163,21 @@ def test_unreadable_recording_is_refused(tmp_path: Path) -> None:
 
 def test_a_recorded_provider_is_replayed(both: Providers, tmp_path: Path) -> None:
     file = tmp_path / "quick.jsonl"
-    command = [sys.executable, "-m", "splitsecond.cli", "simulate", "--record", both.quick.base_url, "--out", str(file)]
+    command = [
+        sys.executable,
+        "-m",
+        "splitsecond.cli",
+        "simulate",
+        "--record",
+        both.quick.base_url,
+        "--out",
+        str(file),
+    ]
 
     def called(base_url: str) -> tuple[list[str | None], str | None, int]:
-        with openai.OpenAI(base_url=base_url, api_key="sk-secret1234", max_retries=0, timeout=WAIT_S) as client:
+        with openai.OpenAI(
+            base_url=base_url, api_key="sk-secret1234", max_retries=0, timeout=WAIT_S
+        ) as client:
             asked: dict[str, Any] = {"model": both.quick.model, "messages": BODY["messages"]}
             stream = client.chat.completions.create(**asked, stream=True)
             texts = [chunk.choices[0].delta.content for chunk in stream]
@@ -187,11 +207,23 @@ def test_a_recording_is_readable_by_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_recording_an_unreachable_provider_gives_status_502(system: None, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "splitsecond.cli", "simulate", "--record", "http://127.0.0.1:9", "--out"]
-    with Process([*command, str(tmp_path / "x.jsonl"), "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "splitsecond.cli",
+        "simulate",
+        "--record",
+        "http://127.0.0.1:9",
+        "--out",
+    ]
+    with Process(
+        [*command, str(tmp_path / "x.jsonl"), "--port", "0"], stdout=subprocess.PIPE, text=True
+    ) as process:
         base_url = process.read_line().split()[2]
         with (
-            openai.OpenAI(base_url=base_url, api_key="none", max_retries=0, timeout=WAIT_S) as client,
+            openai.OpenAI(
+                base_url=base_url, api_key="none", max_retries=0, timeout=WAIT_S
+            ) as client,
             pytest.raises(openai.InternalServerError, match="refused") as caught,
         ):
             client.chat.completions.create(model="m", messages=[])

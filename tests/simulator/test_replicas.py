@@ -1,4 +1,5 @@
-"""Replicas behind one address: which one a request goes to, and that each has its own prompt cache and engine."""
+"""Replicas behind one address: which one a request goes to, and that each has its own prompt cache
+and engine."""
 
 import asyncio
 from typing import Literal
@@ -6,7 +7,14 @@ from typing import Literal
 import pytest
 from tests.simulator.in_virtual_time import Client
 
-from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, ReplicasSpec, TableRow
+from splitsecond.simulator.profile import (
+    EngineSpec,
+    Profile,
+    PromptCacheSpec,
+    Quantiles,
+    ReplicasSpec,
+    TableRow,
+)
 from splitsecond.simulator.request import SESSION_HEADERS, session_id
 from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
@@ -14,15 +22,27 @@ from splitsecond.testing.virtual_time import run_virtual
 ROWS = (TableRow(concurrency=1, ttft_ms=Quantiles(100, 100), tps=Quantiles(100, 100)),)
 CACHE = PromptCacheSpec(from_tokens=8, block_tokens=8)
 ENGINE = EngineSpec(
-    slots=1, prefill_tokens_per_s=1e9, prefill_chunk_tokens=10_000, step_base_ms=10, step_per_sequence_ms=0
+    slots=1,
+    prefill_tokens_per_s=1e9,
+    prefill_chunk_tokens=10_000,
+    step_base_ms=10,
+    step_per_sequence_ms=0,
 )
 
 
-def served(routing: Literal["random", "session", "prefix"], requests: list[tuple[str, str]]) -> list[TruthRecord]:
+def served(
+    routing: Literal["random", "session", "prefix"], requests: list[tuple[str, str]]
+) -> list[TruthRecord]:
     """Send requests (session, prompt) one after another to four replicas; return the records."""
     replicas = ReplicasSpec(count=4, routing=routing)
     profile = Profile(
-        name="p", title="t", model="m", table=ROWS, output_tokens=1, prompt_cache=CACHE, replicas=replicas
+        name="p",
+        title="t",
+        model="m",
+        table=ROWS,
+        output_tokens=1,
+        prompt_cache=CACHE,
+        replicas=replicas,
     )
 
     async def play() -> list[TruthRecord]:
@@ -40,7 +60,8 @@ def conversations(count: int, turns: int, begin: str = "") -> list[tuple[str, st
     return [
         (
             f"session {number}",
-            begin + "".join(f"{number:4} {turn:3}".ljust(160, ".") for turn in range(turns_so_far + 1)),
+            begin
+            + "".join(f"{number:4} {turn:3}".ljust(160, ".") for turn in range(turns_so_far + 1)),
         )
         for turns_so_far in range(turns)
         for number in range(count)
@@ -51,7 +72,9 @@ def test_a_session_stays_at_its_replica() -> None:
     records = served("session", conversations(8, 3))
     assert len({record.replica for record in records}) > 1
     replicas = {record.session: record.replica for record in records}
-    assert [record.replica for record in records] == [replicas[record.session] for record in records]
+    assert [record.replica for record in records] == [
+        replicas[record.session] for record in records
+    ]
     assert [record.cached_tokens for record in records] == [0] * 8 + [40] * 8 + [80] * 8
 
 
@@ -75,19 +98,27 @@ def test_a_prompt_goes_where_most_of_it_is_cached() -> None:
 
 
 def test_a_shared_beginning_alone_does_not_choose_the_replica() -> None:
-    records = served("prefix", [("", prompt) for _, prompt in conversations(8, 1, begin="tools" * 16)])
+    records = served(
+        "prefix", [("", prompt) for _, prompt in conversations(8, 1, begin="tools" * 16)]
+    )
     assert sorted(record.replica for record in records) == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_each_replica_has_an_engine_of_its_own() -> None:
     def times_ms(count: int) -> list[float]:
         replicas = ReplicasSpec(count=count, routing="session")
-        profile = Profile(name="p", title="t", model="m", engine=ENGINE, output_tokens=1, replicas=replicas)
+        profile = Profile(
+            name="p", title="t", model="m", engine=ENGINE, output_tokens=1, replicas=replicas
+        )
 
         async def play() -> list[float]:
             client = Client(profile)
-            await asyncio.gather(*(client.send(headers={"session-id": f"session {number}"}) for number in range(4)))
-            return sorted((record.planned_ns[0] - record.arrived_ns) / 1e6 for record in client.truth())
+            await asyncio.gather(
+                *(client.send(headers={"session-id": f"session {number}"}) for number in range(4))
+            )
+            return sorted(
+                (record.planned_ns[0] - record.arrived_ns) / 1e6 for record in client.truth()
+            )
 
         return run_virtual(play())
 

@@ -1,4 +1,5 @@
-"""The contents of responses in every API format: given by rules, made for tools and schemas, cut by stop and limit."""
+"""The contents of responses in every API format: given by rules, made for tools and schemas, cut by
+stop and limit."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,10 @@ TOOLS: dict[str, dict[str, Any]] = {
     "ollama": CHAT_TOOLS,
     "responses": {"tools": [{"type": "function", **FUNCTION}, {"type": "function", **OTHER}]},
     "anthropic": {
-        "tools": [{"name": "weather", "input_schema": CITY}, {"name": "clock", "input_schema": OTHER["parameters"]}],
+        "tools": [
+            {"name": "weather", "input_schema": CITY},
+            {"name": "clock", "input_schema": OTHER["parameters"]},
+        ],
         "max_tokens": 400,
     },
     "gemini": {"tools": [{"functionDeclarations": [FUNCTION, OTHER]}]},
@@ -51,7 +55,10 @@ TOOLS: dict[str, dict[str, Any]] = {
 """The same two tools in each format."""
 CHAT_RESULT = [
     {"role": "user", "content": "hello"},
-    {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "weather", "arguments": "{}"}}]},
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "c1", "function": {"name": "weather", "arguments": "{}"}}],
+    },
     {"role": "tool", "tool_call_id": "c1", "content": "sunny"},
 ]
 RESULTS: dict[str, dict[str, Any]] = {
@@ -60,7 +67,11 @@ RESULTS: dict[str, dict[str, Any]] = {
     "ollama": {
         "messages": [
             {"role": "user", "content": "hello"},
-            {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "weather", "arguments": {}}}]},
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"function": {"name": "weather", "arguments": {}}}],
+            },
             {"role": "tool", "tool_name": "weather", "content": "sunny"},
         ]
     },
@@ -74,26 +85,42 @@ RESULTS: dict[str, dict[str, Any]] = {
     "anthropic": {
         "messages": [
             {"role": "user", "content": "hello"},
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "weather", "input": {}}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "sunny"}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "c1", "name": "weather", "input": {}}],
+            },
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "sunny"}],
+            },
         ]
     },
     "gemini": {
         "contents": [
             {"role": "user", "parts": [{"text": "hello"}]},
             {"role": "model", "parts": [{"functionCall": {"name": "weather", "args": {}}}]},
-            {"role": "user", "parts": [{"functionResponse": {"name": "weather", "response": {"sky": "sunny"}}}]},
+            {
+                "role": "user",
+                "parts": [{"functionResponse": {"name": "weather", "response": {"sky": "sunny"}}}],
+            },
         ]
     },
 }
 """A conversation that ends with the result of the first tool, in each format."""
 WITH_SCHEMA: dict[str, dict[str, Any]] = {
-    "openai": {"response_format": {"type": "json_schema", "json_schema": {"name": "place", "schema": CITY}}},
+    "openai": {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "place", "schema": CITY}}
+    },
     "cohere": {"response_format": {"type": "json_object", "schema": CITY}},
     "ollama": {"format": CITY},
     "responses": {"text": {"format": {"type": "json_schema", "name": "place", "schema": CITY}}},
-    "anthropic": {"output_config": {"format": {"type": "json_schema", "schema": CITY}}, "max_tokens": 400},
-    "gemini": {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": CITY}},
+    "anthropic": {
+        "output_config": {"format": {"type": "json_schema", "schema": CITY}},
+        "max_tokens": 400,
+    },
+    "gemini": {
+        "generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": CITY}
+    },
 }
 ANY_JSON: dict[str, dict[str, Any]] = {
     "openai": {"response_format": {"type": "json_object"}},
@@ -109,7 +136,10 @@ STOP: dict[str, dict[str, Any]] = {
     "anthropic": {"stop_sequences": [" says"], "max_tokens": 400},
     "gemini": {"generationConfig": {"stopSequences": [" says"]}},
 }
-MANY: dict[str, dict[str, Any]] = {"openai": {"n": 2}, "gemini": {"generationConfig": {"candidateCount": 2}}}
+MANY: dict[str, dict[str, Any]] = {
+    "openai": {"n": 2},
+    "gemini": {"generationConfig": {"candidateCount": 2}},
+}
 TALKATIVE = replace(STEADY, output_tokens=12, natural_tokens=12)
 streamed = pytest.mark.parametrize("stream", [True, False])
 
@@ -130,7 +160,9 @@ def call_of(events: list[Event]) -> tuple[str, Any]:
 
 
 def reason_of(events: list[Event], *, called: bool = False) -> str:
-    return next(openai_reason(event.reason, called=called) for event in events if isinstance(event, Finish))
+    return next(
+        openai_reason(event.reason, called=called) for event in events if isinstance(event, Finish)
+    )
 
 
 def with_rules(*rules: ReplyRule, on: Profile = STEADY) -> Profile:
@@ -180,7 +212,9 @@ def test_any_json_is_an_object(name: str) -> None:
 
 
 def test_a_schema_without_a_value_is_refused() -> None:
-    wrong: dict[str, Any] = {"response_format": {"type": "json_schema", "json_schema": {"schema": {"enum": []}}}}
+    wrong: dict[str, Any] = {
+        "response_format": {"type": "json_schema", "json_schema": {"schema": {"enum": []}}}
+    }
     exchange, _ = asked("openai", **wrong)
     assert (exchange.status, exchange.json["error"]["code"]) == (400, "schema")
 
@@ -228,20 +262,38 @@ def test_a_rule_gives_text_and_reasoning(name: str, stream: bool) -> None:
     events = events_of(name, exchange)
     assert text_of(events) == "Bonjour,  le monde!\n"
     assert "".join(token.text for token in tokens_of(events, "reasoning")) == "A greeting."
-    assert record.output_tokens == [event for event in events if isinstance(event, Usage)][-1].output_tokens == 6
+    assert (
+        record.output_tokens
+        == [event for event in events if isinstance(event, Usage)][-1].output_tokens
+        == 6
+    )
 
 
 @streamed
 @each_case("name", PLAYED)
 def test_a_rule_gives_calls(name: str, stream: bool) -> None:
-    rule = ReplyRule(calls=(RuleCall("clock"), RuleCall("weather", {"city": "Köln", "unit": "c"})), text="Let me look.")
+    rule = ReplyRule(
+        calls=(RuleCall("clock"), RuleCall("weather", {"city": "Köln", "unit": "c"})),
+        text="Let me look.",
+    )
     exchange, _ = asked(name, on=with_rules(rule), stream=stream, **TOOLS[name])
     events = events_of(name, exchange)
-    named = [token.tool for token in tokens_of(events, "tool") if token.tool is not None and token.tool.name]
+    named = [
+        token.tool
+        for token in tokens_of(events, "tool")
+        if token.tool is not None and token.tool.name
+    ]
     assert [part.name for part in named] == ["clock", "weather"]
     assert len({part.id for part in named}) == 2
-    second = [token for token in tokens_of(events, "tool") if token.tool is not None and token.tool.number == 1]
-    assert msgspec.json.decode("".join(token.arguments for token in second)) == {"city": "Köln", "unit": "c"}
+    second = [
+        token
+        for token in tokens_of(events, "tool")
+        if token.tool is not None and token.tool.number == 1
+    ]
+    assert msgspec.json.decode("".join(token.arguments for token in second)) == {
+        "city": "Köln",
+        "unit": "c",
+    }
     assert text_of(events) == "Let me look."
 
 
@@ -278,9 +330,14 @@ def test_rule_applies_after_the_result_of_its_tool(name: str) -> None:
 def test_refusals_json_and_finish_reasons() -> None:
     exchange, _ = asked("openai", on=with_rules(ReplyRule(refusal="I cannot.")), stream=False)
     assert exchange.json["choices"][0]["message"]["refusal"] == "I cannot."
-    exchange, _ = asked("openai", on=with_rules(ReplyRule(json={"a": [1]}, finish="content_filter")), stream=False)
+    exchange, _ = asked(
+        "openai", on=with_rules(ReplyRule(json={"a": [1]}, finish="content_filter")), stream=False
+    )
     choice = exchange.json["choices"][0]
-    assert (choice["message"]["content"], choice["finish_reason"]) == ('{"a":[1]}', "content_filter")
+    assert (choice["message"]["content"], choice["finish_reason"]) == (
+        '{"a":[1]}',
+        "content_filter",
+    )
 
 
 @streamed
@@ -305,7 +362,9 @@ def test_the_limit_cuts_a_text_and_never_a_call(stream: bool) -> None:
             "responses": {"max_output_tokens": 2},
             "ollama": {"options": {"num_predict": 2}},
         }
-        exchange, (record,) = asked(name, stream=stream, **TOOLS[name] | limits.get(name, {"max_tokens": 2}))
+        exchange, (record,) = asked(
+            name, stream=stream, **TOOLS[name] | limits.get(name, {"max_tokens": 2})
+        )
         assert call_of(events_of(name, exchange))[0] == "weather"
         assert record.output_tokens == 2
 
@@ -323,10 +382,21 @@ def several(profile: Profile, *requests: dict[str, Any]) -> list[Exchange]:
 def test_rule_applies_to_a_limited_number_of_requests() -> None:
     error = RuleError(status=503, message="we are busy", code="busy", retry_after=2)
     rules = (ReplyRule(error=error, times=2), ReplyRule(text="At last."))
-    first, second, third = several(with_rules(*rules), {}, {"path": "/v1/messages", "max_tokens": 9}, {})
+    first, second, third = several(
+        with_rules(*rules), {}, {"path": "/v1/messages", "max_tokens": 9}, {}
+    )
     assert (first.status, first.headers[b"retry-after"]) == (503, b"2")
-    assert first.json["error"] == {"message": "we are busy", "type": "server_error", "param": None, "code": "busy"}
-    assert (second.status, second.json["type"], second.json["error"]["message"]) == (503, "error", "we are busy")
+    assert first.json["error"] == {
+        "message": "we are busy",
+        "type": "server_error",
+        "param": None,
+        "code": "busy",
+    }
+    assert (second.status, second.json["type"], second.json["error"]["message"]) == (
+        503,
+        "error",
+        "we are busy",
+    )
     assert third.json["choices"][0]["message"]["content"] == "At last."
 
 
@@ -368,12 +438,16 @@ def test_any_model_is_served() -> None:
         ("ollama", {"api-key": "sk-right"}, None),
     ],
 )
-def test_keys_are_checked(name: str, header: dict[str, str], kind: tuple[str, str, str] | None) -> None:
+def test_keys_are_checked(
+    name: str, header: dict[str, str], kind: tuple[str, str, str] | None
+) -> None:
     profile = replace(STEADY, keys=("sk-other", "sk-right"))
     one = PLAYED[name]
     request: dict[str, Any] = {"path": one.whole_path, **one.body, "stream": False}
     wrong = {key: value + "x" for key, value in header.items()}
-    none, bad, good = several(profile, request, {**request, "headers": wrong}, {**request, "headers": header})
+    none, bad, good = several(
+        profile, request, {**request, "headers": wrong}, {**request, "headers": header}
+    )
     assert (none.status, bad.status, good.status) == (401, 401, 200)
     if kind is not None:
         place, field, value = kind
@@ -382,7 +456,9 @@ def test_keys_are_checked(name: str, header: dict[str, str], kind: tuple[str, st
 
 def test_a_key_in_the_query() -> None:
     profile = replace(STEADY, keys=("k1",))
-    (found,) = several(profile, {"path": PLAYED["gemini"].whole_path + "?key=k1", **PLAYED["gemini"].body})
+    (found,) = several(
+        profile, {"path": PLAYED["gemini"].whole_path + "?key=k1", **PLAYED["gemini"].body}
+    )
     assert found.status == 200
 
 
@@ -395,7 +471,9 @@ def test_the_journal_and_the_replies_of_a_test() -> None:
         assert (wrong.status, wrong.json["error"]["code"]) == (400, "bad_reply")
         assert "Did you mean text?" in wrong.json["error"]["message"]
         headers = {"authorization": "Bearer sk-secret", "x-api-key": "s", "x-trace": "7"}
-        assert (await client.send(headers=headers)).json["choices"][0]["message"]["content"] == "Hi."
+        assert (await client.send(headers=headers)).json["choices"][0]["message"][
+            "content"
+        ] == "Hi."
         await client.send(path="/v1/messages", body=b"{")
         await client.send(path="/nowhere", method="GET")
         entries = (await client.send(method="GET", path="/_splitsecond/requests")).json
@@ -412,7 +490,9 @@ def test_the_journal_and_the_replies_of_a_test() -> None:
         assert entries[1]["body"] == "{"
         await client.send(method="DELETE", path="/_splitsecond/requests")
         assert (await client.send(method="GET", path="/_splitsecond/requests")).json == []
-        await client.send(path="/_splitsecond/replies", body=msgspec.json.encode([{"text": "Again."}]))
+        await client.send(
+            path="/_splitsecond/replies", body=msgspec.json.encode([{"text": "Again."}])
+        )
         await client.send(method="DELETE", path="/_splitsecond")
         answered = await client.send()
         assert answered.json["choices"][0]["message"]["content"].startswith("A simulated")
@@ -424,24 +504,37 @@ def test_the_journal_and_the_replies_of_a_test() -> None:
 @pytest.mark.parametrize("name", ["anthropic", "responses"])
 def test_a_stored_conversation_continues(name: str) -> None:
     async def play() -> None:
-        client = Client(with_rules(ReplyRule(calls=(RuleCall("weather"),)), ReplyRule(after="weather", text="Sunny.")))
+        client = Client(
+            with_rules(
+                ReplyRule(calls=(RuleCall("weather"),)), ReplyRule(after="weather", text="Sunny.")
+            )
+        )
         path = PLAYED[name].whole_path
         last = RESULTS[name]["messages" if name == "anthropic" else "input"][-1]
         if name == "anthropic":
             created = await client.send(path=path, thread={"type": "create"}, **TOOLS[name])
             call = created.json["content"][-1]["id"]
             result = {"role": "user", "content": [{**last["content"][0], "tool_use_id": call}]}
-            previous: dict[str, Any] = {"type": "continue", "previous_message_id": created.json["id"]}
+            previous: dict[str, Any] = {
+                "type": "continue",
+                "previous_message_id": created.json["id"],
+            }
             rest: dict[str, Any] = {"messages": [result], "max_tokens": 9}
             continued = await client.send(path=path, thread=previous, **rest)
-            unknown = await client.send(path=path, thread={**previous, "previous_message_id": "msg_9"}, **rest)
+            unknown = await client.send(
+                path=path, thread={**previous, "previous_message_id": "msg_9"}, **rest
+            )
             assert continued.json["content"][-1]["text"] == "Sunny."
             assert unknown.json["error"]["details"]["error_code"] == "thread_unsupported_request"
         else:
             body = {"model": "steady", "input": "hello", **TOOLS[name]}
             created = await client.send(path=path, body=msgspec.json.encode(body))
             call = created.json["output"][-1]["call_id"]
-            body = {"model": "steady", "input": [{**last, "call_id": call}], "previous_response_id": created.json["id"]}
+            body = {
+                "model": "steady",
+                "input": [{**last, "call_id": call}],
+                "previous_response_id": created.json["id"],
+            }
             continued = await client.send(path=path, body=msgspec.json.encode(body))
             body["previous_response_id"] = "resp_9"
             unknown = await client.send(path=path, body=msgspec.json.encode(body))
@@ -484,7 +577,9 @@ def test_rules_in_a_file(tmp_path: Path) -> None:
     path.write_text('{"prompt": "a", "text": "A"}\n\n{"json": {"n": 1}}\n')
     assert load_rules(path) == [ReplyRule(prompt="a", text="A"), ReplyRule(json={"n": 1})]
     path.write_text('{"text": "A"}\n{"txt": "B"}\n')
-    with pytest.raises(CallerFault, match=r"replies.jsonl:2: .*unknown field `txt`. Did you mean text"):
+    with pytest.raises(
+        CallerFault, match=r"replies.jsonl:2: .*unknown field `txt`. Did you mean text"
+    ):
         load_rules(path)
     path.write_text("{")
     with pytest.raises(CallerFault, match=r"replies.jsonl:1: not JSON"):
@@ -496,7 +591,9 @@ def test_rules_in_a_file(tmp_path: Path) -> None:
 def test_a_pattern_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("splitsecond.simulator.content.replies.MATCH_S", 0.01)
     rule = ReplyRule(pattern=r"^(a|a|a)+$", text="x")
-    found, _ = asked("openai", on=with_rules(rule), messages=[{"role": "user", "content": "a" * 60 + "!"}])
+    found, _ = asked(
+        "openai", on=with_rules(rule), messages=[{"role": "user", "content": "a" * 60 + "!"}]
+    )
     assert (found.status, found.json["error"]["code"]) == (400, "bad_reply")
 
 
@@ -511,7 +608,9 @@ def test_a_pattern_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_fields_of_an_odd_form_are_ignored(fields: dict[str, Any]) -> None:
-    found, _ = asked("responses", on=with_rules(ReplyRule(prompt="x", text="y")), stream=False, **fields)
+    found, _ = asked(
+        "responses", on=with_rules(ReplyRule(prompt="x", text="y")), stream=False, **fields
+    )
     assert found.status == 200
 
 

@@ -1,4 +1,5 @@
-"""Values that fit a JSON schema: generated schemas, those of pydantic and of the formats, and those without a value."""
+"""Values that fit a JSON schema: generated schemas, those of pydantic and of the formats, and those
+without a value."""
 
 from datetime import datetime
 from typing import Any, Literal
@@ -19,7 +20,9 @@ _CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER
 
 
 def strings() -> st.SearchStrategy[Schema]:
-    return st.just({"type": "string"}) | st.sampled_from(_FORMATS).map(lambda name: {"type": "string", "format": name})
+    return st.just({"type": "string"}) | st.sampled_from(_FORMATS).map(
+        lambda name: {"type": "string", "format": name}
+    )
 
 
 def numbers() -> st.SearchStrategy[Schema]:
@@ -33,9 +36,19 @@ def numbers() -> st.SearchStrategy[Schema]:
 
 
 def scalars() -> st.SearchStrategy[Schema]:
-    enums = st.lists(st.sampled_from(["a", "b", 1, 2.5, None, True]), min_size=1).map(lambda each: {"enum": each})
-    constants = st.sampled_from(["x", 3, None, False, [1], {"a": 1}]).map(lambda each: {"const": each})
-    return st.one_of(strings(), numbers(), enums, constants, st.sampled_from([{"type": "boolean"}, {"type": "null"}]))
+    enums = st.lists(st.sampled_from(["a", "b", 1, 2.5, None, True]), min_size=1).map(
+        lambda each: {"enum": each}
+    )
+    constants = st.sampled_from(["x", 3, None, False, [1], {"a": 1}]).map(
+        lambda each: {"const": each}
+    )
+    return st.one_of(
+        strings(),
+        numbers(),
+        enums,
+        constants,
+        st.sampled_from([{"type": "boolean"}, {"type": "null"}]),
+    )
 
 
 def grown(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
@@ -49,9 +62,13 @@ def grown(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
         }
 
     names = st.sampled_from(["city", "n", "a b", "ünï", "x/y~z"])
-    objects = st.builds(an_object, st.dictionaries(names, inner, max_size=4), st.lists(st.booleans()), st.booleans())
+    objects = st.builds(
+        an_object, st.dictionaries(names, inner, max_size=4), st.lists(st.booleans()), st.booleans()
+    )
     arrays = st.builds(
-        lambda items, least: {"type": "array", "items": items, "minItems": least}, inner, st.integers(0, 3)
+        lambda items, least: {"type": "array", "items": items, "minItems": least},
+        inner,
+        st.integers(0, 3),
     )
     choices = st.lists(inner, min_size=1, max_size=3).map(lambda each: {"anyOf": each})
     nullable = inner.map(lambda each: {"anyOf": [each, {"type": "null"}]})
@@ -124,7 +141,10 @@ def test_pydantic_accepts_the_values_for_its_schemas() -> None:
 @each_case(
     "schema, value",
     [
-        ({"type": "OBJECT", "properties": {"city": {"type": "STRING"}}}, {"city": "simulated city"}),
+        (
+            {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}},
+            {"city": "simulated city"},
+        ),
         ({"properties": {"n": {"type": "integer"}}}, {"n": 1}),
         ({"type": ["null", "integer"]}, 1),
         ({"allOf": [{"type": "integer", "minimum": 5}, {"maximum": 5}]}, 5),

@@ -1,4 +1,5 @@
-"""`/metrics` of a simulated provider with an engine, compared with its truth log, in virtual time."""
+"""`/metrics` of a simulated provider with an engine, compared with its truth log, in virtual
+time."""
 
 import asyncio
 
@@ -52,7 +53,11 @@ def test_metrics_agree_with_the_truth_log() -> None:
     assert (during["power_w"], after["power_w"]) == (min(100 + 100 * during["running"], 400), 100)
     assert (after["running"], after["waiting"], after["kv_use"]) == (0, 0, 0)
     assert after["preemptions"] == sum(record.preemptions for record in truth) > 0
-    assert after["prompt_tokens"] == after["looked_up_tokens"] == sum(record.prompt_tokens for record in truth)
+    assert (
+        after["prompt_tokens"]
+        == after["looked_up_tokens"]
+        == sum(record.prompt_tokens for record in truth)
+    )
     assert after["cached_tokens"] == sum(record.cached_tokens for record in truth)
     assert after["output_tokens"] == sum(len(record.actual_ns) for record in truth) == 6 * 30
     for name, sum_ns in {

@@ -1,4 +1,5 @@
-"""The provider's own timings: each form reports the truth, for a single response and for one that had to wait."""
+"""The provider's own timings: each form reports the truth, for a single response and for one that
+had to wait."""
 
 import asyncio
 from typing import Any, get_args
@@ -12,7 +13,14 @@ from splitsecond.core import clock
 from splitsecond.core.wire import ollama, openai
 from splitsecond.core.wire.api_format import TimesForm
 from splitsecond.core.wire.server_times import processing_times
-from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, TableRow, TimingsForm
+from splitsecond.simulator.profile import (
+    EngineSpec,
+    Profile,
+    PromptCacheSpec,
+    Quantiles,
+    TableRow,
+    TimingsForm,
+)
 from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -27,7 +35,11 @@ ONE_AT_A_TIME = replace(
     STEADY,
     table=(),
     engine=EngineSpec(
-        slots=1, prefill_tokens_per_s=1000, prefill_chunk_tokens=512, step_base_ms=10, step_per_sequence_ms=0
+        slots=1,
+        prefill_tokens_per_s=1000,
+        prefill_chunk_tokens=512,
+        step_base_ms=10,
+        step_per_sequence_ms=0,
     ),
 )
 """A prompt of 13 tokens takes 23 ms, the 10 tokens after the first one 100 ms."""
@@ -36,8 +48,13 @@ in_each_form = pytest.mark.parametrize("form", get_args(TimesForm))
 streamed_or_not = pytest.mark.parametrize("stream", [True, False])
 
 
-def asked(profile: Profile, *, path: str = CHAT, fault: str = "", at_once: int = 1, **fields: Any) -> list[Exchange]:
-    return [exchange for exchange, _ in played(profile, path=path, fault=fault, at_once=at_once, **fields)]
+def asked(
+    profile: Profile, *, path: str = CHAT, fault: str = "", at_once: int = 1, **fields: Any
+) -> list[Exchange]:
+    return [
+        exchange
+        for exchange, _ in played(profile, path=path, fault=fault, at_once=at_once, **fields)
+    ]
 
 
 def played(
@@ -49,7 +66,10 @@ def played(
         client = Client(profile)
         headers = {"x-splitsecond-fault": fault} if fault else {}
         async with asyncio.TaskGroup() as tasks:
-            asked = [tasks.create_task(client.send(path=path, headers=headers, **fields)) for _ in range(at_once)]
+            asked = [
+                tasks.create_task(client.send(path=path, headers=headers, **fields))
+                for _ in range(at_once)
+            ]
         return list(zip([one.result() for one in asked], client.truth(), strict=True))
 
     return run_virtual(play())
@@ -60,7 +80,11 @@ def said(exchange: Exchange, path: str = CHAT) -> dict[str, float]:
     decoder = (ollama if path == OLLAMA else openai).decoder("chat")
     decoder.feed(exchange.body, 0)
     decoder.close(0)
-    units = {"_time": ("_time", 1000.0), "_ms": ("_ms", 1.0), "_duration": ("_duration", 1 / clock.NS_PER_MS)}
+    units = {
+        "_time": ("_time", 1000.0),
+        "_ms": ("_ms", 1.0),
+        "_duration": ("_duration", 1 / clock.NS_PER_MS),
+    }
     found: dict[str, float] = {}
     for name, value in decoder.server_timings.items():
         ending, in_ms = next((units[end] for end in units if name.endswith(end)), ("", 0.0))
@@ -80,8 +104,12 @@ NAMES = {
 @in_each_form
 @streamed_or_not
 @each_case("counts", [True, False])
-def test_each_form_reports_prompt_and_output_time(form: TimesForm, stream: bool, counts: bool) -> None:
-    options: dict[str, Any] = {"stream_options": {"include_usage": True}} if stream and counts else {}
+def test_each_form_reports_prompt_and_output_time(
+    form: TimesForm, stream: bool, counts: bool
+) -> None:
+    options: dict[str, Any] = (
+        {"stream_options": {"include_usage": True}} if stream and counts else {}
+    )
     (exchange,) = asked(replace(STEADY, server_timings=form), stream=stream, **options)
     times = said(exchange)
     _, prompt, output = NAMES[form]
@@ -135,20 +163,26 @@ def test_reported_times_equal_the_truth() -> None:
         left = record.actual_ns
         spans = [record.began_ns - record.arrived_ns, left[0] - record.began_ns]
         spans += [left[-1] - left[0], left[-1] - record.arrived_ns]
-        assert [times[name] for name in ("queue", "prompt", "completion", "total")] == pytest.approx(
-            [span / clock.NS_PER_MS for span in spans], abs=0.001
-        )
+        assert [
+            times[name] for name in ("queue", "prompt", "completion", "total")
+        ] == pytest.approx([span / clock.NS_PER_MS for span in spans], abs=0.001)
 
 
 def test_a_stall_is_a_part_of_the_answers_time() -> None:
-    (exchange,) = asked(replace(STEADY, server_timings="cerebras"), stream=True, fault="stall; after=3; seconds=2")
+    (exchange,) = asked(
+        replace(STEADY, server_timings="cerebras"), stream=True, fault="stall; after=3; seconds=2"
+    )
     assert said(exchange)["completion"] == 2100
 
 
 def test_llama_cpp_reports_cached_tokens() -> None:
     async def play() -> Any:
         client = Client(
-            replace(STEADY, server_timings="llama.cpp", prompt_cache=PromptCacheSpec(from_tokens=4, block_tokens=4))
+            replace(
+                STEADY,
+                server_timings="llama.cpp",
+                prompt_cache=PromptCacheSpec(from_tokens=4, block_tokens=4),
+            )
         )
         messages = [{"role": "user", "content": "x" * 40}]
         await client.send(messages=messages)
@@ -165,11 +199,20 @@ def test_one_token_response_reports_speed_0() -> None:
     assert exchange.json["timings"]["predicted_per_second"] == 0
 
 
-@each_case("stream, fault, ms", [(True, "", 0), (False, "", 200), (True, "slow_head; seconds=0.5", 500)])
+@each_case(
+    "stream, fault, ms", [(True, "", 0), (False, "", 200), (True, "slow_head; seconds=0.5", 500)]
+)
 @each_case("path", [CHAT, "/v1/responses"])
-def test_openai_header_reports_the_time_to_the_headers(path: str, stream: bool, fault: str, ms: int) -> None:
+def test_openai_header_reports_the_time_to_the_headers(
+    path: str, stream: bool, fault: str, ms: int
+) -> None:
     (exchange,) = asked(
-        replace(STEADY, server_timings="openai"), path=path, stream=stream, fault=fault, input="hello", max_tokens=11
+        replace(STEADY, server_timings="openai"),
+        path=path,
+        stream=stream,
+        fault=fault,
+        input="hello",
+        max_tokens=11,
     )
     headers = {name.decode(): value.decode() for name, value in exchange.headers.items()}
     assert processing_times(headers) == {"processing_ms": ms}

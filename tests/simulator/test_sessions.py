@@ -1,4 +1,5 @@
-"""Sessions at a simulated provider: TTFT of growing prompts, reported cached tokens, and where eviction begins."""
+"""Sessions at a simulated provider: TTFT of growing prompts, reported cached tokens, and where
+eviction begins."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +9,14 @@ import pytest
 from tests.simulator.in_virtual_time import Client
 
 from splitsecond.core import clock
-from splitsecond.simulator.profile import EngineSpec, Profile, PromptCacheSpec, Quantiles, TableRow, load
+from splitsecond.simulator.profile import (
+    EngineSpec,
+    Profile,
+    PromptCacheSpec,
+    Quantiles,
+    TableRow,
+    load,
+)
 from splitsecond.simulator.truth import TruthRecord
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -33,7 +41,12 @@ def texts(turns: int, session: int = 0, tokens: int = 50) -> list[str]:
 
 
 def chat(messages: list[str]) -> dict[str, Any]:
-    return {"messages": [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(messages)]}
+    return {
+        "messages": [
+            {"role": ("user", "assistant")[n % 2], "content": text}
+            for n, text in enumerate(messages)
+        ]
+    }
 
 
 def ttft_ms(record: TruthRecord) -> float:
@@ -48,17 +61,23 @@ def test_a_session_of_100_growing_turns() -> None:
         return client.truth()
 
     records = run_virtual(play())
-    assert [record.prompt_tokens for record in records] == [50 * turn + TEMPLATE for turn in range(1, 101)]
+    assert [record.prompt_tokens for record in records] == [
+        50 * turn + TEMPLATE for turn in range(1, 101)
+    ]
     for turn, record in enumerate(records):
         characters = max(200 * turn - 1, 0)  # the first message has no line feed before it
         assert record.cached_tokens == characters // 32 * 8
         assert record.new_tokens == record.prompt_tokens - record.cached_tokens
-    assert {(record.session, record.replica, record.evicted_tokens) for record in records} == {("s", 0, 0)}
+    assert {(record.session, record.replica, record.evicted_tokens) for record in records} == {
+        ("s", 0, 0)
+    }
 
 
 def test_ttft_is_fixed_plus_new_plus_cached_tokens_of_a_table() -> None:
     async def play() -> list[TruthRecord]:
-        client = Client(provider(prefill_tokens_per_s=1000, prompt_cache=cache(cached_tokens_per_s=20_000)))
+        client = Client(
+            provider(prefill_tokens_per_s=1000, prompt_cache=cache(cached_tokens_per_s=20_000))
+        )
         for turn in (1, 2, 5, 20):
             await client.send(**chat(texts(turn)))
         return client.truth()
@@ -66,22 +85,32 @@ def test_ttft_is_fixed_plus_new_plus_cached_tokens_of_a_table() -> None:
     records = run_virtual(play())
     assert [record.cached_tokens for record in records] == [0, 48, 96, 248]
     for record in records:
-        assert ttft_ms(record) == pytest.approx(100 + 1.0 * record.new_tokens + 0.05 * record.cached_tokens, abs=1e-5)
+        assert ttft_ms(record) == pytest.approx(
+            100 + 1.0 * record.new_tokens + 0.05 * record.cached_tokens, abs=1e-5
+        )
 
 
 def test_ttft_is_fixed_plus_new_plus_cached_tokens_of_an_engine() -> None:
     engine = EngineSpec(
-        slots=4, prefill_tokens_per_s=1000, prefill_chunk_tokens=10_000, step_base_ms=10, step_per_sequence_ms=2
+        slots=4,
+        prefill_tokens_per_s=1000,
+        prefill_chunk_tokens=10_000,
+        step_base_ms=10,
+        step_per_sequence_ms=2,
     )
 
     async def play() -> list[TruthRecord]:
-        client = Client(provider(table=(), engine=engine, prompt_cache=cache(cached_tokens_per_s=20_000)))
+        client = Client(
+            provider(table=(), engine=engine, prompt_cache=cache(cached_tokens_per_s=20_000))
+        )
         for turn in (1, 2, 5, 20):
             await client.send(**chat(texts(turn)))
         return client.truth()
 
     for record in run_virtual(play()):
-        assert ttft_ms(record) == pytest.approx(12 + 1.0 * record.new_tokens + 0.05 * record.cached_tokens, abs=1e-5)
+        assert ttft_ms(record) == pytest.approx(
+            12 + 1.0 * record.new_tokens + 0.05 * record.cached_tokens, abs=1e-5
+        )
 
 
 def test_eviction_begins_at_the_capacity() -> None:
@@ -99,12 +128,18 @@ def test_eviction_begins_at_the_capacity() -> None:
 def test_the_knee_of_concurrent_sessions_is_eviction() -> None:
     """Each session has 420 tokens at the end, and a prompt of that length takes 42 ms."""
     engine = EngineSpec(
-        slots=64, prefill_tokens_per_s=10_000, prefill_chunk_tokens=2048, step_base_ms=5, step_per_sequence_ms=0.1
+        slots=64,
+        prefill_tokens_per_s=10_000,
+        prefill_chunk_tokens=2048,
+        step_base_ms=5,
+        step_per_sequence_ms=0.1,
     )
 
     def run(sessions: int, capacity_tokens: int | None) -> tuple[float, int]:
         """Return the 95th percentile of TTFT and the evicted tokens."""
-        profile = provider(table=(), engine=engine, prompt_cache=cache(capacity_tokens=capacity_tokens))
+        profile = provider(
+            table=(), engine=engine, prompt_cache=cache(capacity_tokens=capacity_tokens)
+        )
 
         async def one(client: Client, session: int) -> None:
             messages = texts(21, session, tokens=20)
@@ -150,7 +185,9 @@ FORMATS: dict[str, tuple[Callable[[list[str]], dict[str, Any]], list[str]]] = {
     "/v1/messages": (anthropic, ["usage", "cache_read_input_tokens"]),
     "/v2/chat": (chat, ["usage", "cached_tokens"]),
     "/v1beta/models/m:generateContent": (
-        lambda messages: {"contents": [{"role": "user", "parts": [{"text": text}]} for text in messages]},
+        lambda messages: {
+            "contents": [{"role": "user", "parts": [{"text": text}]} for text in messages]
+        },
         ["usageMetadata", "cachedContentTokenCount"],
     ),
 }
@@ -163,7 +200,10 @@ def test_each_api_format_reports_the_cached_tokens_of_a_session(path: str) -> No
     async def play() -> list[tuple[dict[str, Any], TruthRecord]]:
         client = Client(provider(prompt_cache=cache(capacity_tokens=5 * 50)))
         turns = (1, 3, 5, 7)  # the last one does not fit
-        return [((await client.send(path=path, **body(texts(turn)))).json, client.truth()[-1]) for turn in turns]
+        return [
+            ((await client.send(path=path, **body(texts(turn)))).json, client.truth()[-1])
+            for turn in turns
+        ]
 
     seen = run_virtual(play())
     for json, record in seen:
@@ -174,7 +214,11 @@ def test_each_api_format_reports_the_cached_tokens_of_a_session(path: str) -> No
         if path == "/v1/messages":
             usage = json["usage"]
             assert usage["cache_creation_input_tokens"] == record.cache_write_tokens
-            parts = usage["input_tokens"], usage["cache_creation_input_tokens"], usage["cache_read_input_tokens"]
+            parts = (
+                usage["input_tokens"],
+                usage["cache_creation_input_tokens"],
+                usage["cache_read_input_tokens"],
+            )
             assert sum(parts) == record.prompt_tokens
     exact = [0, 50, 150, 250] if path == "/v1/messages" else [0, 48, 144, 248]
     assert [record.cached_tokens for _, record in seen] == exact

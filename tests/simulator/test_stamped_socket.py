@@ -26,7 +26,8 @@ def test_accepted_connection_records_the_receive_time() -> None:
         before_read = clock.now_ns()
         assert accepted.recv(10) == b"x"
         received_ns = StampedSocket.received_ns[accepted.fileno()]
-        assert before - clock.NS_PER_MS < received_ns < before_read  # a busy kernel may take a while to deliver it
+        # a busy kernel may take a while to deliver it
+        assert before - clock.NS_PER_MS < received_ns < before_read
 
 
 def test_reused_descriptor_has_no_time_of_the_old_connection() -> None:
@@ -39,4 +40,7 @@ def test_reused_descriptor_has_no_time_of_the_old_connection() -> None:
         with socket.create_connection(listening.getsockname()):
             again, _ = listening.accept()
             with again:
-                assert (again.fileno(), descriptor in StampedSocket.received_ns) == (descriptor, False)
+                assert (again.fileno(), descriptor in StampedSocket.received_ns) == (
+                    descriptor,
+                    False,
+                )

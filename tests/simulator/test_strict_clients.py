@@ -1,4 +1,5 @@
-"""Helpers of the official libraries that check what they get, against the mock: parsing, tool loops and more."""
+"""Helpers of the official libraries that check what they get, against the mock: parsing, tool loops
+and more."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
@@ -58,7 +59,8 @@ def _begins_anew(mock: RunningProvider) -> None:
 
 
 class Clients(NamedTuple):
-    """The official clients of the mock. They have no types here, because their helpers have too many."""
+    """The official clients of the mock. They have no types here, because their helpers have too
+    many."""
 
     openai: Any
     anthropic: Any
@@ -71,10 +73,16 @@ class Clients(NamedTuple):
 def clients(mock: RunningProvider) -> Iterator[Clients]:
     options = types.HttpOptions(base_url=mock.origin, timeout=WAIT_S * 1000)
     with (
-        openai.OpenAI(base_url=mock.base_url, api_key="none", max_retries=2, timeout=WAIT_S) as of_openai,
-        anthropic.Anthropic(base_url=mock.origin, api_key="none", max_retries=2, timeout=WAIT_S) as of_anthropic,
+        openai.OpenAI(
+            base_url=mock.base_url, api_key="none", max_retries=2, timeout=WAIT_S
+        ) as of_openai,
+        anthropic.Anthropic(
+            base_url=mock.origin, api_key="none", max_retries=2, timeout=WAIT_S
+        ) as of_anthropic,
         genai.Client(api_key="none", http_options=options) as of_google,
-        cohere.ClientV2(api_key="none", base_url=mock.origin, log_warning_experimental_features=False) as of_cohere,
+        cohere.ClientV2(
+            api_key="none", base_url=mock.origin, log_warning_experimental_features=False
+        ) as of_cohere,
         ollama.Client(host=mock.origin, timeout=WAIT_S) as of_ollama,
     ):
         yield Clients(of_openai, of_anthropic, of_google, of_cohere, of_ollama)
@@ -85,12 +93,16 @@ def config(**fields: Any) -> types.GenerateContentConfig:
 
 
 def chat(clients: Clients) -> Any:
-    parsed = clients.openai.chat.completions.parse(model=MODEL, messages=HELLO, response_format=Answer)
+    parsed = clients.openai.chat.completions.parse(
+        model=MODEL, messages=HELLO, response_format=Answer
+    )
     return parsed.choices[0].message.parsed
 
 
 def chat_stream(clients: Clients) -> Any:
-    with clients.openai.chat.completions.stream(model=MODEL, messages=HELLO, response_format=Answer) as stream:
+    with clients.openai.chat.completions.stream(
+        model=MODEL, messages=HELLO, response_format=Answer
+    ) as stream:
         return stream.get_final_completion().choices[0].message.parsed
 
 
@@ -142,7 +154,9 @@ def ollama_chat(clients: Clients) -> Any:
 
 
 def ollama_generate(clients: Clients) -> Any:
-    return Answer.model_validate_json(clients.ollama.generate(model=MODEL, prompt="hi", format=SCHEMA).response)
+    return Answer.model_validate_json(
+        clients.ollama.generate(model=MODEL, prompt="hi", format=SCHEMA).response
+    )
 
 
 PARSED: tuple[Callable[[Clients], Any], ...] = (
@@ -169,7 +183,9 @@ def test_structured_output_is_parsed(clients: Clients, parsed: Callable[[Clients
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_the_tool_runner_of_anthropic(clients: Clients, mock: RunningProvider, stream: bool) -> None:
+def test_the_tool_runner_of_anthropic(
+    clients: Clients, mock: RunningProvider, stream: bool
+) -> None:
     tool = anthropic.beta_tool(weather)
     runner = clients.anthropic.beta.messages.tool_runner(
         model=MODEL, max_tokens=999, messages=HELLO, tools=[tool], stream=stream
@@ -191,12 +207,16 @@ def test_a_tool_loop_of_openai_by_response_ids(clients: Clients, mock: RunningPr
     call = first.output[-1]
     Answer.model_validate_json(call.arguments)
     result = {"type": "function_call_output", "call_id": call.call_id, "output": "3 m"}
-    second = clients.openai.responses.create(model=MODEL, input=[result], tools=[tool], previous_response_id=first.id)
+    second = clients.openai.responses.create(
+        model=MODEL, input=[result], tools=[tool], previous_response_id=first.id
+    )
     assert second.output_text == "It is far."
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_tools_that_only_responses_have(clients: Clients, mock: RunningProvider, stream: bool) -> None:
+def test_tools_that_only_responses_have(
+    clients: Clients, mock: RunningProvider, stream: bool
+) -> None:
     log = {"type": "function", "name": "log", "parameters": SCHEMA}
     tools = [{"type": "namespace", "name": "git", "description": "Git.", "tools": [log]}]
     tools.append({"type": "custom", "name": "patch"})
@@ -218,10 +238,17 @@ def test_tools_that_only_responses_have(clients: Clients, mock: RunningProvider,
     assert created(input=[result], previous_response_id=first.id).output_text == "Done."
 
 
-def test_a_custom_tool_is_called_where_it_is_required(clients: Clients, mock: RunningProvider) -> None:
-    tools = [{"type": "function", "name": "log", "parameters": SCHEMA}, {"type": "custom", "name": "patch"}]
+def test_a_custom_tool_is_called_where_it_is_required(
+    clients: Clients, mock: RunningProvider
+) -> None:
+    tools = [
+        {"type": "function", "name": "log", "parameters": SCHEMA},
+        {"type": "custom", "name": "patch"},
+    ]
     choice = {"type": "custom", "name": "patch"}
-    answer = clients.openai.responses.create(model=MODEL, tools=tools, tool_choice=choice, input="Patch it.")
+    answer = clients.openai.responses.create(
+        model=MODEL, tools=tools, tool_choice=choice, input="Patch it."
+    )
     assert [(item.type, item.name) for item in answer.output] == [("custom_tool_call", "patch")]
     assert answer.output[0].input
 
@@ -243,7 +270,10 @@ def test_log_probabilities(clients: Clients, mock: RunningProvider) -> None:
     assert "".join(completion.logprobs.tokens) == completion.text
     included = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
     response = clients.openai.responses.create(model=MODEL, input="hi", **included)
-    assert "".join(entry.token for entry in response.output[0].content[0].logprobs) == response.output_text
+    assert (
+        "".join(entry.token for entry in response.output[0].content[0].logprobs)
+        == response.output_text
+    )
     answer = clients.google.models.generate_content(
         model=MODEL, contents="hi", config=config(response_logprobs=True, logprobs=2)
     )
@@ -261,7 +291,11 @@ def test_embeddings_and_models(clients: Clients, mock: RunningProvider) -> None:
         model=MODEL, contents=["a"], config=types.EmbedContentConfig(output_dimensionality=8)
     )
     floats = clients.cohere.embed(
-        model=MODEL, texts=["a"], input_type="search_query", embedding_types=["float"], output_dimension=8
+        model=MODEL,
+        texts=["a"],
+        input_type="search_query",
+        embedding_types=["float"],
+        output_dimension=8,
     )
     lists = [
         google.embeddings[0].values,

@@ -23,8 +23,12 @@ def test_any_50_requests_have_the_published_percentiles(row: Published, repeats:
     for seed in SEEDS[:repeats]:
         table = LatencyTable(profile.load(row.profile).table, seed)
         paces = [table.draw(row.concurrency) for _ in range(WINDOWS + SAMPLES)]
-        ttft_ms = np.lib.stride_tricks.sliding_window_view([pace.ttft_ns / 1e6 for pace in paces], SAMPLES)
-        tps = np.lib.stride_tricks.sliding_window_view([1e9 / pace.gap_ns for pace in paces], SAMPLES)
+        ttft_ms = np.lib.stride_tricks.sliding_window_view(
+            [pace.ttft_ns / 1e6 for pace in paces], SAMPLES
+        )
+        tps = np.lib.stride_tricks.sliding_window_view(
+            [1e9 / pace.gap_ns for pace in paces], SAMPLES
+        )
         for figures, wanted, percentile, tolerance in (
             (ttft_ms, row.ttft_p50, 50, 0.02),
             (ttft_ms, row.ttft_p95, 95, 0.10),
@@ -81,19 +85,24 @@ def test_levels_draw_independently_of_each_other() -> None:
 def test_slow_first_tokens_and_slow_streams_are_drawn_apart() -> None:
     table = LatencyTable(rows())
     paces = [table.draw(1) for _ in range(STRATA)]
-    correlation = np.corrcoef([pace.ttft_ns for pace in paces], [pace.gap_ns for pace in paces])[0, 1]
+    correlation = np.corrcoef([pace.ttft_ns for pace in paces], [pace.gap_ns for pace in paces])[
+        0, 1
+    ]
     assert abs(correlation) < 0.2
 
 
 def test_providers_are_slow_at_independent_moments() -> None:
-    """The fastest of three that are alike has the quantiles of the minimum of three independent draws."""
+    """The fastest of three that are alike has the quantiles of the minimum of three independent
+    draws."""
     fastest = []
     for group in range(20):
         tables = [LatencyTable(rows(), seed=3 * group + number) for number in range(3)]
         fastest += [min(table.draw(1).ttft_ns for table in tables) / 1e6 for _ in range(STRATA)]
     for q in (0.5, 0.95):
         z = NormalDist().inv_cdf(1 - (1 - q) ** (1 / 3))
-        assert np.quantile(fastest, q) == pytest.approx(100 * 2 ** (z / NormalDist().inv_cdf(0.95)), rel=0.03)
+        assert np.quantile(fastest, q) == pytest.approx(
+            100 * 2 ** (z / NormalDist().inv_cdf(0.95)), rel=0.03
+        )
 
 
 def test_rounding_of_token_times_does_not_add_up() -> None:

@@ -1,4 +1,5 @@
-"""The truth: bounded in memory, complete in the log, and without effect on the simulator when a disk is full."""
+"""The truth: bounded in memory, complete in the log, and without effect on the simulator when a
+disk is full."""
 
 from array import array
 from pathlib import Path
@@ -60,7 +61,9 @@ def test_the_log_gets_every_record_at_once(tmp_path: Path) -> None:
     truth = TruthLog(log, max_stamps=10)
     for name in "abc":
         truth.add(record(name))
-        assert [msgspec.json.decode(line)["request_id"] for line in log.read_bytes().splitlines()][-1] == name
+        assert [msgspec.json.decode(line)["request_id"] for line in log.read_bytes().splitlines()][
+            -1
+        ] == name
     truth.close()
     truth.close()
     assert len(log.read_bytes().splitlines()) == 3

@@ -25,7 +25,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def by_rows(past: Past) -> list[tuple[datetime, Observation]]:
-    """Every attempt of the log as an observation, with the time of its call: what the columns replace."""
+    """Every attempt of the log as an observation, with the time of its call: what the columns
+    replace."""
     with past._connection() as connection:
         found = connection.execute(select(*ATTEMPT_COLUMNS).order_by(ATTEMPTS.c.n)).all()
     return [(EPOCH + timedelta(microseconds=row.came_us), observation(row)) for row in found]
@@ -33,7 +34,9 @@ def by_rows(past: Past) -> list[tuple[datetime, Observation]]:
 
 def figures(columns: AttemptColumns) -> list[tuple[Any, ...]]:
     """Every number and figure of each attempt, with None for one that it does not have."""
-    names = [name for name in columns.__struct_fields__ if name not in ("labels", "label", "attempts")]
+    names = [
+        name for name in columns.__struct_fields__ if name not in ("labels", "label", "attempts")
+    ]
     parts = [
         columns.total_tps,
         columns.tps,
@@ -48,11 +51,14 @@ def figures(columns: AttemptColumns) -> list[tuple[Any, ...]]:
 
 
 def check_columns(url: str) -> int:
-    """Fails where a figure of a column is another than that of the observation; returns the number of attempts."""
+    """Fails where a figure of a column is another than that of the observation; returns the number
+    of attempts."""
     past = Past.open(url)
     rows = by_rows(past)
     made = AttemptColumns.of(rows)
-    for (_, o), row, (outcome, source, wait, *flags) in zip(rows, figures(made), _flags(made), strict=True):
+    for (_, o), row, (outcome, source, wait, *flags) in zip(
+        rows, figures(made), _flags(made), strict=True
+    ):
         total, tps, waited, *_ = row
         assert (OUTCOMES[outcome], SOURCES[source]) == (o.outcome, o.token_source)
         assert tuple(flags) == (o.unbilled, o.closed_early, o.role == "loser")
@@ -69,15 +75,25 @@ def check_columns(url: str) -> int:
     read = [
         (block.labels[place], attempts, row)
         for block in blocks
-        for place, attempts, row in zip(block.label.tolist(), block.attempts.tolist(), figures(block), strict=True)
+        for place, attempts, row in zip(
+            block.label.tolist(), block.attempts.tolist(), figures(block), strict=True
+        )
     ]
     by_hand = [(*names, row) for names, row in zip(_by_hand(past), figures(made), strict=True)]
-    assert sorted(read, key=repr) == sorted(by_hand, key=repr)  # a server reads one partition after another
+    # a server reads one partition after another
+    assert sorted(read, key=repr) == sorted(by_hand, key=repr)
     return len(rows)
 
 
 def _flags(block: AttemptColumns) -> list[tuple[Any, ...]]:
-    columns = (block.outcomes, block.sources, block.waits, block.unbilled, block.closed_early, block.losers)
+    columns = (
+        block.outcomes,
+        block.sources,
+        block.waits,
+        block.unbilled,
+        block.closed_early,
+        block.losers,
+    )
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 

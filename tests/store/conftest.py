@@ -1,4 +1,5 @@
-"""Whether there is a PostgreSQL server to keep a log in, patience with the machine, and short periods.
+"""Whether there is a PostgreSQL server to keep a log in, patience with the machine, and short
+periods.
 
 A machine without one leaves `in_postgres` out, except in CI, where a missing one must show.
 """
@@ -25,7 +26,8 @@ def _patience() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _short_periods() -> Iterator[None]:
-    """Records gather, and what is settled is reported, more often: most tests of a log wait for it."""
+    """Records gather, and what is settled is reported, more often: most tests of a log wait for
+    it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "GATHER_S", 0.02)
         patch.setattr(hub, "TICK_S", 0.01)

@@ -1,4 +1,5 @@
-"""A relay to a PostgreSQL server that breaks a connection after a number of the server's messages."""
+"""A relay to a PostgreSQL server that breaks a connection after a number of the server's
+messages."""
 
 import contextlib
 import socket
@@ -18,7 +19,8 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
 class CuttingRelay:
     """Listens on a loopback port. `left`: messages of the server that it still passes; None: all.
 
-    After the last one it breaks the connection as `how` says, and `left` is None again: the next connection is whole.
+    After the last one it breaks the connection as `how` says, and `left` is None again: the next
+    connection is whole.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,7 +34,8 @@ class CuttingRelay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def url(self, direct: str) -> str:
-        """Return the URL of a database through the relay. `direct`: its URL through the server's socket."""
+        """Return the URL of a database through the relay. `direct`: its URL through the server's
+        socket."""
         name = direct.partition("?")[0].rpartition("/")[2]
         return f"postgresql://tester:unused-password@127.0.0.1:{self.port}/{name}?sslmode=disable&gssencmode=disable"
 
@@ -80,12 +83,18 @@ class CuttingRelay:
             severity, code = _ERRORS[self.how]
             fields = b"".join(
                 field + value.encode() + b"\0"
-                for field, value in ((b"S", severity), (b"V", severity), (b"C", code), (b"M", f"injected: {self.how}"))
+                for field, value in (
+                    (b"S", severity),
+                    (b"V", severity),
+                    (b"C", code),
+                    (b"M", f"injected: {self.how}"),
+                )
             )
             client.sendall(_HEADER.pack(b"E", len(fields) + 5) + fields + b"\0")
         if self.how == "reset":
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            client.shutdown(socket.SHUT_RD)  # wakes the other thread, whose `recv` would keep the socket open
+            # wakes the other thread, whose `recv` would keep the socket open
+            client.shutdown(socket.SHUT_RD)
             client.close()
         else:
             _shut(client)

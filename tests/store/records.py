@@ -27,26 +27,33 @@ def answered(
     server_timings: dict[str, float] | None = None,
     **changes: Any,
 ) -> CallRecord:
-    """A call that came in `ago_s` ago and was answered with 20 tokens: the first after 0.2 s, the last after 0.5 s."""
+    """A call that came in `ago_s` ago and was answered with 20 tokens: the first after 0.2 s, the
+    last after 0.5 s."""
     start_ns = clock.now_ns() - round(ago_s * 1e9)
     after = [start_ns + ms * clock.NS_PER_MS for ms in (1, 199, 200, 500, 501)]
     call = f"req-{number}"
     attempt = Observation(
-        id=f"{call}.1", call=call, target=target, role="winner", start_ns=start_ns, sent_ns=after[0],
-        head_ns=after[1], first_event_ns=after[2], first_token_ns=after[2], first_answer_ns=after[2],
-        last_token_ns=after[3], end_ns=after[4], token_at=[after[2], after[3]], token_lengths=[10, 30], status=200,
-        finish_reason="stop", input_tokens=100, cached_tokens=40, output_tokens=20, token_source="usage",
+        id=f"{call}"
+        f".1", call=call, target=target, role="winner", start_ns=start_ns, sent_ns=after[0],
+        head_ns=after[1], first_event_ns=after[2], first_token_ns=after[2],
+        first_answer_ns=after[2],
+        last_token_ns=after[3], end_ns=after[4], token_at=[after[2], after[3]],
+        token_lengths=[10, 30], status=200,
+        finish_reason="stop", input_tokens=100, cached_tokens=40, output_tokens=20,
+        token_source="usage",
         server_timings=server_timings or {},
     )  # fmt: skip
     record = CallRecord(
-        call=call, start_ns=start_ns, first_token_ns=after[2], end_ns=after[4], route="fast", client="team",
+        call=call, start_ns=start_ns, first_token_ns=after[2], end_ns=after[4], route="fast",
+        client="team",
         stream=True, status=200, target=target, wall_us=clock.wall_offset_us(), attempts=(attempt,),
     )  # fmt: skip
     return msgspec.structs.replace(record, **changes)
 
 
 def kept(served: CallRecord) -> CallRecord:
-    """`served` as the log returns it: moments count from its arrival, and the single tokens are dropped."""
+    """`served` as the log returns it: moments count from its arrival, and the single tokens are
+    dropped."""
     start = served.start_ns
     return msgspec.structs.replace(
         served,
@@ -59,30 +66,49 @@ def kept(served: CallRecord) -> CallRecord:
 
 
 def _kept(o: Observation, start: int) -> Observation:
-    moments = {name: None if at is None else at - start for name in MOMENTS for at in [getattr(o, name)]}
+    moments = {
+        name: None if at is None else at - start for name in MOMENTS for at in [getattr(o, name)]
+    }
     counted = [] if o.first_token_ns is None else [o.first_event_tokens]
-    queue_ns = duration_ns("queue_time", o.server_timings["queue_time"]) if "queue_time" in o.server_timings else None
+    queue_ns = (
+        duration_ns("queue_time", o.server_timings["queue_time"])
+        if "queue_time" in o.server_timings
+        else None
+    )
     timings = {} if queue_ns is None else {"queue_time": round(queue_ns) / 1e9}
-    return msgspec.structs.replace(o, **LOST, **moments, tokens_so_far=counted, server_timings=timings)
+    return msgspec.structs.replace(
+        o, **LOST, **moments, tokens_so_far=counted, server_timings=timings
+    )
 
 
 def in_session(turn: int = 1, session: str = "00000000000000aa", **changes: Any) -> CallSession:
     """The session of a call, as the log returns it."""
-    given = CallSession(id=session, source="", turn=turn, new_tokens=20, reusable_tokens=80, idle_ns=3_000_000_000)
+    given = CallSession(
+        id=session, source="", turn=turn, new_tokens=20, reusable_tokens=80, idle_ns=3_000_000_000
+    )
     return msgspec.structs.replace(given, **changes)
 
 
 def same_figures(put: CallRecord, got: CallRecord) -> None:
     """Fails where a figure of an attempt is another than before."""
     for before, after in zip(put.attempts, got.attempts, strict=True):
-        for figure in ("ttft_ns", "tps", "e2e_ns", "first_answer_after_ns", "total_tps", "streamed_tokens"):
+        for figure in (
+            "ttft_ns",
+            "tps",
+            "e2e_ns",
+            "first_answer_after_ns",
+            "total_tps",
+            "streamed_tokens",
+        ):
             assert getattr(after, figure) == getattr(before, figure), figure
 
 
 _counts = st.none() | st.integers(0, 5000) | st.integers(0, 1 << 62)
 _words = st.text(st.characters(categories=["L", "N", "P", "S"]), max_size=60)
 _durations = st.integers(0, 1 << 45)
-_timings = st.sampled_from(["queue_time", "total_duration", "processing_ms", "predicted_per_second"])
+_timings = st.sampled_from(
+    ["queue_time", "total_duration", "processing_ms", "predicted_per_second"]
+)
 
 
 @st.composite
@@ -124,7 +150,9 @@ def _attempts(draw: st.DrawFn, call: str, start: int) -> Observation:
         last_token_ns=last if token else None,
         end_ns=end,
         token_at=[first, *[last] * (events - 1)] if token else [],
-        token_lengths=draw(st.lists(st.integers(1, 9), min_size=events, max_size=events)) if token else [],
+        token_lengths=draw(st.lists(st.integers(1, 9), min_size=events, max_size=events))
+        if token
+        else [],
         status=draw(st.integers(0, 599)),
         finish_reason=draw(_words),
         input_tokens=draw(_counts),

@@ -1,4 +1,5 @@
-"""A PostgreSQL server of the tests' own: in a temporary folder, behind a socket there, with no port."""
+"""A PostgreSQL server of the tests' own: in a temporary folder, behind a socket there, with no
+port."""
 
 import contextlib
 import os
@@ -26,11 +27,16 @@ def programs() -> Path | None:
     found = shutil.which("postgres")
     if found and shutil.which("initdb"):
         return Path(found).parent
-    return max(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name), default=None)
+    return max(
+        Path("/usr/lib/postgresql").glob("*/bin"),
+        key=lambda path: int(path.parent.name),
+        default=None,
+    )
 
 
 class Server:
-    """One server: `start`, `stop`, and a database of its own for each test. `fsync`: it syncs its files, as usual."""
+    """One server: `start`, `stop`, and a database of its own for each test. `fsync`: it syncs its
+    files, as usual."""
 
     def __init__(self, folder: Path, *, fsync: bool = False) -> None:
         found = programs()
@@ -42,7 +48,16 @@ class Server:
         self._process: Process[bytes] | None = None
         if OWNER:
             shutil.chown(folder, OWNER)
-        made = ["--pgdata", str(folder / "data"), "--username", "tester", "--auth", "trust", "--encoding", "UTF8"]
+        made = [
+            "--pgdata",
+            str(folder / "data"),
+            "--username",
+            "tester",
+            "--auth",
+            "trust",
+            "--encoding",
+            "UTF8",
+        ]
         self._run("initdb", *made, "--no-sync", "--locale", "C")
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -63,7 +78,11 @@ class Server:
         ]
         with (self._folder / "server.log").open("ab") as log:
             self._process = Process(
-                [self._programs / "postgres", *options], user=OWNER, cwd=self._folder, stdout=log, stderr=log
+                [self._programs / "postgres", *options],
+                user=OWNER,
+                cwd=self._folder,
+                stdout=log,
+                stderr=log,
             )
         give_up_ns = clock.now_ns() + WITHIN_S * clock.NS_PER_S
         while True:
@@ -103,7 +122,9 @@ class Server:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the server and to all of its processes."""
         assert self._process is not None
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        children = (
+            Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        )
         for pid in (self._process.pid, *map(int, children)):
             with contextlib.suppress(ProcessLookupError):  # a connection has just been closed
                 os.kill(pid, number)
@@ -128,8 +149,10 @@ class Server:
 
 @pytest.fixture(scope="session")
 def started_server(system: None) -> Iterator[Server]:
-    """One server for all tests. A folder with tests that need it imports this fixture and `server` in its conftest."""
-    # Not below pytest's own folder: that is closed to the server's user, and too long for the name of a socket.
+    """One server for all tests. A folder with tests that need it imports this fixture and `server`
+    in its conftest."""
+    # Not below pytest's own folder: that is closed to the server's user, and too long for the name
+    # of a socket.
     with tempfile.TemporaryDirectory(prefix="pg") as folder:
         Path(folder).chmod(0o755)
         server = Server(Path(folder))

@@ -1,4 +1,5 @@
-"""Attempts read as columns: the same as read one by one, in blocks, and of the days, targets and keys asked for."""
+"""Attempts read as columns: the same as read one by one, in blocks, and of the days, targets and
+keys asked for."""
 
 import sqlite3
 import tempfile
@@ -54,7 +55,12 @@ def test_an_answer_that_arrived_at_once_has_no_speed(tmp_path: Path) -> None:
     usual = call.attempts[0]
     at = [usual.first_token_ns or 0] * 100 + [(usual.first_token_ns or 0) + clock.NS_PER_MS]
     burst = replace(
-        usual, token_at=at, token_lengths=[4] * 101, last_token_ns=at[-1], output_tokens=101, max_read_tokens=100
+        usual,
+        token_at=at,
+        token_lengths=[4] * 101,
+        last_token_ns=at[-1],
+        output_tokens=101,
+        max_read_tokens=100,
     )
     assert usual.tps == pytest.approx(50)
     assert burst.tps is None
@@ -64,7 +70,9 @@ def test_an_answer_that_arrived_at_once_has_no_speed(tmp_path: Path) -> None:
     assert [o.tps for _, o in by_rows(past)] == [None]
 
 
-def test_ordinary_numbers_are_not_read_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ordinary_numbers_are_not_read_row_by_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def by_row(*_: object) -> None:
         raise AssertionError
 
@@ -81,7 +89,9 @@ def test_rows_of_an_older_version_have_the_same_figures(past: Past, tmp_path: Pa
     assert check_columns(f"sqlite:///{tmp_path}/log.db") == 50
 
 
-def test_rows_may_be_deleted_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_may_be_deleted_while_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between the query of their numbers and that of their names. Then what is left is read."""
     url, labels = f"sqlite:///{tmp_path}/log.db", columns._labels
     past = written(url, [answered(n, target=f"t/{n}") for n in range(3)])
@@ -93,13 +103,18 @@ def test_rows_may_be_deleted_while_they_are_read(tmp_path: Path, monkeypatch: py
         return labels(connection, *asked)
 
     monkeypatch.setattr(columns, "_labels", after_deletion)
-    assert [target for block, _ in past.attempts(LONG_AGO, LONG_AFTER) for target in block.targets] == ["t/2"]
+    assert [
+        target for block, _ in past.attempts(LONG_AGO, LONG_AFTER) for target in block.targets
+    ] == ["t/2"]
 
 
 def test_labels_are_found_in_any_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "_LABELS_AT_ONCE", 3)
     url = f"sqlite:///{tmp_path}/log.db"
-    written(url, [answered(n, target=f"t/{n}", route=f"r{n % 4}", client=f"k{n % 5}") for n in range(20)])
+    written(
+        url,
+        [answered(n, target=f"t/{n}", route=f"r{n % 4}", client=f"k{n % 5}") for n in range(20)],
+    )
     assert check_columns(url) == 20
 
 
@@ -128,21 +143,29 @@ def past(tmp_path: str, monkeypatch: pytest.MonkeyPatch) -> Past:
     monkeypatch.setattr(columns, "ROWS", 7)
     return written(
         f"sqlite:///{tmp_path}/log.db",
-        [answered(n, target=f"t/{n % 3}", client=f"key-{n % 2}", ago_s=3600.0 * (50 - n)) for n in range(50)],
+        [
+            answered(n, target=f"t/{n % 3}", client=f"key-{n % 2}", ago_s=3600.0 * (50 - n))
+            for n in range(50)
+        ],
     )
 
 
 def test_blocks_are_read_in_order_with_their_share(past: Past) -> None:
     found = list(past.attempts(LONG_AGO, LONG_AFTER))
     assert [len(block.label) for block, _ in found] == [7] * 7 + [1]
-    assert [target for block, _ in found for target in block.targets] == [f"t/{n % 3}" for n in range(50)]
+    assert [target for block, _ in found for target in block.targets] == [
+        f"t/{n % 3}" for n in range(50)
+    ]
     shares = [share for _, share in found]
     assert shares == sorted(shares)
     assert shares[-1] == 1
 
 
-def test_each_unordered_row_is_in_one_block_of_even_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As an import leaves them: not in the order of time, several of one time, some deleted since."""
+def test_each_unordered_row_is_in_one_block_of_even_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an import leaves them: not in the order of time, several of one time, some deleted
+    since."""
     monkeypatch.setattr(columns, "ROWS", 7)
     monkeypatch.setattr(columns, "_NUMBERS_AT_ONCE", 10)
     url = f"sqlite:///{tmp_path}/log.db"

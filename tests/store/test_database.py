@@ -50,7 +50,13 @@ def test_invalid_url_is_refused(url: str, said: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["sqlite:///log.db", "sqlite+pysqlite:////tmp/log.db", "postgres://host/log", "postgresql://u:p@h:1/log"]
+    "url",
+    [
+        "sqlite:///log.db",
+        "sqlite+pysqlite:////tmp/log.db",
+        "postgres://host/log",
+        "postgresql://u:p@h:1/log",
+    ],
 )
 def test_valid_url_opens_nothing(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -58,13 +64,18 @@ def test_valid_url_opens_nothing(url: str, tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
-@given(st.text(max_size=60), st.sampled_from(["", "sqlite:///", "sqlite://", "postgresql://", "mysql+x://"]))
+@given(
+    st.text(max_size=60),
+    st.sampled_from(["", "sqlite:///", "sqlite://", "postgresql://", "mysql+x://"]),
+)
 def test_any_url_is_valid_or_a_fault(text: str, scheme: str) -> None:
     with contextlib.suppress(CallerFault):
         check_url(scheme + text)
 
 
-def test_a_missing_driver_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_is_named_with_the_extra_that_brings_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(CallerFault, match="needs its driver") as caught:
         check_url("postgresql://host/log")
@@ -112,7 +123,9 @@ def test_unopenable_log_file_counts_as_away(tmp_path: Path) -> None:
     assert why == ["unable to open database file", "database disk image is malformed"]
 
 
-def test_a_file_that_may_not_be_created_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_created_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -167,7 +180,9 @@ def test_a_log_of_a_newer_version_is_refused(tmp_path: Path, version: object) ->
     assert caught.value.kind == "newer_log"
 
 
-def add_revisions(folder: Path, monkeypatch: pytest.MonkeyPatch, *statements: tuple[str, ...]) -> None:
+def add_revisions(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *statements: tuple[str, ...]
+) -> None:
     """Add a revision to those of the log for each tuple of SQL statements."""
     shutil.copytree(migrations.FOLDER, folder)
     for number, texts in enumerate(statements, tables.VERSION + 1):
@@ -183,7 +198,9 @@ def add_revisions(folder: Path, monkeypatch: pytest.MonkeyPatch, *statements: tu
     monkeypatch.setattr(tables, "VERSION", tables.VERSION + len(statements))
 
 
-def test_older_log_is_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_log_is_migrated_step_by_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = stamped(tmp_path, tables.VERSION)
     add_a_column = "ALTER TABLE calls ADD COLUMN region TEXT NOT NULL DEFAULT ''"
     needs_it = "UPDATE calls SET region = 'eu'"
@@ -191,7 +208,9 @@ def test_older_log_is_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.
     for _ in range(2):  # the second time there is nothing to do
         Log.open(url).close()
     connection = sqlite3.connect(tmp_path / "log.db")
-    assert connection.execute("SELECT version_num FROM splitsecond_log").fetchall() == [(str(tables.VERSION),)]
+    assert connection.execute("SELECT version_num FROM splitsecond_log").fetchall() == [
+        (str(tables.VERSION),)
+    ]
     connection.close()
 
 
@@ -199,12 +218,16 @@ def test_the_newest_revision_is_the_version_of_the_tables() -> None:
     assert ScriptDirectory(str(migrations.FOLDER)).get_heads() == [str(tables.VERSION)]
 
 
-def test_a_process_of_the_older_version_keeps_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_of_the_older_version_keeps_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = f"sqlite:///{tmp_path}/log.db"
     older = LogWriter(Database.open(url))
     older.put(answered(0))
     assert older.write()
-    add_revisions(tmp_path / "migrations", monkeypatch, ("ALTER TABLE calls ADD COLUMN region TEXT",))
+    add_revisions(
+        tmp_path / "migrations", monkeypatch, ("ALTER TABLE calls ADD COLUMN region TEXT",)
+    )
     newer = Database.open(url)
     older.put(answered(1))
     assert older.write()
@@ -226,11 +249,15 @@ def test_calls_of_the_first_version_have_no_session(tmp_path: Path) -> None:
     connection.close()
     with Log.open(url) as log:
         log.put(answered(1, session=in_session()))
-    found = [record.session for _, record in Past.open(url).calls(datetime.now(UTC) - timedelta(days=1))]
+    found = [
+        record.session for _, record in Past.open(url).calls(datetime.now(UTC) - timedelta(days=1))
+    ]
     assert found == [None, in_session()]
 
 
-def test_failed_migration_step_leaves_the_log_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_migration_step_leaves_the_log_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = stamped(tmp_path, tables.VERSION)
     here = tables.VERSION
     half_a_step = ("ALTER TABLE calls ADD COLUMN region TEXT", "UPDATE absent SET region = 'eu'")
@@ -238,21 +265,28 @@ def test_failed_migration_step_leaves_the_log_unchanged(tmp_path: Path, monkeypa
     with pytest.raises(CallerFault, match="no such table: absent"):
         Log.open(url)
     connection = sqlite3.connect(tmp_path / "log.db")
-    assert connection.execute("SELECT version_num FROM splitsecond_log").fetchall() == [(str(here),)]
+    assert connection.execute("SELECT version_num FROM splitsecond_log").fetchall() == [
+        (str(here),)
+    ]
     assert "region" not in [row[1] for row in connection.execute("PRAGMA table_info(calls)")]
     connection.close()
 
 
-def test_file_is_tuned_and_has_an_index_of_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_tuned_and_has_an_index_of_attempts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(database, "_tune", _tune)  # tests do not wait for the disk
     with Database.open(f"sqlite:///{tmp_path}/log.db").connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 1
         plan = connection.exec_driver_sql(
             "EXPLAIN QUERY PLAN"
-            " SELECT * FROM attempts WHERE target = 'a' AND came_us >= 5 ORDER BY came_us DESC LIMIT 9"
+            " SELECT * FROM attempts WHERE target = 'a' AND came_us >= 5 "
+            "ORDER BY came_us DESC LIMIT 9"
         ).all()
-    assert [row[3] for row in plan] == ["SEARCH attempts USING INDEX attempts_by_target (target=? AND came_us>?)"]
+    assert [row[3] for row in plan] == [
+        "SEARCH attempts USING INDEX attempts_by_target (target=? AND came_us>?)"
+    ]
 
 
 def test_blocks_of_columns_are_read_from_an_index_alone(tmp_path: Path) -> None:
@@ -266,7 +300,9 @@ def test_blocks_of_columns_are_read_from_an_index_alone(tmp_path: Path) -> None:
     ]
 
 
-def test_a_second_process_waits_while_one_migrates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_process_waits_while_one_migrates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = stamped(tmp_path, tables.VERSION)
     monkeypatch.setattr(tables, "VERSION", tables.VERSION + 1)
     monkeypatch.setattr(database, "BUSY_S", 0)

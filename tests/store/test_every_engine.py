@@ -1,4 +1,5 @@
-"""One log in SQLite, in PostgreSQL and in Parquet files: every question has the same answer in each."""
+"""One log in SQLite, in PostgreSQL and in Parquet files: every question has the same answer in
+each."""
 
 import json
 import os
@@ -37,8 +38,12 @@ pytestmark = pytest.mark.usefixtures("noon_of_module")
 
 
 def call(number: int, random: Random) -> CallRecord:
-    """Return one of many kinds of calls: answered, raced, failed, closed early, without counts, of several clients."""
-    target = f"{random.choice(('groq', 'together', 'openai'))}/{random.choice(('llama-3.3-70b', 'gpt-oss-120b'))}"
+    """Return one of many kinds of calls: answered, raced, failed, closed early, without counts, of
+    several clients."""
+    target = (
+        f"{random.choice(('groq', 'together', 'openai'))}/"
+        f"{random.choice(('llama-3.3-70b', 'gpt-oss-120b'))}"
+    )
     made = answered(
         number,
         target=target,
@@ -59,20 +64,32 @@ def call(number: int, random: Random) -> CallRecord:
     }
     kind = random.randrange(10)
     if kind == 0:
-        fault = FaultRecord(type="ProviderFault", kind="http_429", phase="head", message="slow down", status=429)
-        changes |= {"outcome": "failed", "fault": fault, "status": 429, "first_token_ns": None, "last_token_ns": None}
+        fault = FaultRecord(
+            type="ProviderFault", kind="http_429", phase="head", message="slow down", status=429
+        )
+        changes |= {
+            "outcome": "failed",
+            "fault": fault,
+            "status": 429,
+            "first_token_ns": None,
+            "last_token_ns": None,
+        }
         changes |= {"output_tokens": None, "token_source": ""}
     won = msgspec.structs.replace(attempt, **changes)
     attempts = [won]
     if kind in (1, 2):
         lost = msgspec.structs.replace(
-            attempt, id=f"{made.call}.2", target="cerebras/gpt-oss-120b", role="loser", outcome="cancelled",
-            first_token_ns=None, first_answer_ns=None, last_token_ns=None, output_tokens=None, token_source="",
+            attempt, id=f"{made.call}.2", target="cerebras/"
+            "gpt-oss-120b", role="loser", outcome="cancelled",
+            first_token_ns=None, first_answer_ns=None, last_token_ns=None, output_tokens=None,
+            token_source="",
         )  # fmt: skip
         attempts.append(lost)
     status, outcome = (502, "failed") if kind == 0 else (200, "ok")
     session = None if kind == 3 else in_session(number // 9 + 1, f"{number % 9 + (1 << 63):016x}")
-    return msgspec.structs.replace(made, status=status, outcome=outcome, session=session, attempts=tuple(attempts))
+    return msgspec.structs.replace(
+        made, status=status, outcome=outcome, session=session, attempts=tuple(attempts)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +101,8 @@ def in_sqlite(noon_of_module: None, tmp_path_factory: pytest.TempPathFactory) ->
             log.put(call(number, random))
     assert log.written == CALLS_MADE
     connection = sqlite3.connect(file)
-    connection.execute("UPDATE attempts SET packed = NULL WHERE n % 5 = 0")  # as if a number were too large
+    # as if a number were too large
+    connection.execute("UPDATE attempts SET packed = NULL WHERE n % 5 = 0")
     connection.commit()
     connection.close()
     return f"sqlite:///{file}"
@@ -98,7 +116,11 @@ def in_parquet(in_sqlite: str, tmp_path_factory: pytest.TempPathFactory) -> str:
         patch.setattr(parquet_export, "BATCH", 16)
         found = Past.open(in_sqlite).export(folder, LONG_AGO + timedelta(days=365 * 50), LONG_AFTER)
     assert (found.calls, found.kept) == (CALLS_MADE, 0)
-    assert found.days == len(list(folder.glob("attempts/day=*"))) == len(list(folder.glob("calls/day=*")))
+    assert (
+        found.days
+        == len(list(folder.glob("attempts/day=*")))
+        == len(list(folder.glob("calls/day=*")))
+    )
     assert found.attempts > CALLS_MADE
     assert len(list(folder.glob("attempts/*/*.parquet"))) > found.days
     return f"parquet:{folder}"
@@ -114,9 +136,14 @@ def in_postgresql(in_sqlite: str, system: None) -> Iterator[str]:
         try:
             server.start()
             url = server.database()
-            with Database.open(in_sqlite).connect() as source, Database.open(url).connect() as target:
+            with (
+                Database.open(in_sqlite).connect() as source,
+                Database.open(url).connect() as target,
+            ):
                 for table in (CALLS, ATTEMPTS):
-                    target.execute(insert(table), [row._asdict() for row in source.execute(select(table))])
+                    target.execute(
+                        insert(table), [row._asdict() for row in source.execute(select(table))]
+                    )
             yield url
         finally:
             server.stop()
@@ -148,12 +175,15 @@ QUESTIONS: dict[str, Callable[[Past], Any]] = {
     ),
     "recent": lambda past: {o.id for o, _ in past.recent(timedelta(days=3), each=7)},
     "recent turns": lambda past: [
-        (o.id, o.cached_tokens, session) for o, session, _ in past.recent_turns(timedelta(days=30), most=9)
+        (o.id, o.cached_tokens, session)
+        for o, session, _ in past.recent_turns(timedelta(days=30), most=9)
     ],
     "some attempts": lambda past: sorted(
         (repr((block.labels[place], row)))
         for block, _ in past.attempts(
-            clock.wall_time() - timedelta(days=4.5), clock.wall_time() - timedelta(days=2.5), ["groq/llama-3.3-70b"]
+            clock.wall_time() - timedelta(days=4.5),
+            clock.wall_time() - timedelta(days=2.5),
+            ["groq/llama-3.3-70b"],
         )
         for place, row in zip(block.label.tolist(), figures(block), strict=True)
     ),
@@ -198,7 +228,8 @@ def test_commands_print_the_same_figures(
 
 
 def rounded(value: Any) -> Any:
-    """Return a JSON value whose numbers have 9 digits: sums depend on the order of the attempts in the last ones."""
+    """Return a JSON value whose numbers have 9 digits: sums depend on the order of the attempts in
+    the last ones."""
     if isinstance(value, dict):
         return {name: rounded(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -211,7 +242,9 @@ def test_an_archive_of_the_first_version_has_no_sessions(in_parquet: str, tmp_pa
     shutil.copytree(in_parquet.removeprefix("parquet:"), folder)
     older = [each.name for each in CALLS.c if each.name not in SESSION_COLUMNS]
     for file in folder.glob("calls/*/*.parquet"):
-        duckdb.execute(f"COPY (SELECT {', '.join(older)} FROM '{file}') TO '{file}.older' (FORMAT parquet)")
+        duckdb.execute(
+            f"COPY (SELECT {', '.join(older)} FROM '{file}') TO '{file}.older' (FORMAT parquet)"
+        )
         os.replace(f"{file}.older", file)
     calls = [call for _, call in Past.open(f"parquet:{folder}").calls(LONG_AGO)]
     assert len(calls) == CALLS_MADE
@@ -231,14 +264,17 @@ def test_second_export_keeps_days_that_have_lost_calls(in_sqlite: str, tmp_path:
         source.backup(target)
     source.close()
     target.execute(  # a day and a half, as retention does
-        "DELETE FROM calls WHERE came_us < (SELECT min(came_us) / 86400000000 * 86400000000 + 129600000000 FROM calls)"
+        "DELETE FROM calls WHERE came_us < (SELECT min(came_us) / 86400000000 * 86400000000 + "
+        "129600000000 FROM calls)"
     )
     target.commit()
     target.close()
     folder = tmp_path / "archive"
     since = clock.wall_time() - timedelta(days=30)
     whole = Past.open(in_sqlite).export(folder, since, LONG_AFTER)
-    again = Past.open(f"sqlite:///{copy}").export(folder, since, clock.wall_time() + timedelta(days=1))
+    again = Past.open(f"sqlite:///{copy}").export(
+        folder, since, clock.wall_time() + timedelta(days=1)
+    )
     assert (again.days, again.kept) == (whole.days - 2, 1)
     assert len(list(Past.open(f"parquet:{folder}").calls(LONG_AGO))) == CALLS_MADE
     assert [path.name for path in folder.iterdir() if path.name.startswith(".export")] == []
@@ -296,9 +332,12 @@ def test_parquet_files_are_not_exported_again(in_parquet: str, split: Split) -> 
 def test_the_files_are_plain_tables(in_parquet: str) -> None:
     folder = in_parquet.removeprefix("parquet:").replace("'", "''")
     rows = duckdb.execute(
-        f"SELECT day, count(*), count(DISTINCT target) FROM '{folder}/attempts/*/*.parquet' GROUP BY day ORDER BY day"
+        f"SELECT day, count(*), count(DISTINCT target) FROM '{folder}/attempts/*/*.parquet' GROUP "
+        f"BY day ORDER BY day"
     ).fetchall()
-    assert json.dumps([str(day) for day, *_ in rows]) == json.dumps(sorted(str(day) for day, *_ in rows))
+    assert json.dumps([str(day) for day, *_ in rows]) == json.dumps(
+        sorted(str(day) for day, *_ in rows)
+    )
     targets = duckdb.execute(
         f"SELECT target FROM '{folder}/attempts/*/*.parquet' WHERE day = ?", [rows[3][0]]
     ).fetchall()

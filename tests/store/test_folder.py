@@ -24,12 +24,14 @@ from splitsecond.log.store.folder import (
 )
 
 OBSERVATION = Observation(
-    id="a.1", call="a", target="x/y", condition="x/y c=1", start_ns=5, sent_ns=10, first_token_ns=20, last_token_ns=40,
+    id="a.1", call="a", target="x/y", condition="x/y "
+    "c=1", start_ns=5, sent_ns=10, first_token_ns=20, last_token_ns=40,
     end_ns=41, token_at=[20, 40], token_lengths=[2, 3], output_tokens=2, token_source="usage",
 )  # fmt: skip
 FAILED = Observation(
     id="b.1", call="b", target="x/y", outcome="failed",
-    fault=FaultRecord(type="ProviderFault", kind="http_429", phase="head", message="slow down", status=429),
+    fault=FaultRecord(type="ProviderFault", kind="http_429", phase="head", message="slow down",
+    status=429),
 )  # fmt: skip
 
 
@@ -48,7 +50,9 @@ def test_run_folder_is_read_as_written(tmp_path: Path) -> None:
 
 
 @given(cut=st.integers(min_value=0, max_value=2000))
-def test_truncated_file_keeps_every_complete_line(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+def test_truncated_file_keeps_every_complete_line(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
     path = tmp_path_factory.mktemp("cut")
     with RunFolder(path) as folder:
         for _ in range(3):
@@ -60,7 +64,8 @@ def test_truncated_file_keeps_every_complete_line(tmp_path_factory: pytest.TempP
 
 
 @pytest.mark.parametrize(
-    "line", [b"{nonsense}", b'{"id": "a.2", "call": "a", "target": "x/y", "token_at": [%d]}' % 2**63]
+    "line",
+    [b"{nonsense}", b'{"id": "a.2", "call": "a", "target": "x/y", "token_at": [%d]}' % 2**63],
 )
 def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
     with RunFolder(tmp_path) as folder:
@@ -93,14 +98,30 @@ def test_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
 
 def test_a_run_gives_seeds_with_their_age(tmp_path: Path) -> None:
     second = clock.NS_PER_S
-    measured: dict[int, Role] = {30: "measured", 2: "warmup", 10: "loser", 1: "calibration", 20: "winner"}
+    measured: dict[int, Role] = {
+        30: "measured",
+        2: "warmup",
+        10: "loser",
+        1: "calibration",
+        20: "winner",
+    }
     with RunFolder.create(tmp_path) as folder:
         for end_s, role in measured.items():
-            folder.add(Observation(id=f"{end_s}", call="a", target="x/y", role=role, end_ns=(1000 + end_s) * second))
-        folder.write_run(Run(id="r1", began="2026-01-01T00:00:00.500+00:00", began_ns=1000 * second))
+            folder.add(
+                Observation(
+                    id=f"{end_s}", call="a", target="x/y", role=role, end_ns=(1000 + end_s) * second
+                )
+            )
+        folder.write_run(
+            Run(id="r1", began="2026-01-01T00:00:00.500+00:00", began_ns=1000 * second)
+        )
     moment = datetime(2026, 1, 1, 0, 1, 0, 500000, tzinfo=UTC)
     with clock.using(lambda: 5, lambda: int(moment.timestamp() * 1e9)):
-        assert [(o.id, age) for o, age in seeds(tmp_path)] == [("10", 50.0), ("20", 40.0), ("30", 30.0)]
+        assert [(o.id, age) for o, age in seeds(tmp_path)] == [
+            ("10", 50.0),
+            ("20", 40.0),
+            ("30", 30.0),
+        ]
     with clock.using(lambda: 5, lambda: 0):  # a clock that was set back
         assert {age for _, age in seeds(tmp_path)} == {0.0}
 
@@ -154,7 +175,9 @@ def test_discarded_run_removes_its_own_files(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_failed_write_leaves_no_partial_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_leaves_no_partial_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(path: Path, target: Path) -> Path:
         raise OSError(28, "No space left on device")
 

@@ -26,16 +26,22 @@ FOREIGN = Path(__file__).parent / "foreign"
 """Files of other programs. README.md says where they come from."""
 LONG_AGO = datetime(2015, 1, 1, tzinfo=UTC)
 LITELLM: dict[str, Any] = {
-    "request_id": "chatcmpl-1", "call_type": "acompletion", "api_key": "88dc28", "spend": 0.0012, "total_tokens": 300,
+    "request_id": "chatcmpl-1", "call_type": "acompletion", "api_key": "88dc28", "spend": 0.0012,
+    "total_tokens": 300,
     "prompt_tokens": 100, "completion_tokens": 200, "startTime": "2026-09-01T05:29:54.250000Z",
-    "endTime": "2026-09-01T05:29:58.250000Z", "completionStartTime": "2026-09-01T05:29:54.750000Z", "model": "gpt-4o",
-    "custom_llm_provider": "azure", "user": "team-a", "metadata": {"a": [1, "}"]}, "cache_hit": "False",
+    "endTime": "2026-09-01T05:29:58.250000Z", "completionStartTime": "2026-09-01T05:29:54.750000Z",
+    "model": "gpt-4o",
+    "custom_llm_provider": "azure", "user": "team-a", "metadata": {"a": [1, "}"]},
+    "cache_hit": "False",
     "status": "success",
 }  # fmt: skip
 OPENROUTER: dict[str, Any] = {
-    "generation_id": "gen-1", "created_at": "2026-11-20 10:00:00.125", "cost_total": 0.001, "tokens_prompt": 100,
-    "tokens_completion": 200, "tokens_reasoning": 0, "model_permaslug": "meta-llama/llama-3.3-70b-instruct",
-    "provider_name": "Amazon Bedrock", "cancelled": "false", "streamed": "true", "generation_time_ms": 4000,
+    "generation_id": "gen-1", "created_at": "2026-11-20 "
+    "10:00:00.125", "cost_total": 0.001, "tokens_prompt": 100,
+    "tokens_completion": 200, "tokens_reasoning": 0, "model_permaslug": "meta-llama/"
+    "llama-3.3-70b-instruct",
+    "provider_name": "Amazon Bedrock", "cancelled": "false", "streamed": "true",
+    "generation_time_ms": 4000,
     "time_to_first_token_ms": 500, "api_key_name": "key-1",
 }  # fmt: skip
 
@@ -74,28 +80,57 @@ def as_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 
 LANGFUSE: dict[str, Any] = {
-    "id": "obs-1", "traceId": "trace-1", "type": "GENERATION", "startTime": "2026-09-01T05:29:54.250Z",
-    "endTime": "2026-09-01T05:29:58.250Z", "completionStartTime": "2026-09-01T05:29:54.750Z", "model": "gpt-4o",
+    "id": "obs-1", "traceId": "trace-1", "type": "GENERATION",
+    "startTime": "2026-09-01T05:29:54.250Z",
+    "endTime": "2026-09-01T05:29:58.250Z", "completionStartTime": "2026-09-01T05:29:54.750Z",
+    "model": "gpt-4o",
     "level": "DEFAULT", "latency": 4, "input": "hi", "usageDetails": {
-        "input": 40, "input_cached_tokens": 60, "output": 150, "output_reasoning_tokens": 50, "total": 300,
+        "input": 40, "input_cached_tokens": 60, "output": 150, "output_reasoning_tokens": 50,
+        "total": 300,
     },
 }  # fmt: skip
 
 
 def test_langfuse_observations_are_calls_if_they_are_generations(tmp_path: Path, url: str) -> None:
-    rows = [LANGFUSE, {**LANGFUSE, "id": "obs-2", "level": "ERROR"}, {**LANGFUSE, "id": "obs-3", "type": "SPAN"}]
+    rows = [
+        LANGFUSE,
+        {**LANGFUSE, "id": "obs-2", "level": "ERROR"},
+        {**LANGFUSE, "id": "obs-3", "type": "SPAN"},
+    ]
     found = import_log(as_lines(tmp_path / "file", rows), url, {}, "openai")
-    assert (found.title, found.written, found.skipped, found.refused) == ("Langfuse's observations", 2, 1, 0)
+    assert (found.title, found.written, found.skipped, found.refused) == (
+        "Langfuse's observations",
+        2,
+        1,
+        0,
+    )
     good, bad = (attempt for _, attempt in attempts(url))
-    assert (good.target, good.outcome, good.ttft_ms, bad.outcome) == ("openai/gpt-4o", "ok", 500, "failed")
-    assert (good.input_tokens, good.cached_tokens, good.output_tokens, good.reasoning_tokens) == (100, 60, 200, 50)
+    assert (good.target, good.outcome, good.ttft_ms, bad.outcome) == (
+        "openai/gpt-4o",
+        "ok",
+        500,
+        "failed",
+    )
+    assert (good.input_tokens, good.cached_tokens, good.output_tokens, good.reasoning_tokens) == (
+        100,
+        60,
+        200,
+        50,
+    )
 
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_pages_of_an_api(indent: int | None, tmp_path: Path, url: str) -> None:
-    pages = [{"data": [{**LITELLM, "request_id": f"r-{page}-{n}"} for n in range(3)], "page": page} for page in (1, 2)]
+    pages = [
+        {"data": [{**LITELLM, "request_id": f"r-{page}-{n}"} for n in range(3)], "page": page}
+        for page in (1, 2)
+    ]
     file = tmp_path / "file"
-    file.write_text("\n".join(json.dumps(page) for page in pages) if indent is None else json.dumps(pages[0], indent=1))
+    file.write_text(
+        "\n".join(json.dumps(page) for page in pages)
+        if indent is None
+        else json.dumps(pages[0], indent=1)
+    )
     assert import_log(file, url, {}).written == (6 if indent is None else 3)
 
 
@@ -147,10 +182,16 @@ def test_tokens_of_the_prompt_cache_come_from_any_of_its_fields(
     ("row", "target", "came"),
     [
         (LITELLM, "azure/gpt-4o", datetime(2026, 9, 1, 5, 29, 54, 250_000, UTC)),
-        (OPENROUTER, "bedrock/meta-llama/llama-3.3-70b-instruct", datetime(2026, 11, 20, 10, 0, 0, 125_000, UTC)),
+        (
+            OPENROUTER,
+            "bedrock/meta-llama/llama-3.3-70b-instruct",
+            datetime(2026, 11, 20, 10, 0, 0, 125_000, UTC),
+        ),
     ],
 )
-def test_known_formats(write: Any, row: dict[str, Any], target: str, came: datetime, tmp_path: Path, url: str) -> None:
+def test_known_formats(
+    write: Any, row: dict[str, Any], target: str, came: datetime, tmp_path: Path, url: str
+) -> None:
     found = import_log(write(tmp_path / "file", [row]), url, {})
     assert (found.written, found.refused, found.skipped) == (1, 0, 0)
     assert found.title == next(each.title for each in KNOWN if each.columns["time"] in row)
@@ -173,20 +214,36 @@ def test_rows_that_litellm_wrote(url: str) -> None:
     assert came == datetime(2026, 11, 24, 3, 14, 50, 652_000, UTC)
     assert streamed.streamed
     assert streamed.ttft_ms == pytest.approx(151, abs=0.01)
-    assert (streamed.input_tokens, streamed.output_tokens, streamed.reasoning_tokens) == (15, 40, 12)
+    assert (streamed.input_tokens, streamed.output_tokens, streamed.reasoning_tokens) == (
+        15,
+        40,
+        12,
+    )
     assert streamed.total_tps == pytest.approx(40 / 0.569, rel=0.001)
     assert [o.cached_tokens for _, o in read if o.cached_tokens] == [192]
     assert sum(o.streamed for _, o in read) == 5
     failures = [(o.fault and o.fault.kind, o.ttft_ms) for _, o in read if not o.ok]
-    assert failures == [("http_500", None), ("http_500", None), ("http_429", None), ("http_500", None)]
+    assert failures == [
+        ("http_500", None),
+        ("http_500", None),
+        ("http_429", None),
+        ("http_500", None),
+    ]
 
 
 def test_payloads_of_litellms_callbacks_are_the_same_calls(tmp_path: Path, url: str) -> None:
-    """An id in both files is one call, so importing both counts none twice. Failures have their own ids."""
+    """An id in both files is one call, so importing both counts none twice. Failures have their own
+    ids."""
     import_log(FOREIGN / "litellm_spend_logs.csv", url, {})
-    found = import_log(FOREIGN / "litellm_standard_payloads.jsonl", f"sqlite:///{tmp_path}/other.db", {})
+    found = import_log(
+        FOREIGN / "litellm_standard_payloads.jsonl", f"sqlite:///{tmp_path}/other.db", {}
+    )
     assert (found.written, found.skipped, found.refused) == (8, 3, 0)
-    rows = {o.id: (o.target, o.output_tokens, o.reasoning_tokens, o.streamed) for _, o in attempts(url) if o.ok}
+    rows = {
+        o.id: (o.target, o.output_tokens, o.reasoning_tokens, o.streamed)
+        for _, o in attempts(url)
+        if o.ok
+    }
     payloads = {
         o.id: (o.target, o.output_tokens, o.reasoning_tokens, o.streamed)
         for _, o in attempts(f"sqlite:///{tmp_path}/other.db")
@@ -214,16 +271,23 @@ def test_openrouters_generations(url: str) -> None:
 
 
 def test_reasoning_may_come_before_the_first_token_or_after_it(url: str) -> None:
-    """At xAI it came before, at Alibaba after. The file does not say so, and a TPS that assumes one is wrong there."""
+    """At xAI it came before, at Alibaba after. The file does not say so, and a TPS that assumes one
+    is wrong there."""
     import_log(FOREIGN / "openrouter_activity.csv", url, {})
     reasoned = [o for _, o in attempts(url) if o.reasoning_tokens]
     assert sorted(o.target.partition("/")[0] for o in reasoned) == ["qwen", "xai"]
     assert [o.tps for o in reasoned] == [None, None]
-    assert sorted(o.total_tps or 0 for o in reasoned) == [pytest.approx(1700 / 30.8), pytest.approx(1200 / 12.8)]
+    assert sorted(o.total_tps or 0 for o in reasoned) == [
+        pytest.approx(1700 / 30.8),
+        pytest.approx(1200 / 12.8),
+    ]
 
 
 def test_openrouters_summary_by_day_has_no_times() -> None:
-    columns = "Date,Slug,Usage,BYOK Usage,Requests,Prompt Tokens,Completion Tokens,Reasoning Tokens,API Key"
+    columns = (
+        "Date,Slug,Usage,BYOK Usage,Requests,Prompt Tokens,Completion Tokens,Reasoning "
+        "Tokens,API Key"
+    )
     with pytest.raises(CallerFault, match="summary by day, which has no times of requests"):
         format_of(columns.split(","), {})
 
@@ -237,7 +301,9 @@ def test_fields_inside_objects(tmp_path: Path, url: str) -> None:
         "alias": "",
         "key": "k",
     }
-    mapped = parse_map("duration_ms=took.ms,output_tokens=usage.out,client=alias|key,status=usage.no.such")
+    mapped = parse_map(
+        "duration_ms=took.ms,output_tokens=usage.out,client=alias|key,status=usage.no.such"
+    )
     found = import_log(as_lines(tmp_path / "file", [row]), url, mapped)
     assert (found.written, found.ignored) == (1, [])
     ((_, o),) = attempts(url)
@@ -269,10 +335,12 @@ def test_without_an_id_equal_lines_are_one_call(tmp_path: Path, url: str) -> Non
         ({"time": 1_790_000_000, "duration_s": "2.5", "ttft_s": 0.25}, 2.5, 250),
         ({"time": 1_790_000_000_000, "duration_ms": 2500, "ttft_ms": "250"}, 2.5, 250),
         ({"time": 1_790_000_000_000_000, "end_time": 1_790_000_002_500_000}, 2.5, None),
-        ({"time": "2026-09-21T14:13:20+00:00", "end_time": "2026-09-21 16:13:22.5+02:00"}, 2.5, None),
+        ({"time": "2026-09-21T14:13:20+00:00", "end_time": "2026-09-21 "
+        "16:13:22.5+02:00"}, 2.5, None),
         ({"end_time": "2026-09-21 14:13:22.5 UTC", "duration_ms": 2500}, 2.5, None),
         (
-            {"time": 1_790_000_000, "duration_s": 2.5, "first_token_time": "2026-09-21T14:13:20.25Z"}, 2.5, 250
+            {"time": 1_790_000_000, "duration_s": 2.5,
+            "first_token_time": "2026-09-21T14:13:20.25Z"}, 2.5, 250
         ),
         ({"time": 1_790_000_000, "duration_s": 2.5, "ttft_s": 9}, 2.5, None),
     ],
@@ -284,7 +352,9 @@ def test_units(values: dict[str, Any], took_s: float, ttft_ms: float | None) -> 
     (o,) = record.attempts
     assert record.came_us == 1_790_000_000_000_000
     assert o.total_tps == pytest.approx(100 / took_s)
-    assert (o.ttft_ms if o.streamed else None) == (None if ttft_ms is None else pytest.approx(ttft_ms))
+    assert (o.ttft_ms if o.streamed else None) == (
+        None if ttft_ms is None else pytest.approx(ttft_ms)
+    )
 
 
 @pytest.mark.parametrize(
@@ -306,22 +376,36 @@ def test_outcomes(change: dict[str, Any], outcome: str, kind: str | None) -> Non
 
 
 @pytest.mark.parametrize("change", [{"cache_hit": "True"}, {"call_type": "aembedding"}])
-def test_lines_that_no_provider_answered_are_skipped(change: dict[str, Any], tmp_path: Path, url: str) -> None:
+def test_lines_that_no_provider_answered_are_skipped(
+    change: dict[str, Any], tmp_path: Path, url: str
+) -> None:
     found = import_log(as_csv(tmp_path / "file", [{**LITELLM, **change}, LITELLM]), url, {})
     assert (found.written, found.skipped) == (1, 1)
 
 
 def test_bad_lines_are_refused_and_the_others_are_kept(tmp_path: Path, url: str) -> None:
-    good = {"time": 1_790_000_000, "duration_ms": 900, "model": "a/x", "output_tokens": 5, "status": "", "id": 0}
+    good = {
+        "time": 1_790_000_000,
+        "duration_ms": 900,
+        "model": "a/x",
+        "output_tokens": 5,
+        "status": "",
+        "id": 0,
+    }
     bad: list[dict[str, Any]] = [
-        {"time": "yesterday"}, {"time": 12}, {"duration_ms": -1}, {"duration_ms": 1e15}, {"duration_ms": 0},
-        {"duration_ms": ""}, {"model": ""}, {"output_tokens": "many"}, {"output_tokens": 1.5}, {"output_tokens": -3},
+        {"time": "yesterday"}, {"time": 12}, {"duration_ms": -1}, {"duration_ms": 1e15},
+        {"duration_ms": 0},
+        {"duration_ms": ""}, {"model": ""}, {"output_tokens": "many"}, {"output_tokens": 1.5},
+        {"output_tokens": -3},
         {"output_tokens": 1e300}, {"status": "perhaps"}, {"duration_ms": "nan"},
     ]  # fmt: skip
     rows = [{**good, "id": number, **change} for number, change in enumerate([{}, *bad, {}])]
     found = import_log(as_csv(tmp_path / "file", rows), url, {})
     assert (found.written, found.refused) == (2, len(bad))
-    assert found.reasons[0] == "line 3: its time is 'yesterday', expected ISO 8601 or a number since 1970"
+    assert (
+        found.reasons[0]
+        == "line 3: its time is 'yesterday', expected ISO 8601 or a number since 1970"
+    )
     assert len(found.reasons) == 5
     assert len(attempts(url)) == 2
 
@@ -329,9 +413,12 @@ def test_bad_lines_are_refused_and_the_others_are_kept(tmp_path: Path, url: str)
 @pytest.mark.parametrize(
     ("text", "written", "reason"),
     [
-        ('time,model,duration_s\n1790000000,a,1\n1790000000,a\n1790000001,a,1\n', 2, "line 3: it has 2 fields, and"),
-        ('{"time":1790000000,"model":"a","duration_s":1}\n{"time"\n[1]\n', 1, "line 2: it is no JSON"),
-        ('[{"time":1790000000,"model":"a","duration_s":1}, 7, {"time":', 1, "line 2: it is no object"),
+        ('time,model,duration_s\n1790000000,a,1\n'
+        '1790000000,a\n1790000001,a,1\n', 2, "line 3: it has 2 fields, and"),
+        ('{"time":1790000000,"model":"a",'
+        '"duration_s":1}\n{"time"\n[1]\n', 1, "line 2: it is no JSON"),
+        ('[{"time":1790000000,"model":"a","duration_s":1}, 7, '
+        '{"time":', 1, "line 2: it is no object"),
         ('[{"time":1790000000,"model":"a","duration_s":1}]', 1, ""),
     ],
 )  # fmt: skip
@@ -356,7 +443,11 @@ def test_mapped_columns_are_imported(tmp_path: Path, url: str) -> None:
 
 def test_a_map_adds_to_a_known_format() -> None:
     form = format_of(list(LITELLM), {"client": "api_key"})
-    assert (form.title, form.columns["client"], form.columns["time"]) == ("LiteLLM's spend log", "api_key", "startTime")
+    assert (form.title, form.columns["client"], form.columns["time"]) == (
+        "LiteLLM's spend log",
+        "api_key",
+        "startTime",
+    )
 
 
 @pytest.mark.parametrize(
@@ -375,12 +466,18 @@ def test_a_wrong_map(given: str, words: str) -> None:
     ("columns", "mapped", "words"),
     [
         (["ts", "model"], {}, "no column is known to be time; the file's columns are ts, model"),
-        (["time", "model"], {}, "no column is known to be duration_s, duration_ms or both time and end_time"),
+        (
+            ["time", "model"],
+            {},
+            "no column is known to be duration_s, duration_ms or both time and end_time",
+        ),
         (["time", "duration_s"], {}, "no column is known to be model"),
         (["time", "duration_s"], {"model": "modle"}, "no column 'modle'"),
     ],
 )
-def test_columns_that_are_missing_are_named(columns: list[str], mapped: dict[str, str], words: str) -> None:
+def test_columns_that_are_missing_are_named(
+    columns: list[str], mapped: dict[str, str], words: str
+) -> None:
     with pytest.raises(CallerFault, match=words):
         format_of(columns, mapped)
 
@@ -394,7 +491,10 @@ def test_unreadable_file_is_refused(tmp_path: Path, url: str) -> None:
 
 
 def test_a_provider_of_litellm_is_not_named_twice() -> None:
-    for model in ("bedrock/anthropic.claude-3-sonnet-20240229-v1:0", "anthropic.claude-3-sonnet-20240229-v1:0"):
+    for model in (
+        "bedrock/anthropic.claude-3-sonnet-20240229-v1:0",
+        "anthropic.claude-3-sonnet-20240229-v1:0",
+    ):
         line = {**LITELLM, "model": model, "custom_llm_provider": "bedrock"}
         made = record_of(line, format_of(list(line), {}))
         assert made is not None
@@ -406,7 +506,9 @@ def test_every_field_can_be_a_column() -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("kind", ["objects", "long object, then short ones", "open brackets", "one line", "quotes"])
+@pytest.mark.parametrize(
+    "kind", ["objects", "long object, then short ones", "open brackets", "one line", "quotes"]
+)
 def test_reading_is_linear(kind: str, tmp_path: Path) -> None:
     def make(size: int) -> bytes:
         match kind:

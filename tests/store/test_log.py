@@ -45,7 +45,9 @@ def read(log: Log, since: datetime = LONG_AGO, until: datetime | None = None) ->
 
 @examples(60)
 @given(given=st.lists(records(), max_size=20, unique_by=lambda served: served.call))
-def test_records_are_read_as_written(tmp_path_factory: pytest.TempPathFactory, given: list[CallRecord]) -> None:
+def test_records_are_read_as_written(
+    tmp_path_factory: pytest.TempPathFactory, given: list[CallRecord]
+) -> None:
     log = written(f"sqlite:///{tmp_path_factory.mktemp('log')}/log.db", given)
     found = {served.call: served for served in read(log)}
     assert found == {served.call: kept(served) for served in given}
@@ -72,18 +74,29 @@ def test_a_step_of_the_wall_clock_hides_no_call(url: str) -> None:
 
 
 def test_tables_can_be_queried_with_sql(url: str, tmp_path: Path) -> None:
-    lost = Observation(id="req-1.2", call="req-1", target="slow/er", role="loser", outcome="cancelled", input_tokens=9)
+    lost = Observation(
+        id="req-1.2",
+        call="req-1",
+        target="slow/er",
+        role="loser",
+        outcome="cancelled",
+        input_tokens=9,
+    )
     record = answered(1)
     written(url, [msgspec.structs.replace(record, attempts=(*record.attempts, lost))])
     connection = sqlite3.connect(tmp_path / "log.db")
     assert connection.execute(
-        "SELECT route, client, status, target, outcome, attempts, input_tokens, output_tokens, token_source,"
+        "SELECT route, client, status, target, outcome, attempts, input_tokens, output_tokens, "
+        "token_source,"
         " first_token_ns / 1000000, end_ns / 1000000 FROM calls"
     ).fetchall() == [("fast", "team", 200, "groq/fast", "ok", 2, 100, 20, "usage", 200, 501)]
     assert connection.execute(
-        "SELECT target, role, (first_token_ns - sent_ns) / 1000000, first_event_tokens FROM attempts ORDER BY n"
+        "SELECT target, role, (first_token_ns - sent_ns) / 1000000, first_event_tokens FROM "
+        "attempts ORDER BY n"
     ).fetchall() == [("groq/fast", "winner", 199, 5), ("slow/er", "loser", None, None)]
-    assert connection.execute("SELECT version_num FROM splitsecond_log").fetchall() == [(str(VERSION),)]
+    assert connection.execute("SELECT version_num FROM splitsecond_log").fetchall() == [
+        (str(VERSION),)
+    ]
     connection.close()
 
 
@@ -100,19 +113,38 @@ SECOND = 1_000_000_000
         ),
         # llama.cpp's: milliseconds, and fields that are not times
         (
-            {"prompt_n": 6, "prompt_ms": 2.5, "prompt_per_token_ms": 0.4, "predicted_ms": 4, "predicted_per_second": 9},
+            {
+                "prompt_n": 6,
+                "prompt_ms": 2.5,
+                "prompt_per_token_ms": 0.4,
+                "predicted_ms": 4,
+                "predicted_per_second": 9,
+            },
             (None, 2_500_000, 4_000_000, None, None),
         ),
         # Ollama's: nanoseconds
         (
-            {"total_duration": 9e9, "load_duration": 5e9, "prompt_eval_duration": 1e9, "eval_duration": 2e9},
+            {
+                "total_duration": 9e9,
+                "load_duration": 5e9,
+                "prompt_eval_duration": 1e9,
+                "eval_duration": 2e9,
+            },
             (None, SECOND, 2 * SECOND, None, 9 * SECOND),
         ),
         # OpenAI's header
         ({"processing_ms": 214.0}, (None, None, None, 214_000_000, None)),
         # nothing, and what no server can have taken
         ({}, (None,) * 5),
-        ({"queue_time": math.nan, "prompt_time": -0.1, "completion_time": math.inf, "total_time": 1e300}, (None,) * 5),
+        (
+            {
+                "queue_time": math.nan,
+                "prompt_time": -0.1,
+                "completion_time": math.inf,
+                "total_time": 1e300,
+            },
+            (None,) * 5,
+        ),
     ],
 )
 def test_server_times_are_stored_in_nanoseconds(
@@ -121,7 +153,8 @@ def test_server_times_are_stored_in_nanoseconds(
     written(url, [answered(1, server_timings=said)])
     with contextlib.closing(sqlite3.connect(tmp_path / "log.db")) as connection:
         found = connection.execute(
-            "SELECT server_queue_ns, server_prefill_ns, server_decode_ns, server_head_ns, server_total_ns FROM attempts"
+            "SELECT server_queue_ns, server_prefill_ns, server_decode_ns, server_head_ns, "
+            "server_total_ns FROM attempts"
         ).fetchall()
     assert found == [expected]
 
@@ -135,7 +168,9 @@ def test_server_times_are_stored_in_nanoseconds(
         ("x" * 100_000, "x" * 200),
     ],
 )
-def test_a_name_that_a_client_chose_is_kept_as_a_short_line(url: str, given: str, expected: str) -> None:
+def test_a_name_that_a_client_chose_is_kept_as_a_short_line(
+    url: str, given: str, expected: str
+) -> None:
     [found] = read(written(url, [answered(1, route=given)]))
     assert found.route == expected
 
@@ -186,13 +221,20 @@ def test_spent_tokens_of_a_client(url: str) -> None:
 
 def test_what_was_used_at_other_rates_is_apart(url: str) -> None:
     def attempt(number: int, tokens: int | None, tier: str = "") -> Observation:
-        return Observation(id=f"req-1.{number}", call="req-1", target="a/x", input_tokens=tokens, tier=tier)
+        return Observation(
+            id=f"req-1.{number}", call="req-1", target="a/x", input_tokens=tokens, tier=tier
+        )
 
     sizes = [999, 1000, 1001, None, 200_000, 200_001]
-    attempts = [*(attempt(n, tokens) for n, tokens in enumerate(sizes)), attempt(9, 1000, "priority")]
+    attempts = [
+        *(attempt(n, tokens) for n, tokens in enumerate(sizes)),
+        attempt(9, 1000, "priority"),
+    ]
     one = msgspec.structs.replace(answered(1, ago_s=60), attempts=tuple(attempts))
     spent = written(url, [one]).spent_tokens("team", clock.wall_time() - timedelta(hours=1))
-    assert sorted((each.tier, each.longest_prompt, each.attempts, each.input_tokens) for each in spent) == [
+    assert sorted(
+        (each.tier, each.longest_prompt, each.attempts, each.input_tokens) for each in spent
+    ) == [
         ("", 0, 1, 0),
         ("", 1000, 2, 1999),
         ("", 1001, 1, 1001),
@@ -266,7 +308,9 @@ def test_unreadable_log_is_reported(url: str, tmp_path: Path) -> None:
         lambda: read(log),
     ]
     for question in questions:
-        with pytest.raises(CallerFault, match=r"cannot read the log .*log\.db: file is not a database"):
+        with pytest.raises(
+            CallerFault, match=r"cannot read the log .*log\.db: file is not a database"
+        ):
             question()
 
 

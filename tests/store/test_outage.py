@@ -1,4 +1,5 @@
-"""A hub whose database is away for long: records wait in files, in bounded memory, and are written once."""
+"""A hub whose database is away for long: records wait in files, in bounded memory, and are written
+once."""
 
 import asyncio
 import contextlib
@@ -57,12 +58,19 @@ async def send(log: Log, numbers: range) -> None:
 
 def test_records_wait_on_disk_during_an_outage(url: str, tmp_path: Path) -> None:
     async def work() -> None:
-        first, second = (Log.open(url, hub=HubConnection(tmp_path / "log", number)) for number in range(2))
+        first, second = (
+            Log.open(url, hub=HubConnection(tmp_path / "log", number)) for number in range(2)
+        )
         with locked(tmp_path / "log.db"):
-            await asyncio.gather(send(first, range(RECORDS)), send(second, range(RECORDS, 2 * RECORDS)))
-            await eventually(lambda: not in_memory(first) and not in_memory(second), "workers keep their records")
+            await asyncio.gather(
+                send(first, range(RECORDS)), send(second, range(RECORDS, 2 * RECORDS))
+            )
             await eventually(
-                lambda: sorted((first.waiting, second.waiting)) == [0, 2 * RECORDS], "what waits is not counted once"
+                lambda: not in_memory(first) and not in_memory(second), "workers keep their records"
+            )
+            await eventually(
+                lambda: sorted((first.waiting, second.waiting)) == [0, 2 * RECORDS],
+                "what waits is not counted once",
             )
             assert files(tmp_path)
         await eventually(lambda: not first.waiting + second.waiting, "what waited is not written")
@@ -70,7 +78,8 @@ def test_records_wait_on_disk_during_an_outage(url: str, tmp_path: Path) -> None
         dropped = first.dropped + second.dropped
         for each in (first, second):
             each.close()
-        assert dropped == 0  # at the end, because the process waits until its workers have disconnected
+        # at the end, because the process waits until its workers have disconnected
+        assert dropped == 0
 
     with process(url, tmp_path / "log"):
         asyncio.run(work())
@@ -99,13 +108,17 @@ def test_workers_keep_records_beyond_the_room_on_the_disk(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     size = 30 * len(encode(answered(1)))
-    monkeypatch.setattr(unwritten, "room", lambda folder: size - sum(each.stat().st_size for each in files(folder)))
+    monkeypatch.setattr(
+        unwritten, "room", lambda folder: size - sum(each.stat().st_size for each in files(folder))
+    )
 
     async def work() -> None:
         log = Log.open(url, hub=HubConnection(tmp_path / "log"))
         with locked(tmp_path / "log.db"):
             await send(log, range(10))
-            await eventually(lambda: not in_memory(log), "the worker keeps records that there is room for")
+            await eventually(
+                lambda: not in_memory(log), "the worker keeps records that there is room for"
+            )
             await send(log, range(10, RECORDS))
             await eventually(lambda: log.waiting == RECORDS, "what waits is not counted once")
             assert RECORDS - 30 <= in_memory(log) <= RECORDS - 10
@@ -197,7 +210,11 @@ def test_ending_process_reads_files_closed_meanwhile(url: str, tmp_path: Path) -
     ("method", "words", "written"),
     [
         ("read", "cannot be read: [Errno 5] Input/output error. Move the file away.", []),
-        ("remove", "are written, but it cannot be removed: Input/output error. Move the file away.", ["req-1"]),
+        (
+            "remove",
+            "are written, but it cannot be removed: Input/output error. Move the file away.",
+            ["req-1"],
+        ),
     ],
 )
 def test_hub_survives_a_broken_disk(

@@ -1,4 +1,5 @@
-"""Records of a worker whose hub is dead, stopped or too slow: they are in a file before the worker can die."""
+"""Records of a worker whose hub is dead, stopped or too slow: they are in a file before the worker
+can die."""
 
 import asyncio
 import contextlib
@@ -22,7 +23,14 @@ from splitsecond.log.store import recovery, remote_writer, unwritten
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.log import Log
-from splitsecond.log.store.record_counts import DROPPED, ROWS, SENT, WAITING, RecordCounts, settle_all
+from splitsecond.log.store.record_counts import (
+    DROPPED,
+    ROWS,
+    SENT,
+    WAITING,
+    RecordCounts,
+    settle_all,
+)
 from splitsecond.log.store.remote_writer import RemoteLogWriter
 from splitsecond.log.store.sender import Sender
 from splitsecond.log.store.unwritten import UnwrittenFile
@@ -91,7 +99,9 @@ def test_records_of_a_lost_process_survive_the_worker(url: str, tmp_path: Path) 
             connection, _ = await asyncio.to_thread(listening.accept)
             sender, received = Sender(connection), list[CallRecord]()
             while len(received) < 20:
-                received += [record for record, _, _ in await asyncio.to_thread(sender.receive) or ()]
+                received += [
+                    record for record, _, _ in await asyncio.to_thread(sender.receive) or ()
+                ]
             connection.close()
         await eventually(lambda: not in_memory(log), "the worker keeps what the process had")
         assert saved(tmp_path) == 30
@@ -101,7 +111,9 @@ def test_records_of_a_lost_process_survive_the_worker(url: str, tmp_path: Path) 
     written_once(url, tmp_path, 30)
 
 
-def test_process_that_does_not_read_costs_no_memory(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_does_not_read_costs_no_memory(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Twice as many records come as the worker may keep."""
     monkeypatch.setattr(remote_writer, "MAX_RECORDS", 1000)
     said: list[str] = []
@@ -113,7 +125,8 @@ def test_process_that_does_not_read_costs_no_memory(url: str, tmp_path: Path, mo
                 for number in range(begin, begin + 100):
                     log.put(answered(number))
                 await eventually(
-                    lambda: not (writer(log)._unsent or writer(log)._saving), "the worker keeps what it cannot send"
+                    lambda: not (writer(log)._unsent or writer(log)._saving),
+                    "the worker keeps what it cannot send",
                 )
             assert (in_memory(log) + saved(tmp_path), log.dropped, log.waiting) == (2000, 0, 2000)
             assert in_memory(log) < 1000
@@ -121,7 +134,9 @@ def test_process_that_does_not_read_costs_no_memory(url: str, tmp_path: Path, mo
         await asyncio.sleep(0)
 
     asyncio.run(work())
-    assert said == [f"log {tmp_path}/log.db: more records come than can be written; they wait in files."]
+    assert said == [
+        f"log {tmp_path}/log.db: more records come than can be written; they wait in files."
+    ]
 
 
 def test_next_process_writes_left_records_once(url: str, tmp_path: Path) -> None:
@@ -161,7 +176,9 @@ def test_refusing_disk_fills_memory_before_records_are_dropped(
             for number in range(3, 5):
                 log.put(answered(number))
         assert (in_memory(log), log.dropped) == (3, 2)
-        await eventually(lambda: not in_memory(log) and log.written, "the records are not saved later")
+        await eventually(
+            lambda: not in_memory(log) and log.written, "the records are not saved later"
+        )
         assert (log.written, log.dropped) == (3, 2)
         kill(log)
 
@@ -187,7 +204,9 @@ def test_sent_records_that_cannot_be_saved_are_written_once(
             connection, _ = await asyncio.to_thread(listening.accept)
             sender, received = Sender(connection), list[CallRecord]()
             while len(received) < 5:
-                received += [record for record, _, _ in await asyncio.to_thread(sender.receive) or ()]
+                received += [
+                    record for record, _, _ in await asyncio.to_thread(sender.receive) or ()
+                ]
             with Log.open(url) as dying:
                 for record in received:
                     dying.put(record)
@@ -204,7 +223,9 @@ def test_sent_records_that_cannot_be_saved_are_written_once(
     written_once(url, tmp_path, 6)
 
 
-def test_a_disk_that_does_not_answer_delays_no_call(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_does_not_answer_delays_no_call(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer, add = threading.Event(), UnwrittenFile.add
 
     def slow(file: UnwrittenFile, records: list[bytes]) -> None:
@@ -261,11 +282,15 @@ def test_next_worker_counts_the_records_lost_with_the_last(
 
     async def work() -> None:
         with silent(tmp_path / "log") as listening, contextlib.ExitStack() as stack:
-            log, other = (Log.open(url, hub=HubConnection(tmp_path / "log", number)) for number in (1, 2))
+            log, other = (
+                Log.open(url, hub=HubConnection(tmp_path / "log", number)) for number in (1, 2)
+            )
             for number in range(5):
                 log.put(answered(number))
                 other.put(answered(number + 10))
-            await eventually(lambda: not writer(log)._unsent and not writer(other)._unsent, "nothing is sent")
+            await eventually(
+                lambda: not writer(log)._unsent and not writer(other)._unsent, "nothing is sent"
+            )
             await eventually(lambda: not writer(log)._timer, "it is not counted")
             log.put(answered(5))
             log.put(answered(6))
@@ -285,7 +310,8 @@ def test_next_worker_counts_the_records_lost_with_the_last(
 
 
 def test_sent_records_of_a_dead_worker_count_if_the_log_dies(url: str, tmp_path: Path) -> None:
-    """Of five records, the hub has settled two when it dies, after the worker. The next worker has another."""
+    """Of five records, the hub has settled two when it dies, after the worker. The next worker has
+    another."""
     said: list[str] = []
 
     async def work() -> None:
@@ -296,7 +322,9 @@ def test_sent_records_of_a_dead_worker_count_if_the_log_dies(url: str, tmp_path:
             await eventually(lambda: not writer(log)._timer, "it is not counted")
             sender, received = Sender(listening.accept()[0]), list[CallRecord]()
             while len(received) < 5:
-                received += [record for record, _, _ in await asyncio.to_thread(sender.receive) or ()]
+                received += [
+                    record for record, _, _ in await asyncio.to_thread(sender.receive) or ()
+                ]
             kill(log)
             log = Log.open(url, hub=HubConnection(tmp_path / "log", 1), say=said.append)
             assert (log.dropped, said) == (0, [])
@@ -348,7 +376,9 @@ def test_worker_starts_although_the_folder_is_full(
     assert said[0] == f"{tmp_path}/log-3 cannot be written: {why}"
 
 
-def test_lost_records_of_removed_workers_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lost_records_of_removed_workers_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for worker, put in enumerate((1, 0, 2000)):
         RecordCounts(tmp_path / "log", worker).cells[WAITING] += put
     settle_all(tmp_path / "log")

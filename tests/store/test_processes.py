@@ -51,13 +51,23 @@ for i in itertools.count():
 def worker(program: str, *arguments: str) -> Process[str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path}
-    return Process([sys.executable, "-c", program, *arguments], stdout=PIPE, text=True, env=environment, cwd=ROOT)
+    return Process(
+        [sys.executable, "-c", program, *arguments],
+        stdout=PIPE,
+        text=True,
+        env=environment,
+        cwd=ROOT,
+    )
 
 
 def test_several_processes_write_without_loss(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/log.db"  # there is none yet: each of them makes it, or finds it made
+    # there is none yet: each of them makes it, or finds it made
+    url = f"sqlite:///{tmp_path}/log.db"
     with contextlib.ExitStack() as stack:
-        running = [stack.enter_context(worker(WORKER, url, str(600 * i), str(600 * (i + 1)))) for i in range(3)]
+        running = [
+            stack.enter_context(worker(WORKER, url, str(600 * i), str(600 * (i + 1))))
+            for i in range(3)
+        ]
         for process in running:
             out, _ = process.communicate(timeout=WITHIN_S)
             assert out.split() == ["600", "0", "0"]

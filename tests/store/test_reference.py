@@ -1,4 +1,5 @@
-"""docs/reference/observations.md and docs/reference/log.md: generated from the code, and current."""
+"""docs/reference/observations.md and docs/reference/log.md: generated from the code, and
+current."""
 
 import ast
 import inspect
@@ -44,17 +45,27 @@ def type_text(field: Any) -> str:
             return f"object of {type_text(field.value_type)}s"
         case msgspec.inspect.StructType():
             return f"[{field.cls.__name__}](#{field.cls.__name__.lower()})"
-    names = {"IntType": "integer", "FloatType": "number", "StrType": "text", "BoolType": "boolean", "NoneType": "null"}
+    names = {
+        "IntType": "integer",
+        "FloatType": "number",
+        "StrType": "text",
+        "BoolType": "boolean",
+        "NoneType": "null",
+    }
     return names[type(field).__name__]
 
 
 def default_text(field: FieldInfo) -> str:
     """Return the value that a missing field has."""
-    if field.required or (not isinstance(field.default, str | int | bool | None) and field.default_factory is None):
+    if field.required or (
+        not isinstance(field.default, str | int | bool | None) and field.default_factory is None
+    ):
         return "always there"
     if field.default_factory is not msgspec.NODEFAULT:
         found = field.default_factory()
-        return "always there" if isinstance(found, str) else f"`{msgspec.json.encode(found).decode()}`"
+        return (
+            "always there" if isinstance(found, str) else f"`{msgspec.json.encode(found).decode()}`"
+        )
     return f"`{msgspec.json.encode(field.default).decode()}`"
 
 
@@ -64,7 +75,10 @@ def struct_rows(struct: type[msgspec.Struct]) -> Iterator[str]:
     types = {field.name: type_text(field.type) for field in inspected.fields}
     yield "| field | type | if missing | meaning |\n|---|---|---|---|"
     for field in msgspec.structs.fields(struct):
-        yield f"| `{field.name}` | {types[field.name]} | {default_text(field)} | {texts[field.name]} |"
+        yield (
+            f"| `{field.name}` | {types[field.name]} | {default_text(field)} | "
+            f"{texts[field.name]} |"
+        )
 
 
 def observations_page() -> str:
@@ -73,13 +87,14 @@ def observations_page() -> str:
     observation, fault, limits, turn = ("\n".join(struct_rows(struct)) for struct in structs)
     return f"""# observations.jsonl
 
-A run's folder contains `observations.jsonl`: one JSON object per line for each attempt, one request to one target, in
-the order in which the attempts ended. This page is generated from `splitsecond/core/observation.py`.
+A run's folder contains `observations.jsonl`: one JSON object per line for each attempt, one
+request to one target, in the order in which the attempts ended. This page is generated from
+`splitsecond/core/observation.py`.
 
-Numbers named `_ns` and those in `token_at` are nanoseconds. Times are of a monotonic clock; `run.json` gives one of
-them with its wall-clock time (`began_ns`, `began`). Their order is due, start, sent, head, first_event, first_token,
-last_token, end. Fields that have their default are left out. A process that is killed can leave an incomplete last
-line, which readers ignore.
+Numbers named `_ns` and those in `token_at` are nanoseconds. Times are of a monotonic clock;
+`run.json` gives one of them with its wall-clock time (`began_ns`, `began`). Their order is due,
+start, sent, head, first_event, first_token, last_token, end. Fields that have their default are
+left out. A process that is killed can leave an incomplete last line, which readers ignore.
 
 {observation}
 
@@ -110,12 +125,12 @@ def log_page() -> str:
     calls, attempts = ("\n".join(table_rows(table)) for table in (CALLS, ATTEMPTS))
     return f"""# The tables of the gateway's log
 
-The gateway's log is a SQLite file or a PostgreSQL database. This page describes version {VERSION} of its tables; it is
-generated from `splitsecond/log/store/tables.py`. The table `splitsecond_log` contains the version. A log of a newer
-version is not opened.
+The gateway's log is a SQLite file or a PostgreSQL database. This page describes version {VERSION}
+of its tables; it is generated from `splitsecond/log/store/tables.py`. The table `splitsecond_log`
+contains the version. A log of a newer version is not opened.
 
-Numbers named `_ns` are nanoseconds, `came_us` is microseconds. A call and its attempts have the same `came_us` and
-`call`. The log contains no prompts, answers, keys or prices.
+Numbers named `_ns` are nanoseconds, `came_us` is microseconds. A call and its attempts have the
+same `came_us` and `call`. The log contains no prompts, answers, keys or prices.
 
 ## calls
 
@@ -125,15 +140,17 @@ One row for each call of a client.
 
 ## attempts
 
-One row for each request to a target. Times from `sent_ns` to `end_ns` count from the arrival of the call, so TTFT is
-`first_token_ns - sent_ns`, and the wait of the client is `first_token_ns`. The columns have the meaning of the fields
-in [observations.jsonl](observations.md).
+One row for each request to a target. Times from `sent_ns` to `end_ns` count from the arrival of
+the call, so TTFT is `first_token_ns - sent_ns`, and the wait of the client is `first_token_ns`.
+The columns have the meaning of the fields in [observations.jsonl](observations.md).
 
 {attempts}
 """
 
 
-@pytest.mark.parametrize(("name", "text"), [("observations.md", observations_page()), ("log.md", log_page())])
+@pytest.mark.parametrize(
+    ("name", "text"), [("observations.md", observations_page()), ("log.md", log_page())]
+)
 def test_the_page_is_current(name: str, text: str, request: pytest.FixtureRequest) -> None:
     page = DOCS / name
     if request.config.getoption("--update-golden"):

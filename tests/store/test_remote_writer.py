@@ -64,7 +64,9 @@ def calls(url: str) -> list[str]:
 
 def test_records_of_several_workers_are_written(url: str, tmp_path: Path) -> None:
     async def work() -> None:
-        first, second = (Log.open(url, hub=HubConnection(tmp_path / "log", number)) for number in range(2))
+        first, second = (
+            Log.open(url, hub=HubConnection(tmp_path / "log", number)) for number in range(2)
+        )
         for number in range(300):
             (first if number % 3 else second).put(answered(number, ago_s=10 - number / 100))
         first.close()
@@ -90,13 +92,17 @@ def test_next_process_writes_unwritten_records_once(url: str, tmp_path: Path) ->
             connection, _ = await asyncio.to_thread(listening.accept)
             sender, received = Sender(connection), list[CallRecord]()
             while len(received) < 30:
-                received += [record for record, _, _ in await asyncio.to_thread(sender.receive) or ()]
+                received += [
+                    record for record, _, _ in await asyncio.to_thread(sender.receive) or ()
+                ]
             with Log.open(url) as dying:
                 for record in received[:10]:
                     dying.put(record)
             connection.close()
         with process(url, tmp_path / "log"):
-            await eventually(lambda: log.written == 30, "the worker keeps what the first process had")
+            await eventually(
+                lambda: log.written == 30, "the worker keeps what the first process had"
+            )
             log.put(answered(30))
             log.close()
         assert (log.written, log.dropped) == (31, 0)
@@ -175,13 +181,16 @@ def test_records_that_cannot_be_saved_are_counted_as_lost(
 
     assert asyncio.run(work()).dropped == 1
     limit = "[Errno 28] less than 150% of the disk is free"
-    assert said == [f"log {tmp_path}/log.db: closed; records not written: 1. They are lost: {limit}."]
+    assert said == [
+        f"log {tmp_path}/log.db: closed; records not written: 1. They are lost: {limit}."
+    ]
 
 
 def test_next_process_writes_records_the_last_could_not_write(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The database is locked. One worker has died; the other ends, and leaves its records to the process."""
+    """The database is locked. One worker has died; the other ends, and leaves its records to the
+    process."""
     monkeypatch.setattr(log_receiver, "SAVE_S", 1000.0)
     monkeypatch.setattr(database, "BUSY_S", 0.01)
     monkeypatch.setattr(writer, "CLOSE_S", 1.0)
@@ -213,11 +222,15 @@ def test_next_process_writes_records_the_last_could_not_write(
 def test_ending_process_saves_more_records_than_its_queue_holds(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A gateway is killed while the database is away: its workers have sent more than the process reads at once."""
+    """A gateway is killed while the database is away: its workers have sent more than the process
+    reads at once."""
     monkeypatch.setattr(log_receiver, "MAX_UNSETTLED", 4)
     monkeypatch.setattr(database, "BUSY_S", 0.01)
     monkeypatch.setattr(writer, "CLOSE_S", 0.1)
-    frames = [LENGTH.pack(RECORD | len(data)) + data for data in map(msgspec.msgpack.encode, map(answered, range(20)))]
+    frames = [
+        LENGTH.pack(RECORD | len(data)) + data
+        for data in map(msgspec.msgpack.encode, map(answered, range(20)))
+    ]
     with contextlib.ExitStack() as stack, process(url, tmp_path / "log") as log:
         stack.enter_context(locked(tmp_path / "log.db"))
         worker = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -240,7 +253,10 @@ def test_records_in_two_files_and_the_log_are_written_once(url: str, tmp_path: P
     for numbers in ((1, 2, 3), (2, 3, 4)):
         save(stem, [encode(records[number]) for number in numbers])
     with process(url, tmp_path / "log"):
-        until(lambda: not [*tmp_path.glob("log.db.unwritten-*")], "what is in the files is not written")
+        until(
+            lambda: not [*tmp_path.glob("log.db.unwritten-*")],
+            "what is in the files is not written",
+        )
     assert sorted(calls(url)) == ["req-1", "req-2", "req-3", "req-4"]
 
 
@@ -251,7 +267,9 @@ def test_records_keep_their_time_over_a_reboot(url: str, tmp_path: Path) -> None
     with clock.using(lambda: now_ns() + hour_ns, wall_ns):
         save(unwritten_stem(url), [encode(answered(1, ago_s=60))])
     with process(url, tmp_path / "log"):
-        until(lambda: not [*tmp_path.glob("log.db.unwritten-*")], "what is in the file is not written")
+        until(
+            lambda: not [*tmp_path.glob("log.db.unwritten-*")], "what is in the file is not written"
+        )
     with Log.open(url) as log:
         ((at, record),) = log.calls(LONG_AGO)
     assert abs((came - at).total_seconds() - 60) < 10
@@ -282,7 +300,9 @@ def test_sent_records_give_the_same_rows(record: CallRecord) -> None:
 def test_the_times_of_tokens_are_not_sent() -> None:
     one = answered(1)
     (attempt,) = one.attempts
-    long = msgspec.structs.replace(attempt, token_at=1000 * list(attempt.token_at), token_lengths=1000 * [10])
+    long = msgspec.structs.replace(
+        attempt, token_at=1000 * list(attempt.token_at), token_lengths=1000 * [10]
+    )
     many = msgspec.structs.replace(one, attempts=(long,))
     assert len(encode(many)) == len(encode(one))
 
@@ -290,7 +310,9 @@ def test_the_times_of_tokens_are_not_sent() -> None:
 @given(sizes=st.lists(st.integers(1, 700), max_size=30))
 def test_records_are_read_from_any_splits(sizes: list[int]) -> None:
     sent = [answered(number) for number in range(3)]
-    data = b"".join(LENGTH.pack(RECORD | len(each)) + each for each in map(msgspec.msgpack.encode, sent))
+    data = b"".join(
+        LENGTH.pack(RECORD | len(each)) + each for each in map(msgspec.msgpack.encode, sent)
+    )
     ours, theirs = socket.socketpair()
     with ours, theirs:
         sender, found = Sender(theirs), list[CallRecord]()

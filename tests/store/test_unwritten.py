@@ -86,7 +86,9 @@ def test_truncated_file_is_read_up_to_its_last_complete_record(stem: Path) -> No
 
 
 def test_foreign_files_are_named_or_ignored(stem: Path) -> None:
-    junk, empty, pipe, gone = (stem.with_name(f"{stem.name}{name}") for name in ("junk", "empty", "pipe", "gone"))
+    junk, empty, pipe, gone = (
+        stem.with_name(f"{stem.name}{name}") for name in ("junk", "empty", "pipe", "gone")
+    )
     junk.write_bytes(b"something else that is long enough")
     empty.touch()
     os.mkfifo(pipe)
@@ -137,7 +139,11 @@ def test_full_disk_leaves_complete_records(stem: Path, monkeypatch: pytest.Monke
 
 def test_files_leave_a_part_of_the_disk_free(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size, free = len(b"".join(DATA)) + LENGTH.size * len(DATA), iter((6, 5))
-    monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_blocks=100, f_bavail=next(free), f_frsize=size))
+    monkeypatch.setattr(
+        os,
+        "statvfs",
+        lambda folder: SimpleNamespace(f_blocks=100, f_bavail=next(free), f_frsize=size),
+    )
     file = UnwrittenFile(stem)
     file.add(DATA)
     with pytest.raises(OSError, match="less than 5% of the disk is free"):
@@ -177,7 +183,9 @@ def test_file_of_a_writing_worker_does_not_block_other_files(stem: Path) -> None
     left.close()
 
 
-def test_file_that_cannot_be_truncated_gets_no_more_records(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_cannot_be_truncated_gets_no_more_records(
+    stem: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, write = UnwrittenFile(stem), os.write
     file.add(DATA[:1])
 
@@ -206,7 +214,9 @@ def test_file_that_cannot_be_truncated_gets_no_more_records(stem: Path, monkeypa
         each.close()
 
 
-def test_file_system_without_locks_saves_nothing(stem: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_system_without_locks_saves_nothing(
+    stem: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

@@ -1,4 +1,5 @@
-"""Traffic never waits for the log or fails because of it; records that the database takes late are not lost."""
+"""Traffic never waits for the log or fails because of it; records that the database takes late are
+not lost."""
 
 import shutil
 import sqlite3
@@ -19,12 +20,15 @@ from splitsecond.log.store.writer import LogWriter
 
 
 class Desk:
-    """A writer without its thread: `write` is what the thread does. `said` is what it complained of."""
+    """A writer without its thread: `write` is what the thread does. `said` is what it complained
+    of."""
 
     def __init__(self, folder: Path, *, queue: int = 4096) -> None:
         self.file = folder / "log.db"
         self.said: list[str] = []
-        self.writer = LogWriter(Database.open(f"sqlite:///{self.file}"), say=self.said.append, queue=queue)
+        self.writer = LogWriter(
+            Database.open(f"sqlite:///{self.file}"), say=self.said.append, queue=queue
+        )
 
     def put(self, *numbers: int) -> None:
         for number in numbers:
@@ -90,7 +94,9 @@ def test_records_are_written_after_the_lock_ends(desk: Desk) -> None:
     ]
 
 
-def test_a_log_that_stays_locked_keeps_a_bounded_number(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_stays_locked_keeps_a_bounded_number(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writer, "PENDING", 3)
     with locked(desk.file):
         for number in range(5):
@@ -221,7 +227,9 @@ def test_old_rows_are_deleted_in_small_parts(desk: Desk, monkeypatch: pytest.Mon
     assert desk.calls == ["11"]
 
 
-def test_closing_ends_though_the_log_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_ends_though_the_log_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(database, "BUSY_S", 0.01)
     said: list[str] = []
     log = Log.open(f"sqlite:///{tmp_path}/log.db", say=said.append)
@@ -233,7 +241,9 @@ def test_closing_ends_though_the_log_is_locked(tmp_path: Path, monkeypatch: pyte
     assert said[-1] == f"log {tmp_path}/log.db: closed; records not written: 1"
 
 
-def test_thread_writes_records_when_the_lock_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_writes_records_when_the_lock_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(database, "BUSY_S", 0.01)
     said: list[str] = []
     with Log.open(f"sqlite:///{tmp_path}/log.db", say=said.append) as log:
@@ -244,10 +254,15 @@ def test_thread_writes_records_when_the_lock_ends(tmp_path: Path, monkeypatch: p
                 log._writer._thread.join(0.01)
         log.put(answered(2))
     assert (log.written, log.dropped) == (2, 0)
-    assert [served.call for _, served in log.calls(datetime(2020, 1, 1, tzinfo=UTC))] == ["req-1", "req-2"]
+    assert [served.call for _, served in log.calls(datetime(2020, 1, 1, tzinfo=UTC))] == [
+        "req-1",
+        "req-2",
+    ]
 
 
-def test_writer_yields_the_cpu_unless_a_full_batch_waits(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_yields_the_cpu_unless_a_full_batch_waits(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left: list[int] = []
     monkeypatch.setattr(writer, "_yield_processor", lambda: left.append(len(desk.writer._queue)))
     desk.put(*range(100))

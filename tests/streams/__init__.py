@@ -1,9 +1,9 @@
 """A corpus of streams that are difficult to time, each with its exact truth.
 
-Each stream is a ``.toml`` file in this folder: the packets of the body with their send times, the framing of the body,
-and the result that a correct client must get. Times in the files are milliseconds since the request was sent.
-`check_decoder` checks a decoder without sockets. To check a client, serve the packets at their times and compare its
-result by `differences`.
+Each stream is a ``.toml`` file in this folder: the packets of the body with their send times, the
+framing of the body, and the result that a correct client must get. Times in the files are
+milliseconds since the request was sent. `check_decoder` checks a decoder without sockets. To check
+a client, serve the packets at their times and compare its result by `differences`.
 """
 
 from collections.abc import Iterable
@@ -30,12 +30,14 @@ class Packet(Struct, frozen=True):
 
 
 class Truth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The truth about a stream. Times are nanoseconds since the request was sent; None: the event never came.
+    """The truth about a stream. Times are nanoseconds since the request was sent; None: the event
+    never came.
 
-    `outcome` is "ok" or the kind of the fault, `phase` its phase. `first_event_ns` is the time of the first event that
-    does not end the stream, `end_ns` that of the one that does. `token_ns` holds one time for each content event;
-    `text`, `reasoning`, `refusal`, `tool` and `audio` hold their content, of all choices in order of arrival. `finish`
-    holds the finish reasons in that order.
+    `outcome` is "ok" or the kind of the fault, `phase` its phase. `first_event_ns` is the time of
+    the first event that does not end the stream, `end_ns` that of the one that does. `token_ns`
+    holds one time for each content event; `text`, `reasoning`, `refusal`, `tool` and `audio` hold
+    their content, of all choices in order of arrival. `finish` holds the finish reasons in that
+    order.
     """
 
     outcome: str
@@ -72,8 +74,9 @@ class Truth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Stream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One response with status 200, and its truth.
 
-    `why` explains the difficulty. `stream` is that of the request. The headers are sent at `head_ns`, and the body ends
-    at `end_ns`. With the `ending` "cut" the connection closes without the end that `framing` requires.
+    `why` explains the difficulty. `stream` is that of the request. The headers are sent at
+    `head_ns`, and the body ends at `end_ns`. With the `ending` "cut" the connection closes without
+    the end that `framing` requires.
     """
 
     name: str
@@ -92,7 +95,8 @@ class Stream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def load() -> list[Stream]:
     """Return all streams of the corpus, sorted by name."""
     entries = sorted(
-        (entry for entry in files(__name__).iterdir() if entry.name.endswith(".toml")), key=lambda e: e.name
+        (entry for entry in files(__name__).iterdir() if entry.name.endswith(".toml")),
+        key=lambda e: e.name,
     )
     return [_stream(entry.name.removesuffix(".toml"), entry.read_bytes()) for entry in entries]
 
@@ -128,7 +132,9 @@ def seen(events: Iterable[Event], server_timings: dict[str, float]) -> Truth:
         tool=_joined(tokens, "tool"),
         audio=_joined(tokens, "audio"),
         finish=tuple(event.reason for event in content if isinstance(event, Finish)),
-        tokens_so_far=tuple(token.tokens_so_far for token in tokens if token.tokens_so_far is not None),
+        tokens_so_far=tuple(
+            token.tokens_so_far for token in tokens if token.tokens_so_far is not None
+        ),
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         reasoning_tokens=usage.reasoning_tokens,
@@ -163,7 +169,9 @@ def _stream(name: str, data: bytes) -> Stream:
     last_ns = packets[-1].at_ns if packets else fields["end_ns"]
     truth = {"end_ns": last_ns, **_in_nanoseconds(fields["truth"])}
     truth["text"] = truth.get("text", "") * truth.pop("text_times", 1)
-    return msgspec.convert({"end_ns": last_ns, **fields, "name": name, "packets": packets, "truth": truth}, Stream)
+    return msgspec.convert(
+        {"end_ns": last_ns, **fields, "name": name, "packets": packets, "truth": truth}, Stream
+    )
 
 
 def _packet(at_ns: int, text: str = "", hex: str = "", times: int = 1) -> Packet:  # noqa: A002
@@ -172,10 +180,17 @@ def _packet(at_ns: int, text: str = "", hex: str = "", times: int = 1) -> Packet
 
 
 def _in_nanoseconds(table: dict[str, Any]) -> dict[str, Any]:
-    """Return `table` with its fields ``…_ms``, numbers or lists of numbers, converted to ``…_ns``."""
-    times = {name.removesuffix("_ms") + "_ns": _scaled(ms) for name, ms in table.items() if name.endswith("_ms")}
+    """Return `table` with its fields ``…_ms``, numbers or lists of numbers, converted to
+    ``…_ns``."""
+    times = {
+        name.removesuffix("_ms") + "_ns": _scaled(ms)
+        for name, ms in table.items()
+        if name.endswith("_ms")
+    }
     return times | {name: value for name, value in table.items() if not name.endswith("_ms")}
 
 
 def _scaled(ms: float | list[float]) -> int | list[int]:
-    return [round(each * NS_PER_MS) for each in ms] if isinstance(ms, list) else round(ms * NS_PER_MS)
+    return (
+        [round(each * NS_PER_MS) for each in ms] if isinstance(ms, list) else round(ms * NS_PER_MS)
+    )

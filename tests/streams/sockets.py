@@ -1,8 +1,10 @@
-"""The corpus over real sockets: each stream is served packet by packet on the loopback and timed by the instrument.
+"""The corpus over real sockets: each stream is served packet by packet on the loopback and timed by
+the instrument.
 
-While `check_decoder` checks the decoder alone, this checks everything from the socket to the event: transport, framing,
-decoder, and the times. The server records the time before it writes each packet. A token must not arrive before the
-packet that completes it was written; the difference is the error.
+While `check_decoder` checks the decoder alone, this checks everything from the socket to the event:
+transport, framing, decoder, and the times. The server records the time before it writes each
+packet. A token must not arrive before the packet that completes it was written; the difference is
+the error.
 """
 
 import asyncio
@@ -47,7 +49,9 @@ async def check_over_sockets(streams: Sequence[Stream], *, at_once: int = 16) ->
 
             async def check(stream: Stream) -> StreamCheck:
                 async with turns:
-                    return await _check(stream, base_urls[stream.name], written[stream.name], client)
+                    return await _check(
+                        stream, base_urls[stream.name], written[stream.name], client
+                    )
 
             checks = [group.create_task(check(stream)) for stream in streams]
         return [check.result() for check in checks]
@@ -55,20 +59,33 @@ async def check_over_sockets(streams: Sequence[Stream], *, at_once: int = 16) ->
         client.close()
 
 
-async def _check(stream: Stream, base_url: str, written: Mapping[int, int], client: Client) -> StreamCheck:
+async def _check(
+    stream: Stream, base_url: str, written: Mapping[int, int], client: Client
+) -> StreamCheck:
     events, observation, server_timings = await _call(stream, base_url, client)
     got = seen(events, server_timings)
-    wrong = [line for line in differences(stream.truth, got) if line.partition(":")[0] not in NOT_COMPARED]
+    wrong = [
+        line
+        for line in differences(stream.truth, got)
+        if line.partition(":")[0] not in NOT_COMPARED
+    ]
     if len(got.token_ns) != len(stream.truth.token_ns):
         return StreamCheck(
             stream=stream,
-            wrong=[*wrong, f"tokens: got {len(got.token_ns)}, expected {len(stream.truth.token_ns)}"],
+            wrong=[
+                *wrong,
+                f"tokens: got {len(got.token_ns)}, expected {len(stream.truth.token_ns)}",
+            ],
             error_ns=[],
         )
-    errors = [at - written[due] for at, due in zip(got.token_ns, stream.truth.token_ns, strict=True)]
+    errors = [
+        at - written[due] for at, due in zip(got.token_ns, stream.truth.token_ns, strict=True)
+    ]
     if early := sum(error < 0 for error in errors):
         wrong.append(f"{early} of {len(errors)} tokens arrived before they were written")
-    return StreamCheck(stream=stream, wrong=wrong + _misobserved(stream.truth, got, observation), error_ns=errors)
+    return StreamCheck(
+        stream=stream, wrong=wrong + _misobserved(stream.truth, got, observation), error_ns=errors
+    )
 
 
 def _misobserved(truth: Truth, got: Truth, observation: Observation) -> list[str]:
@@ -81,9 +98,13 @@ def _misobserved(truth: Truth, got: Truth, observation: Observation) -> list[str
     return wrong
 
 
-async def _call(stream: Stream, base_url: str, client: Client) -> tuple[list[Event], Observation, dict[str, float]]:
+async def _call(
+    stream: Stream, base_url: str, client: Client
+) -> tuple[list[Event], Observation, dict[str, float]]:
     observed: list[Observation] = []
-    service = connect(TargetSpec(name=stream.name, base_url=base_url, model="m"), observed.append, client=client)
+    service = connect(
+        TargetSpec(name=stream.name, base_url=base_url, model="m"), observed.append, client=client
+    )
     call = Call(id=stream.name, operation=stream.operation, body={}, start_ns=clock.now_ns())
     events: list[Event] = []
     try:
@@ -97,11 +118,13 @@ async def _call(stream: Stream, base_url: str, client: Client) -> tuple[list[Eve
 
 
 @asynccontextmanager
-async def serving(streams: Sequence[Stream]) -> AsyncIterator[tuple[dict[str, str], dict[str, dict[int, int]]]]:
+async def serving(
+    streams: Sequence[Stream],
+) -> AsyncIterator[tuple[dict[str, str], dict[str, dict[int, int]]]]:
     """Serve all streams while the context is open.
 
-    Yields two mappings by name: the base URL of each stream, and for each planned time of a packet (ns since the
-    request) the time right before the first packet of that time was written.
+    Yields two mappings by name: the base URL of each stream, and for each planned time of a packet
+    (ns since the request) the time right before the first packet of that time was written.
     """
     by_name = {stream.name: stream for stream in streams}
     written: dict[str, dict[int, int]] = {name: {} for name in by_name}
@@ -114,7 +137,8 @@ async def serving(streams: Sequence[Stream]) -> AsyncIterator[tuple[dict[str, st
         except ConnectionError:
             pass  # the client closes early, which is right for some of the streams
         except asyncio.CancelledError:
-            pass  # the loop ends (Ctrl-C); asyncio before 3.12 would print that as a failure of this task
+            # the loop ends (Ctrl-C); asyncio before 3.12 would print that as a failure of this task
+            pass
         finally:
             writer.close()
 
@@ -128,7 +152,9 @@ async def _requested(reader: asyncio.StreamReader) -> str | None:
     """Read a request and return the name of its stream; None at the end of the connection."""
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-        fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+        fields = dict(
+            line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line
+        )
         await reader.readexactly(int(fields.get("content-length", "0")))
     except asyncio.IncompleteReadError:
         return None
@@ -142,7 +168,11 @@ async def _play(stream: Stream, writer: asyncio.StreamWriter, written: dict[int,
     writer.write(_head(stream))
     for packet in stream.packets:
         await _wait_until(begin_ns + packet.at_ns)
-        data = b"%x\r\n%b\r\n" % (len(packet.data), packet.data) if stream.framing == "chunked" else packet.data
+        data = (
+            b"%x\r\n%b\r\n" % (len(packet.data), packet.data)
+            if stream.framing == "chunked"
+            else packet.data
+        )
         if writer.is_closing():
             return False
         written.setdefault(packet.at_ns, clock.now_ns())
@@ -163,7 +193,9 @@ def _head(stream: Stream) -> bytes:
         "sized": f"Content-Length: {size + (stream.ending == 'cut')}\r\n",
         "close": "Connection: close\r\n",
     }
-    return f"HTTP/1.1 200 OK\r\nContent-Type: {stream.content_type}\r\n{framing[stream.framing]}\r\n".encode()
+    return (
+        f"HTTP/1.1 200 OK\r\nContent-Type: {stream.content_type}\r\n{framing[stream.framing]}\r\n"
+    ).encode()
 
 
 async def _wait_until(due_ns: int) -> None:

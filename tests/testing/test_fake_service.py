@@ -1,4 +1,5 @@
-"""The fake service, controlled step by step or by a script: its observations are those of a real target."""
+"""The fake service, controlled step by step or by a script: its observations are those of a real
+target."""
 
 import asyncio
 

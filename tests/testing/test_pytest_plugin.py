@@ -46,17 +46,25 @@ text = "Good day."
 def options() -> list[str]:
     """The options of a pytest run that load the plugin, unless the installed package does that."""
     installed = entry_points(group="pytest11", name="splitsecond")
-    return ["-p", "no:cacheprovider", *([] if installed else ["-p", "splitsecond.testing.pytest_plugin"])]
+    return [
+        "-p",
+        "no:cacheprovider",
+        *([] if installed else ["-p", "splitsecond.testing.pytest_plugin"]),
+    ]
 
 
-def test_a_profile_of_the_project(system: None, pytester: pytest.Pytester, options: list[str]) -> None:
+def test_a_profile_of_the_project(
+    system: None, pytester: pytest.Pytester, options: list[str]
+) -> None:
     pytester.makepyfile(USES.replace("FIRST", '"Good day."'))
     pytester.makeini("[pytest]\nsplitsecond_profile = mocks/own.toml\nfilterwarnings = error")
     pytester.mkdir("mocks").joinpath("own.toml").write_text(PROFILE)
     pytester.runpytest_subprocess(*options).assert_outcomes(passed=2)
 
 
-def test_a_profile_that_does_not_exist(system: None, pytester: pytest.Pytester, options: list[str]) -> None:
+def test_a_profile_that_does_not_exist(
+    system: None, pytester: pytest.Pytester, options: list[str]
+) -> None:
     pytester.makepyfile(USES)
     pytester.makeini("[pytest]\nsplitsecond_profile = grok")
     result = pytester.runpytest_subprocess(*options)
@@ -70,5 +78,10 @@ import sys, pytest
 import splitsecond.testing.pytest_plugin
 print(sorted(name for name in sys.modules if name.startswith(("splitsecond", "msgspec", "numpy"))))
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ended.stdout.strip() == "['splitsecond', 'splitsecond.testing', 'splitsecond.testing.pytest_plugin']"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert (
+        ended.stdout.strip()
+        == "['splitsecond', 'splitsecond.testing', 'splitsecond.testing.pytest_plugin']"
+    )

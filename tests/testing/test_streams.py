@@ -1,4 +1,5 @@
-"""The corpus itself: every stream loads, is consistent in time, and our decoder makes of it exactly its truth."""
+"""The corpus itself: every stream loads, is consistent in time, and our decoder makes of it exactly
+its truth."""
 
 import pytest
 from tests.cases import each_case
@@ -38,7 +39,9 @@ def test_a_difference_is_named_with_both_values() -> None:
 
 
 def test_long_values_are_shortened() -> None:
-    (line,) = differences(Truth(outcome="ok", text="x" * 999, end_ns=0), Truth(outcome="ok", end_ns=0))
+    (line,) = differences(
+        Truth(outcome="ok", text="x" * 999, end_ns=0), Truth(outcome="ok", end_ns=0)
+    )
     assert len(line) < 260
 
 

@@ -13,7 +13,8 @@ LONG_MS = 400
 
 
 def brief(stream: Stream) -> Stream:
-    """The same stream without its long waits: a test may not sleep, and the order of things stays."""
+    """The same stream without its long waits: a test may not sleep, and the order of things
+    stays."""
     scale = max(1, stream.end_ns // (LONG_MS * 100_000))
 
     def sooner(at_ns: int) -> int:
@@ -24,12 +25,16 @@ def brief(stream: Stream) -> Stream:
         head_ns=sooner(stream.head_ns),
         end_ns=sooner(stream.end_ns),
         packets=tuple(msgspec.structs.replace(p, at_ns=sooner(p.at_ns)) for p in stream.packets),
-        truth=msgspec.structs.replace(stream.truth, token_ns=tuple(sooner(at) for at in stream.truth.token_ns)),
+        truth=msgspec.structs.replace(
+            stream.truth, token_ns=tuple(sooner(at) for at in stream.truth.token_ns)
+        ),
     )
 
 
 @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.SelectorEventLoop])
-def test_every_stream_over_sockets_matches_its_truth(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+def test_every_stream_over_sockets_matches_its_truth(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
     with asyncio.Runner(loop_factory=new_loop) as runner:
         checks = runner.run(check_over_sockets([brief(stream) for stream in load()], at_once=32))
     assert {c.stream.name: c.wrong for c in checks if c.wrong} == {}
@@ -38,7 +43,9 @@ def test_every_stream_over_sockets_matches_its_truth(new_loop: Callable[[], asyn
 
 def test_a_wrong_truth_is_noticed() -> None:
     plain = next(stream for stream in load() if stream.name == "plain")
-    lie = msgspec.structs.replace(plain, truth=msgspec.structs.replace(plain.truth, text="something else"))
+    lie = msgspec.structs.replace(
+        plain, truth=msgspec.structs.replace(plain.truth, text="something else")
+    )
     short = msgspec.structs.replace(plain, truth=msgspec.structs.replace(plain.truth, token_ns=()))
     with asyncio.Runner() as runner:
         checks = runner.run(check_over_sockets([lie])) + runner.run(check_over_sockets([short]))

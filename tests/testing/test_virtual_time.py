@@ -23,7 +23,9 @@ def test_timers_fire_at_their_nanosecond_and_in_order(delays: list[int]) -> None
     async def main() -> list[int]:
         loop, seen = asyncio.get_running_loop(), list[int]()
         for delay in delays:
-            loop.call_at((START_NS + delay) / clock.NS_PER_S, lambda: seen.append(clock.now_ns() - START_NS))
+            loop.call_at(
+                (START_NS + delay) / clock.NS_PER_S, lambda: seen.append(clock.now_ns() - START_NS)
+            )
         await asyncio.sleep((max(delays) + 1000) / clock.NS_PER_S)
         return seen
 

@@ -7,8 +7,11 @@ from splitsecond.core.timing.rate_floor import CHECKS, RateCheck
 FLOOR = RateFloor(tokens_per_s=8.0, over_ns=20 * NS_PER_S)
 
 
-def found(seconds: list[float], *, characters: int = 4, until_s: float = 100.0) -> tuple[float, float] | None:
-    """When the answer is found too slow, and its rate then. Tokens arrive at `seconds`, in order."""
+def found(
+    seconds: list[float], *, characters: int = 4, until_s: float = 100.0
+) -> tuple[float, float] | None:
+    """When the answer is found too slow, and its rate then. Tokens arrive at `seconds`, in
+    order."""
     arrivals, lengths = [round(seconds[0] * NS_PER_S)], [characters]
     check = RateCheck(FLOOR, arrivals, lengths)
     later = [round(second * NS_PER_S) for second in seconds[1:]]

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from splitsecond.core.timing.survival import SurvivalCurve
 
-SAMPLES = st.lists(st.tuples(st.floats(1, 100), st.booleans(), st.floats(1 / 64, 1)), min_size=1, max_size=40)
+SAMPLES = st.lists(
+    st.tuples(st.floats(1, 100), st.booleans(), st.floats(1 / 64, 1)), min_size=1, max_size=40
+)
 
 
 def test_a_quantile_without_censored_samples_is_the_plain_one() -> None:
@@ -16,13 +18,18 @@ def test_a_quantile_without_censored_samples_is_the_plain_one() -> None:
 
 def test_a_censored_sample_counts_as_later_than_its_time() -> None:
     plain = [(10, False, 1.0)] * 9
-    assert SurvivalCurve([*plain, (1, True, 1.0)]).quantile(0.8) == 10  # closed before any other: no information
+    # closed before any other: no information
+    assert SurvivalCurve([*plain, (1, True, 1.0)]).quantile(0.8) == 10
     assert SurvivalCurve([*plain, (20, False, 1.0)]).quantile(0.95) == 20
     censored = SurvivalCurve([*plain, (20, True, 1.0)])
     assert censored.quantile(0.95) == 20  # beyond every wait: at least the longest
     assert (censored.is_lower_bound(0.95), censored.is_lower_bound(0.9)) == (True, False)
     assert censored.quantile_of_ended(0.95) == 10
-    assert (censored.waiting(9), censored.waiting(10), censored.longest) == (1.0, 1 - censored.ended[-1], 20)
+    assert (censored.waiting(9), censored.waiting(10), censored.longest) == (
+        1.0,
+        1 - censored.ended[-1],
+        20,
+    )
 
 
 def test_weights_count_as_so_many_samples() -> None:
@@ -42,7 +49,9 @@ def test_mean_is_restricted_and_counts_censored_samples() -> None:
 
 
 @given(SAMPLES, st.floats(0.01, 1))
-def test_censoring_never_lowers_a_quantile(samples: list[tuple[float, bool, float]], share: float) -> None:
+def test_censoring_never_lowers_a_quantile(
+    samples: list[tuple[float, bool, float]], share: float
+) -> None:
     taken_for_ended = [(value, False, weight) for value, _, weight in samples]
     assert SurvivalCurve(samples).quantile(share) >= SurvivalCurve(taken_for_ended).quantile(share)
 

@@ -29,10 +29,26 @@ def test_complete_stream_gives_a_complete_observation() -> None:
     assert seen.outcome == "ok"
     assert seen.fault is None
     assert (seen.id, seen.call, seen.target) == ("c.1", "c", "x/y")
-    assert (seen.due_ns, seen.start_ns, seen.sent_ns, seen.head_ns, seen.end_ns) == (7, 8, 10, 20, 62)
-    assert (seen.first_event_ns, seen.first_token_ns, seen.first_answer_ns, seen.last_token_ns) == (30, 40, 50, 50)
+    assert (seen.due_ns, seen.start_ns, seen.sent_ns, seen.head_ns, seen.end_ns) == (
+        7,
+        8,
+        10,
+        20,
+        62,
+    )
+    assert (seen.first_event_ns, seen.first_token_ns, seen.first_answer_ns, seen.last_token_ns) == (
+        30,
+        40,
+        50,
+        50,
+    )
     assert (seen.token_at, seen.token_lengths) == ([40, 40, 50], [2, 2, 3])
-    assert (seen.input_tokens, seen.output_tokens, seen.reasoning_tokens, seen.cached_tokens) == (12, 5, 2, 0)
+    assert (seen.input_tokens, seen.output_tokens, seen.reasoning_tokens, seen.cached_tokens) == (
+        12,
+        5,
+        2,
+        0,
+    )
     assert (seen.token_source, seen.finish_reason, seen.done_marker) == ("usage", "stop", True)
     assert (seen.events, seen.body_bytes, seen.reads, seen.max_read_tokens) == (7, 210, 3, 2)
     assert (seen.lag_max_ns, seen.lag_sum_ns, seen.kernel_time) == (9, 16, True)
@@ -48,7 +64,9 @@ def test_without_usage_the_events_are_counted() -> None:
 
 def test_a_usage_of_zero_next_to_content_is_no_count() -> None:
     timeline = begun()
-    timeline.record_events([Token(40, "a"), Token(41, "b"), Usage(41, 12, 0, 0, 0), Done(42, False)])
+    timeline.record_events(
+        [Token(40, "a"), Token(41, "b"), Usage(41, 12, 0, 0, 0), Done(42, False)]
+    )
     seen = timeline.observe(end_ns=42, sending=SENT)
     assert (seen.input_tokens, seen.output_tokens, seen.token_source) == (12, 2, "events")
 
@@ -64,9 +82,11 @@ def test_usage_that_content_follows_is_not_final() -> None:
     tokens: list[Event] = [Token(40 + number, "a") for number in range(10)]
     assert counted(*tokens[:5], Usage(45, 12, 5), *tokens[5:]) == (10, "events")
     assert counted(*tokens[:5], Usage(45, 12, 5), *tokens[5:], Usage(60, 12, 10)) == (10, "usage")
-    assert counted(*tokens[:9], Usage(48, 12, 80), tokens[9]) == (80, "events")  # events of several tokens
+    # events of several tokens
+    assert counted(*tokens[:9], Usage(48, 12, 80), tokens[9]) == (80, "events")
     assert counted(Usage(39, 12, 1), *tokens) == (10, "events")
-    assert counted(*tokens[:5], Usage(45, 12, 105, 100), *tokens[5:]) == (110, "events")  # hidden reasoning
+    # hidden reasoning
+    assert counted(*tokens[:5], Usage(45, 12, 105, 100), *tokens[5:]) == (110, "events")
 
 
 def test_usage_far_below_the_number_of_events_is_no_count() -> None:
@@ -77,7 +97,9 @@ def test_usage_far_below_the_number_of_events_is_no_count() -> None:
 
 def test_a_running_count_is_usage() -> None:
     timeline = begun()
-    timeline.record_events([Token(40, "a", tokens_so_far=3), Token(41, "b", tokens_so_far=7), Done(42, False)])
+    timeline.record_events(
+        [Token(40, "a", tokens_so_far=3), Token(41, "b", tokens_so_far=7), Done(42, False)]
+    )
     seen = timeline.observe(end_ns=42, sending=SENT)
     assert (seen.output_tokens, seen.token_source, seen.tokens_so_far) == (7, "usage", [3, 7])
 
@@ -106,13 +128,19 @@ def test_broken_stream_keeps_its_fault_and_tokens() -> None:
     seen = timeline.observe(end_ns=41, sending=SENT)
     assert seen.outcome == "failed"
     assert seen.fault is not None
-    assert (seen.fault.type, seen.fault.kind, seen.fault.status) == ("ProviderFault", "in_band_error", 200)
+    assert (seen.fault.type, seen.fault.kind, seen.fault.status) == (
+        "ProviderFault",
+        "in_band_error",
+        200,
+    )
     assert (seen.first_token_ns, seen.output_tokens) == (40, 1)
 
 
 def test_unsent_request_is_observed_as_failed() -> None:
     timeline = Timeline(attempt="c.1", call="c", target="x/y")
-    seen = timeline.observe(end_ns=9, fault=NetworkFault("no", kind="refused", phase="connect"), sending=Sending())
+    seen = timeline.observe(
+        end_ns=9, fault=NetworkFault("no", kind="refused", phase="connect"), sending=Sending()
+    )
     assert (seen.outcome, seen.sent_ns, seen.kernel_time) == ("failed", None, False)
 
 
@@ -138,7 +166,8 @@ def test_a_finish_reason_of_any_length_is_kept_short() -> None:
 
 
 def merged(*, packets: int, together: int = 3, head: int = 1_000, after: int = 0) -> Observation:
-    """An answer whose first `together` tokens came in one read at 2,000 ns, and four more 100 ns apart."""
+    """An answer whose first `together` tokens came in one read at 2,000 ns, and four more 100 ns
+    apart."""
     timeline = begun()
     timeline.record_head(head, 200)
     timeline.record_read(0, "kernel", 1)
@@ -169,11 +198,17 @@ def test_first_token_alone_in_its_read_is_not_dated_back() -> None:
 
 
 def test_a_first_token_is_not_dated_back_before_the_headers() -> None:
-    assert (merged(packets=3, head=1_950).first_token_ns, merged(packets=3, head=1_950).first_merged_ns) == (1_950, 50)
+    assert (
+        merged(packets=3, head=1_950).first_token_ns,
+        merged(packets=3, head=1_950).first_merged_ns,
+    ) == (1_950, 50)
 
 
 def test_first_token_is_not_dated_before_the_last_empty_read() -> None:
-    assert (merged(packets=3, after=1_990).first_token_ns, merged(packets=3, after=1_990).first_merged_ns) == (
+    assert (
+        merged(packets=3, after=1_990).first_token_ns,
+        merged(packets=3, after=1_990).first_merged_ns,
+    ) == (
         1_990,
         10,
     )
@@ -218,7 +253,11 @@ def test_packets_of_one_read_keep_their_times() -> None:
     timeline.record_events([TokenRun(30, [1, 2, 3], [10, 20, 30])])
     timeline.record_events([Done(31, True)])
     seen = timeline.observe(end_ns=31, sending=SENT)
-    assert (seen.token_at, seen.token_lengths, seen.first_answer_ns) == ([10, 20, 30], [1, 2, 3], 10)
+    assert (seen.token_at, seen.token_lengths, seen.first_answer_ns) == (
+        [10, 20, 30],
+        [1, 2, 3],
+        10,
+    )
     assert (seen.reads, seen.body_bytes, seen.lag_max_ns, seen.lag_sum_ns) == (3, 300, 30, 60)
     assert (seen.max_read_tokens, seen.packet_time) == (1, True)
 

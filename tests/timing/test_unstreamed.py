@@ -1,4 +1,5 @@
-"""Tokens that were billed and not streamed: summaries of the reasoning, and the token that ends an answer."""
+"""Tokens that were billed and not streamed: summaries of the reasoning, and the token that ends an
+answer."""
 
 from tests.cases import each_case
 
@@ -14,7 +15,8 @@ def of(
     reason: str = "stop",
     counted: bool = False,
 ) -> int:
-    """An answer of `events` events of 4 characters after `shown` events of reasoning, one each 10 ns."""
+    """An answer of `events` events of 4 characters after `shown` events of reasoning, one each 10
+    ns."""
     at = [100 + 10 * i for i in range(shown + events)]
     return unstreamed_tokens(
         output,
@@ -38,7 +40,10 @@ def test_fully_shown_reasoning_leaves_no_unstreamed_tokens() -> None:
     assert of(100, 100, shown=40) == 0  # no answer to take the characters per token from
 
 
-@each_case("reason, unstreamed", [("stop", 1), ("end_turn", 1), ("STOP", 1), ("length", 0), ("", 0), ("tool_calls", 0)])
+@each_case(
+    "reason, unstreamed",
+    [("stop", 1), ("end_turn", 1), ("STOP", 1), ("length", 0), ("", 0), ("tool_calls", 0)],
+)
 def test_the_token_that_ends_an_answer_has_no_content(reason: str, unstreamed: int) -> None:
     assert of(17, events=16, reason=reason) == unstreamed
 

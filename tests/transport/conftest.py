@@ -15,7 +15,9 @@ from splitsecond.core.transport.kernel import ANCILLARY_BYTES, stamp_arrivals, s
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
-@pytest.fixture(params=[uvloop.new_event_loop, asyncio.SelectorEventLoop], ids=["uvloop", "asyncio"])
+@pytest.fixture(
+    params=[uvloop.new_event_loop, asyncio.SelectorEventLoop], ids=["uvloop", "asyncio"]
+)
 def run(request: pytest.FixtureRequest) -> Run:
     """Run a coroutine to its end, on each loop, for at most a minute."""
 
@@ -28,7 +30,8 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 @pytest.fixture(autouse=True, scope="session")
 def stamped() -> Iterator[None]:
-    """Has the kernel stamp packets for all tests, and waits until it does: it takes some milliseconds to begin."""
+    """Has the kernel stamp packets for all tests, and waits until it does: it takes some
+    milliseconds to begin."""
     with stamping(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as both:
         both.settimeout(WITHIN_S)
         both.bind(("127.0.0.1", 0))

@@ -18,14 +18,16 @@ GET = Request("GET", "/")
 
 
 class Recorder:
-    """A receiver. `story` has its callbacks without times: ("head", status), bytes, then "ended" or the kind."""
+    """A receiver. `story` has its callbacks without times: ("head", status), bytes, then "ended" or
+    the kind."""
 
     def __init__(self) -> None:
         self.story: list[object] = []
         self.headers: Mapping[str, str] = {}
         self.at: list[int] = []
         self.late: list[int] = []
-        """For each piece of body: how long before "now" its `at` lies, less its lag. Never below zero."""
+        """For each piece of body: how long before "now" its `at` lies, less its lag. Never below
+        zero."""
         self.clocks: list[ArrivalClock] = []
         self.fault: Fault | None = None
         self.begun = asyncio.Event()
@@ -85,9 +87,12 @@ class Closer(Recorder):
 
 
 class Peer:
-    """A server on the loopback. The n-th connection is served by the n-th script, later ones by the last."""
+    """A server on the loopback. The n-th connection is served by the n-th script, later ones by the
+    last."""
 
-    def __init__(self, *scripts: Script, tls: SSLContext | None = None, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, *scripts: Script, tls: SSLContext | None = None, host: str = "127.0.0.1"
+    ) -> None:
         self._scripts, self._tls, self._host = scripts, tls, host
         self._tasks: list[asyncio.Task[object]] = []
         self._writers: list[asyncio.StreamWriter] = []
@@ -126,7 +131,8 @@ class Peer:
 
 
 def stay(*answers: bytes) -> Script:
-    """A script: one answer to each request, then keep the connection open until the client closes it."""
+    """A script: one answer to each request, then keep the connection open until the client closes
+    it."""
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for answer in answers:

@@ -41,14 +41,17 @@ WHOLE = {
     "chunk extensions": (CHUNKED + b'3;a=b;c="d"\r\nabc\r\n0;e\r\n\r\n', b"abc"),
     "trailers": (CHUNKED + b"3\r\nabc\r\n0\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n", b"abc"),
     "interim responses": (
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + sized(b"hello"),
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+        + sized(b"hello"),
         b"hello",
     ),
     "204": (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
     "304 with a length": (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", b""),
     "gzip": (sized(gzip.compress(TEXT, mtime=0), b"Content-Encoding: gzip\r\n"), TEXT),
     "gzip in chunks": (
-        OK + b"Transfer-Encoding: chunked\r\nContent-Encoding: GZIP\r\n\r\n" + chunked([gzip.compress(TEXT, mtime=0)]),
+        OK
+        + b"Transfer-Encoding: chunked\r\nContent-Encoding: GZIP\r\n\r\n"
+        + chunked([gzip.compress(TEXT, mtime=0)]),
         TEXT,
     ),
     "gzip of nothing at all": (sized(b"", b"Content-Encoding: gzip\r\n"), b""),
@@ -63,12 +66,21 @@ REFUSED = {
     "TLS alert": (b"\x15\x03\x01\x00\x02\x02\x46", "not_http"),
     "HTTP/2": (b"HTTP/2.0 200 OK\r\n\r\n", "malformed"),
     "status 099": (b"HTTP/1.1 099 Low\r\n\r\n", "malformed"),
-    "101": (b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", "malformed"),
+    "101": (
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+        "malformed",
+    ),
     "101 without Upgrade": (b"HTTP/1.1 101 Switching Protocols\r\n\r\nabc", "malformed"),
     "folded header": (OK + b"A: x\r\n y\r\nContent-Length: 0\r\n\r\n", "malformed"),
     "bare line feeds": (b"HTTP/1.1 200 OK\nContent-Length: 0\n\n", "malformed"),
-    "length and chunked": (OK + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", "malformed"),
-    "chunked and length": (OK + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", "malformed"),
+    "length and chunked": (
+        OK + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "malformed",
+    ),
+    "chunked and length": (
+        OK + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n",
+        "malformed",
+    ),
     "negative length": (OK + b"Content-Length: -3\r\n\r\n", "malformed"),
     "two lengths": (OK + b"Content-Length: 3\r\nContent-Length: 3\r\n\r\n", "malformed"),
     "negative chunk": (CHUNKED + b"-3\r\nabc\r\n", "malformed"),
@@ -79,9 +91,18 @@ REFUSED = {
     "gzip as transfer coding": (OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n", "malformed"),
     "unknown content coding": (sized(b"hello", b"Content-Encoding: br\r\n"), "malformed"),
     "no gzip at all": (sized(b"hello", b"Content-Encoding: gzip\r\n"), "malformed"),
-    "gzip cut off": (sized(gzip.compress(TEXT, mtime=0)[:-9], b"Content-Encoding: gzip\r\n"), "malformed"),
-    "gzip and more": (sized(gzip.compress(TEXT, mtime=0) + b"more", b"Content-Encoding: gzip\r\n"), "malformed"),
-    "gzip bomb": (sized(gzip.compress(bytes(20_000_000)), b"Content-Encoding: gzip\r\n"), "malformed"),
+    "gzip cut off": (
+        sized(gzip.compress(TEXT, mtime=0)[:-9], b"Content-Encoding: gzip\r\n"),
+        "malformed",
+    ),
+    "gzip and more": (
+        sized(gzip.compress(TEXT, mtime=0) + b"more", b"Content-Encoding: gzip\r\n"),
+        "malformed",
+    ),
+    "gzip bomb": (
+        sized(gzip.compress(bytes(20_000_000)), b"Content-Encoding: gzip\r\n"),
+        "malformed",
+    ),
     "one endless header": (OK + b"A: " + b"x" * (MAX_HEAD_BYTES + 1), "malformed"),
     "one large header": (OK + b"A: " + b"x" * MAX_HEAD_BYTES + b"\r\n\r\n", "malformed"),
     "too many headers": (OK + b"A: x\r\n" * (MAX_HEADERS + 1) + b"\r\n", "malformed"),
@@ -262,14 +283,21 @@ def test_first_fault_of_a_response_is_kept() -> None:
     assert answer.fault is first
 
 
-@pytest.mark.parametrize("before", ["sized", "chunked", "trailers", "interim responses", "204", "gzip", "empty"])
+@pytest.mark.parametrize(
+    "before", ["sized", "chunked", "trailers", "interim responses", "204", "gzip", "empty"]
+)
 @given(st.sampled_from(sorted(WHOLE)), st.integers(1, 400))
 def test_response_after_another_is_parsed_as_if_alone(before: str, after: str, cut: int) -> None:
     first = ResponseParser("POST")
     taken(first, [WHOLE[before][0]])
     assert first.keep_alive
     second, (wire, body) = first.followed_by("POST"), WHOLE[after]
-    assert (second.answered, second.complete, second.status, second.headers) == (False, False, 0, {})
+    assert (second.answered, second.complete, second.status, second.headers) == (
+        False,
+        False,
+        0,
+        {},
+    )
     assert taken(second, [wire[:cut], wire[cut:]]) == body
     alone = ResponseParser("POST")
     taken(alone, [wire])
@@ -288,7 +316,9 @@ def test_response_after_head_gets_a_new_parser() -> None:
 
 # Packets that are one whole chunk each.
 
-TRICKY = st.sampled_from([b"a", b"\r\n", b"5\r\nhello\r\n", b"0\r\n\r\n", b"x" * 15, b"x" * 16, b"x" * 255, b"x" * 256])
+TRICKY = st.sampled_from(
+    [b"a", b"\r\n", b"5\r\nhello\r\n", b"0\r\n\r\n", b"x" * 15, b"x" * 16, b"x" * 255, b"x" * 256]
+)
 HEADS = st.sampled_from([*[b"%x\r\n"] * 6, b"%X\r\n", b"0%x\r\n", b"%x;x=y\r\n"])
 
 
@@ -297,9 +327,15 @@ HEADS = st.sampled_from([*[b"%x\r\n"] * 6, b"%X\r\n", b"0%x\r\n", b"%x;x=y\r\n"]
     st.lists(st.integers(1, 2400), max_size=2),
     st.lists(st.integers(1, 3), max_size=16),
 )
-def test_whole_chunks_agree_with_llhttp(chunks: list[tuple[bytes, bytes]], cuts: list[int], reads: list[int]) -> None:
+def test_whole_chunks_agree_with_llhttp(
+    chunks: list[tuple[bytes, bytes]], cuts: list[int], reads: list[int]
+) -> None:
     """Packets end where chunks do, and at a few other places."""
-    pieces = [CHUNKED, *((head % len(body)) + body + b"\r\n" for body, head in chunks), b"0\r\n\r\n"]
+    pieces = [
+        CHUNKED,
+        *((head % len(body)) + body + b"\r\n" for body, head in chunks),
+        b"0\r\n\r\n",
+    ]
     wire = b"".join(pieces)
     ends = sorted({*accumulate(map(len, pieces)), *(cut for cut in cuts if cut < len(wire))})
     packets = [wire[begin:end] for begin, end in pairwise([0, *ends])]
@@ -314,7 +350,11 @@ def test_whole_chunks_agree_with_llhttp(chunks: list[tuple[bytes, bytes]], cuts:
             bodies = [by_chunks.feed(packet) for packet in read]
             by_chunks.note_chunk(read[-1], bodies[-1])
         assert bodies == expected
-        assert (by_chunks.complete, by_chunks.surplus, by_chunks.fault) == (by_feed.complete, False, None)
+        assert (by_chunks.complete, by_chunks.surplus, by_chunks.fault) == (
+            by_feed.complete,
+            False,
+            None,
+        )
     assert by_chunks.complete
 
 
@@ -331,10 +371,21 @@ def test_packets_of_one_whole_chunk_bypass_the_parser() -> None:
     whole = b"3\r\nabc\r\n", b"A\r\n0123456789\r\n"
     answer = noted(b"")
     for _ in range(2):
-        assert answer.whole_chunks(b"".join(whole), list(map(len, whole))) == [b"abc", b"0123456789"]
-    for other in (b"0\r\n\r\n", b"03\r\nabc\r\n", b"3;x\r\nabc\r\n", b"3\r\nab", b"1\r\na\r\n1\r\nb\r\n", b"\r\n"):
+        assert answer.whole_chunks(b"".join(whole), list(map(len, whole))) == [
+            b"abc",
+            b"0123456789",
+        ]
+    for other in (
+        b"0\r\n\r\n",
+        b"03\r\nabc\r\n",
+        b"3;x\r\nabc\r\n",
+        b"3\r\nab",
+        b"1\r\na\r\n1\r\nb\r\n",
+        b"\r\n",
+    ):
         assert answer.whole_chunks(whole[0] + other, [len(whole[0]), len(other)]) is None
-    assert answer.whole_chunks(whole[0], [len(whole[0])]) == [b"abc"]  # what was refused was not parsed
+    # what was refused was not parsed
+    assert answer.whole_chunks(whole[0], [len(whole[0])]) == [b"abc"]
     answer.feed(b"1")
     assert answer.whole_chunks(whole[0], [len(whole[0])]) is None
 

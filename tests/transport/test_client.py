@@ -1,4 +1,5 @@
-"""The client against servers on the loopback, on both event loops: requests, pool, failures, times."""
+"""The client against servers on the loopback, on both event loops: requests, pool, failures,
+times."""
 
 import asyncio
 import gzip
@@ -24,7 +25,9 @@ LINUX = sys.platform == "linux"
 WHOLE_HELLO = [("head", 200), b"hello", "ended"]
 
 
-async def asked(client: Client, origin: Origin, request: Request = GET) -> tuple[Exchange, Recorder]:
+async def asked(
+    client: Client, origin: Origin, request: Request = GET
+) -> tuple[Exchange, Recorder]:
     """Send, and wait for the end."""
     receiver = Recorder()
     exchange = await client.send(origin, request, receiver)
@@ -43,7 +46,9 @@ async def turns_until(condition: Callable[[], bool]) -> None:
 
 def reset(writer: asyncio.StreamWriter) -> None:
     """Have the next close send a RST."""
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.get_extra_info("socket").setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+    )
 
 
 class TestPool:
@@ -107,7 +112,9 @@ class TestPool:
         ],
         ids=["close", "1.0", "max=0", "surplus"],
     )
-    def test_connection_is_not_reused_if_the_response_forbids_it(self, run: Run, answer: bytes) -> None:
+    def test_connection_is_not_reused_if_the_response_forbids_it(
+        self, run: Run, answer: bytes
+    ) -> None:
         async def story() -> None:
             async with Peer(stay(answer)) as peer:
                 client = Client(proxies={})
@@ -138,7 +145,9 @@ class TestPool:
         run(story())
 
     @pytest.mark.parametrize("goodbye", [b"", b"HTTP/1.1 408 Request Timeout\r\n\r\n"])
-    def test_a_connection_that_ends_while_idle_is_dropped_at_once(self, run: Run, goodbye: bytes) -> None:
+    def test_a_connection_that_ends_while_idle_is_dropped_at_once(
+        self, run: Run, goodbye: bytes
+    ) -> None:
         async def story() -> None:
             may_close = asyncio.Event()
 
@@ -338,12 +347,15 @@ class TestAnswers:
             (CHUNKED + b"5\r\nhello\r\nX", [("head", 200), b"hello", "malformed"]),
             (CHUNKED + b"5\r\nhello\r\n", [("head", 200), b"hello", "truncated"]),
             (
-                b"HTTP/1.1 500 Oh\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b"an error page", mtime=0),
+                b"HTTP/1.1 500 Oh\r\nContent-Encoding: gzip\r\n\r\n"
+                + gzip.compress(b"an error page", mtime=0),
                 [("head", 500), b"an error page", "ended"],
             ),
         ],
     )
-    def test_each_read_gives_one_piece(self, run: Run, wire: bytes, story: Sequence[object]) -> None:
+    def test_each_read_gives_one_piece(
+        self, run: Run, wire: bytes, story: Sequence[object]
+    ) -> None:
         async def play() -> None:
             async with Peer(close(wire)) as peer:
                 client = Client(proxies={})
@@ -394,7 +406,9 @@ class TestAnswers:
         async def story() -> None:
             async with Peer(script) as peer:
                 client = Client(proxies={})
-                exchange, receiver = await asked(client, peer.origin, Request("POST", "/", (), body))
+                exchange, receiver = await asked(
+                    client, peer.origin, Request("POST", "/", (), body)
+                )
                 assert receiver.story == WHOLE_HELLO
                 assert got == body
                 assert exchange.sent_ns < exchange.written_ns <= clock.now_ns()
@@ -406,7 +420,8 @@ class TestAnswers:
         run(story())
 
     def test_early_response_to_an_unread_request_is_delivered(self, run: Run) -> None:
-        """413 and a close, with most of the request unread: the reason must not be lost in the reset."""
+        """413 and a close, with most of the request unread: the reason must not be lost in the
+        reset."""
         refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 4\r\n\r\nmuch"
 
         async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -418,7 +433,9 @@ class TestAnswers:
         async def story() -> None:
             async with Peer(script) as peer:
                 client = Client(proxies={})
-                _, receiver = await asked(client, peer.origin, Request("POST", "/", (), bytes(20_000_000)))
+                _, receiver = await asked(
+                    client, peer.origin, Request("POST", "/", (), bytes(20_000_000))
+                )
                 assert receiver.story == [("head", 413), b"much", "ended"]
                 assert repr(client) == "[origins: 0 | connections: 0 idle, 0 active]"
 
@@ -432,7 +449,9 @@ class TestAnswers:
         async def story() -> None:
             async with Peer(script) as peer:
                 client = Client(proxies={})
-                _, receiver = await asked(client, peer.origin, Request("POST", "/", (), bytes(20_000_000)))
+                _, receiver = await asked(
+                    client, peer.origin, Request("POST", "/", (), bytes(20_000_000))
+                )
                 assert receiver.story == ["reset"]
                 assert receiver.fault is not None
                 assert receiver.fault.phase == "send"
@@ -517,7 +536,12 @@ class TestDeadlines:
         async def story() -> None:
             client = Client(proxies={})
             with pytest.raises(TimedOut) as caught:
-                await client.send(Origin("http", "localhost", 1), GET, Recorder(), connect_deadline_ns=clock.now_ns())
+                await client.send(
+                    Origin("http", "localhost", 1),
+                    GET,
+                    Recorder(),
+                    connect_deadline_ns=clock.now_ns(),
+                )
             assert caught.value.kind == "timeout_dns"
 
         run(story())
@@ -527,8 +551,10 @@ class TestDeadlines:
             with socket.create_server(("127.0.0.1", 0)) as server:
                 origin = Origin("https", "127.0.0.1", server.getsockname()[1])
                 client = Client(proxies={})
-                await failing(client, Origin("https", "127.0.0.1", 1), "refused")  # so that trust is loaded
-                deadline_ns = clock.now_ns() + NS_PER_S // 2  # connecting takes long on a busy machine
+                # so that trust is loaded
+                await failing(client, Origin("https", "127.0.0.1", 1), "refused")
+                # connecting takes long on a busy machine
+                deadline_ns = clock.now_ns() + NS_PER_S // 2
                 with pytest.raises(TimedOut) as caught:
                     await client.send(origin, GET, Recorder(), connect_deadline_ns=deadline_ns)
                 assert caught.value.kind == "timeout_tls"
@@ -570,7 +596,8 @@ class TestTimes:
         run(story())
 
     def test_linux_timestamps_unread_bytes(self, run: Run) -> None:
-        """What lay unread while we were busy keeps the time at which it came, and its lag says how long it lay."""
+        """What lay unread while we were busy keeps the time at which it came, and its lag says how
+        long it lay."""
         go = asyncio.Event()
 
         async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -25,7 +25,10 @@ ANSWERS = {
     "sized": (HELLO, b"hello"),
     "chunked": (CHUNKED + b"\r\n" + chunked([b"one", b"two", b"three"]), b"onetwothree"),
     "interim": (b"HTTP/1.1 100 Continue\r\n\r\n" + HELLO, b"hello"),
-    "gzip": (CHUNKED + b"Content-Encoding: gzip\r\n\r\n" + chunked([gzip.compress(TEXT, mtime=0)]), TEXT),
+    "gzip": (
+        CHUNKED + b"Content-Encoding: gzip\r\n\r\n" + chunked([gzip.compress(TEXT, mtime=0)]),
+        TEXT,
+    ),
     "empty": (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", b""),
 }
 
@@ -64,11 +67,17 @@ class RecordingOwner:
 
 
 class WiredConnection:
-    """A connection that carries a request, the far end of its socket, and the receiver's callbacks."""
+    """A connection that carries a request, the far end of its socket, and the receiver's
+    callbacks."""
 
     def __init__(self, near: socket.socket, far: socket.socket) -> None:
         near.setblocking(False)
-        self.far, self.loop, self.owner, self.receiver = far, HandLoop(), RecordingOwner(), Recorder()
+        self.far, self.loop, self.owner, self.receiver = (
+            far,
+            HandLoop(),
+            RecordingOwner(),
+            Recorder(),
+        )
         info = Connected(1, False, 1, 2, 3, "here")
         loop = cast(asyncio.AbstractEventLoop, self.loop)
         self.connection = HttpConnection(
@@ -79,7 +88,9 @@ class WiredConnection:
             owner=self.owner,
             reading=ReadContext(loop, LoopPoller(loop), ReadBuffer()),
         )
-        self.exchange = Exchange(self.receiver, info, lambda _: pytest.fail("nothing to send again"))
+        self.exchange = Exchange(
+            self.receiver, info, lambda _: pytest.fail("nothing to send again")
+        )
         self.connection.start(self.exchange, b"request", "POST", reused=False)
         assert far.recv(100) == b"request"
 
@@ -104,7 +115,8 @@ def line() -> Iterator[WiredConnection]:
 @pytest.mark.parametrize("room", [1, 1 << 20])
 @pytest.mark.parametrize("waiting", [b"", b"x" * 1_000_000])
 def test_long_body_follows_its_head_once(room: int, waiting: bytes) -> None:
-    """`waiting`: bytes that the socket has not passed on yet, so that it may take no head, or a part of it."""
+    """`waiting`: bytes that the socket has not passed on yet, so that it may take no head, or a
+    part of it."""
     head, body = b"POST / HTTP/1.1\r\n" + b"a" * 5_000, bytes(range(256)) * 2_000
     near, far = socket.socketpair()
     with near, far:
@@ -114,7 +126,9 @@ def test_long_body_follows_its_head_once(room: int, waiting: bytes) -> None:
         with suppress(BlockingIOError):
             while waiting:
                 before += near.send(waiting)
-        exchange = Exchange(it.receiver, it.connection.info, lambda _: pytest.fail("nothing to send again"))
+        exchange = Exchange(
+            it.receiver, it.connection.info, lambda _: pytest.fail("nothing to send again")
+        )
         it.connection.start(exchange, head, "POST", reused=True, body=body)
         far.setblocking(False)
         received = b""
@@ -154,7 +168,11 @@ def test_receiver_gets_the_same_for_any_split(name: str, cuts: list[int]) -> Non
         assert it.receiver.at == sorted(it.receiver.at)
 
 
-@given(name=st.sampled_from(sorted(ANSWERS)), cut=st.integers(0, 300), cuts=st.lists(st.integers(0, 300), max_size=5))
+@given(
+    name=st.sampled_from(sorted(ANSWERS)),
+    cut=st.integers(0, 300),
+    cuts=st.lists(st.integers(0, 300), max_size=5),
+)
 def test_response_cut_anywhere_fails_and_never_hangs(name: str, cut: int, cuts: list[int]) -> None:
     wire, body = ANSWERS[name]
     cut %= len(wire)
@@ -166,7 +184,9 @@ def test_response_cut_anywhere_fails_and_never_hangs(name: str, cut: int, cuts: 
         assert it.receiver.story[-1] == ("truncated" if cut else "closed")
         assert body.startswith(it.receiver.body)
         assert it.receiver.fault is not None
-        assert it.receiver.fault.phase == ("between tokens" if ("head", 200) in it.receiver.story else "head")
+        assert it.receiver.fault.phase == (
+            "between tokens" if ("head", 200) in it.receiver.story else "head"
+        )
         assert it.owner.events == ["closed"]
 
 
@@ -180,12 +200,15 @@ def test_random_bytes_end_the_exchange_once_and_raise_nothing(data: bytes, start
 
 
 def test_kernel_timestamps_become_monotonic_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel's wall-clock stamp becomes a monotonic time; time never runs backwards, nor before the sending."""
+    """The kernel's wall-clock stamp becomes a monotonic time; time never runs backwards, nor before
+    the sending."""
     now = {"mono": 1_000, "wall": 50_000}
     with clock.using(lambda: now["mono"], lambda: now["wall"]), line() as it:
         stamps = iter([49_990, 50_080, 50_060])
 
-        def recvmsg_into(targets: list[memoryview], _room: int) -> tuple[int, list[tuple[int, int, bytes]], int, None]:
+        def recvmsg_into(
+            targets: list[memoryview], _room: int
+        ) -> tuple[int, list[tuple[int, int, bytes]], int, None]:
             data = next(pieces)
             targets[0][: len(data)] = data
             return len(data), [(1, 35, STAMP.pack(0, next(stamps)))], 0, None

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.core.transport.decoding import FREE_BYTES, MAX_RATIO, BadEncoding, Inflater, inflater_for
+from splitsecond.core.transport.decoding import (
+    FREE_BYTES,
+    MAX_RATIO,
+    BadEncoding,
+    Inflater,
+    inflater_for,
+)
 
 
 def raw_deflate(data: bytes) -> bytes:
@@ -39,7 +45,9 @@ def test_compression_bomb_is_refused_early(size: int) -> None:
     out: list[bytes] = []
 
     def inflate_all() -> None:
-        out.extend(inflater.feed(packed[start : start + size]) for start in range(0, len(packed), size))
+        out.extend(
+            inflater.feed(packed[start : start + size]) for start in range(0, len(packed), size)
+        )
 
     with pytest.raises(BadEncoding, match="grow to more than"):
         inflate_all()

@@ -36,11 +36,15 @@ def test_families_alternate_from_the_first_on() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9))))
-def test_interleaving_keeps_all_addresses_in_order_per_family(given_: list[tuple[bool, int]]) -> None:
+def test_interleaving_keeps_all_addresses_in_order_per_family(
+    given_: list[tuple[bool, int]],
+) -> None:
     addresses = [six(str(n)) if is_six else four(str(n)) for is_six, n in given_]
     result = interleaved(addresses)
     for family in (V4, V6):
-        assert [a for a in result if a.family == family] == [a for a in addresses if a.family == family]
+        assert [a for a in result if a.family == family] == [
+            a for a in addresses if a.family == family
+        ]
 
 
 def test_literals_need_no_resolver(run: Run) -> None:
@@ -88,7 +92,8 @@ def test_message_names_each_refusing_address(run: Run) -> None:
 
 
 class SilentLoop:
-    """The running loop's `sock_connect`, but one address never answers, as one behind a broken route."""
+    """The running loop's `sock_connect`, but one address never answers, as one behind a broken
+    route."""
 
     def __init__(self, silent: Address) -> None:
         self.silent = silent
@@ -138,7 +143,9 @@ def test_cancellation_closes_all_sockets(monkeypatch: pytest.MonkeyPatch) -> Non
     asyncio.run(asyncio.wait_for(story(), WITHIN_S))
 
 
-def test_too_many_open_files_is_reported_as_file_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_open_files_is_reported_as_file_limit(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> socket.socket:
         raise OSError(24, "Too many open files")
 

@@ -14,11 +14,21 @@ from splitsecond.core.transport.exchange import Connected, Exchange, Origin
 @each_case(
     "url, origin, path, authority",
     [
-        ("https://api.example.com/v1", Origin("https", "api.example.com", 443), "/v1", "api.example.com"),
+        (
+            "https://api.example.com/v1",
+            Origin("https", "api.example.com", 443),
+            "/v1",
+            "api.example.com",
+        ),
         ("http://LOCALHOST:8000", Origin("http", "localhost", 8000), "/", "localhost:8000"),
         ("http://[::1]:8000/v1?x=1#y", Origin("http", "::1", 8000), "/v1?x=1", "[::1]:8000"),
         ("https://[2001:db8::1]/", Origin("https", "2001:db8::1", 443), "/", "[2001:db8::1]"),
-        (" https://münchen.example/a%20b ", Origin("https", "xn--mnchen-3ya.example", 443), "/a%20b", None),
+        (
+            " https://münchen.example/a%20b ",
+            Origin("https", "xn--mnchen-3ya.example", 443),
+            "/a%20b",
+            None,
+        ),
         ("http://h:80?q", Origin("http", "h", 80), "/?q", "h"),
     ],
 )
@@ -54,7 +64,9 @@ def test_urls_that_cannot_be_used(url: str, why: str) -> None:
 @each_case("reused", [True, False])
 @each_case("answered", [True, False])
 @each_case("resent", [True, False])
-def test_request_is_resent_only_if_no_byte_was_answered(reused: bool, answered: bool, resent: bool) -> None:
+def test_request_is_resent_only_if_no_byte_was_answered(
+    reused: bool, answered: bool, resent: bool
+) -> None:
     reconnects: list[Exchange] = []
 
     def again(exchange: Exchange) -> asyncio.Task[None]:

@@ -1,4 +1,5 @@
-"""Options of sockets and processes: the limit of open files, packets, and bytes that cannot be sent yet."""
+"""Options of sockets and processes: the limit of open files, packets, and bytes that cannot be sent
+yet."""
 
 import resource
 import socket
@@ -6,7 +7,12 @@ import sys
 
 import pytest
 
-from splitsecond.core.transport.kernel import UNSENT_BYTES, limit_unsent, packets_received, raise_file_limit
+from splitsecond.core.transport.kernel import (
+    UNSENT_BYTES,
+    limit_unsent,
+    packets_received,
+    raise_file_limit,
+)
 
 ENDLESS = resource.RLIM_INFINITY
 

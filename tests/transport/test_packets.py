@@ -1,6 +1,8 @@
-"""The packet clock: recorded packets are parsed, filtered and taken from a ring, and connections get their times.
+"""The packet clock: recorded packets are parsed, filtered and taken from a ring, and connections
+get their times.
 
-Nothing here needs a privilege. Only the last test opens a ring of the kernel, where that is allowed.
+Nothing here needs a privilege. Only the last test opens a ring of the kernel, where that is
+allowed.
 """
 
 import asyncio
@@ -79,7 +81,14 @@ def test_recorded_packets_are_parsed() -> None:
 
 
 def test_options_of_ip_do_not_move_the_payload() -> None:
-    longer = b"\x47" + DATA_4[1:2] + struct.pack(">H", len(DATA_4) + 8) + DATA_4[4:20] + bytes(8) + DATA_4[20:]
+    longer = (
+        b"\x47"
+        + DATA_4[1:2]
+        + struct.pack(">H", len(DATA_4) + 8)
+        + DATA_4[4:20]
+        + bytes(8)
+        + DATA_4[20:]
+    )
     assert parse(longer, 0, len(longer)) == (KEY_4, 0xB52915AF, 13, 0x18)
 
 
@@ -88,7 +97,9 @@ def test_padding_of_the_link_is_no_payload() -> None:
 
 
 @pytest.mark.parametrize(("packet", "place", "header"), [(DATA_4, 2, 0), (DATA_6, 4, 40)])
-def test_packet_without_a_length_has_that_of_the_kernel(packet: bytes, place: int, header: int) -> None:
+def test_packet_without_a_length_has_that_of_the_kernel(
+    packet: bytes, place: int, header: int
+) -> None:
     large = packet[:place] + b"\0\0" + packet[place + 2 :]
     segment = parse(large, 0, len(packet) + 100_000)
     assert segment is not None
@@ -120,7 +131,11 @@ def passes(program: bytes, packet: bytes, protocol: int) -> int:
         place += 1
         match operation:
             case 0x28:
-                accumulator = protocol if operand == 0xFFFFF000 else int.from_bytes(packet[operand : operand + 2])
+                accumulator = (
+                    protocol
+                    if operand == 0xFFFFF000
+                    else int.from_bytes(packet[operand : operand + 2])
+                )
             case 0x30:
                 accumulator = packet[operand]
             case 0x48:
@@ -139,7 +154,9 @@ def passes(program: bytes, packet: bytes, protocol: int) -> int:
                 raise AssertionError(f"unknown operation {operation:#x}")
 
 
-@pytest.mark.parametrize("ports", [[36487, 37213], [1, 36487, 37213, 2], [*range(36400, 36399 + MAX_PORTS), 37213]])
+@pytest.mark.parametrize(
+    "ports", [[36487, 37213], [1, 36487, 37213, 2], [*range(36400, 36399 + MAX_PORTS), 37213]]
+)
 def test_the_filter_passes_tcp_from_known_ports(ports: list[int]) -> None:
     program = filter_program(ports)
     assert passes(program, DATA_4, IPV4) == SNAP_BYTES
@@ -165,7 +182,9 @@ def test_filter_for_too_many_ports_passes_everything() -> None:
 
 
 def slot(packet: bytes, wall_ns: int, *, status: int = 1) -> bytes:
-    head = struct.pack("@IIIHHII", status, len(packet), len(packet), 80, 80, wall_ns // 10**9, wall_ns % 10**9)
+    head = struct.pack(
+        "@IIIHHII", status, len(packet), len(packet), 80, 80, wall_ns // 10**9, wall_ns % 10**9
+    )
     return (head.ljust(80, b"\0") + packet).ljust(FRAME_BYTES, b"\0")
 
 
@@ -188,7 +207,14 @@ def test_packets_are_taken_in_order_and_slots_returned() -> None:
 
 def with_options(packet: bytes) -> bytes:
     """An IPv4 packet with two words of options."""
-    return b"\x47" + packet[1:2] + struct.pack(">H", len(packet) + 8) + packet[4:20] + bytes(8) + packet[20:]
+    return (
+        b"\x47"
+        + packet[1:2]
+        + struct.pack(">H", len(packet) + 8)
+        + packet[4:20]
+        + bytes(8)
+        + packet[20:]
+    )
 
 
 def with_flags(packet: bytes, tcp: int, flags: int) -> bytes:
@@ -196,9 +222,12 @@ def with_flags(packet: bytes, tcp: int, flags: int) -> bytes:
 
 
 PACKETS = (
-    OPENED_4, OPENED_6, DATA_4, DATA_6, with_options(DATA_4), DATA_4 + bytes(6), with_flags(DATA_4, 20, 0x11),
-    with_flags(DATA_6, 40, 0x04), OPENED_4[:32] + b"\xf0" + OPENED_4[33:], DATA_4[:2] + bytes(2) + DATA_4[4:],
-    DATA_6[:4] + bytes(2) + DATA_6[6:], DATA_4[:9] + b"\x11" + DATA_4[10:], DATA_6[:6] + b"\x11" + DATA_6[7:],
+    OPENED_4, OPENED_6, DATA_4, DATA_6, with_options(DATA_4), DATA_4 + bytes(6),
+    with_flags(DATA_4, 20, 0x11),
+    with_flags(DATA_6, 40, 0x04), OPENED_4[:32] + b"\xf0" + OPENED_4[33:],
+    DATA_4[:2] + bytes(2) + DATA_4[4:],
+    DATA_6[:4] + bytes(2) + DATA_6[6:], DATA_4[:9] + b"\x11" + DATA_4[10:],
+    DATA_6[:6] + b"\x11" + DATA_6[7:],
     bytes(60),
 )  # fmt: skip
 
@@ -209,7 +238,9 @@ def arrivals(streams: PacketStreams) -> list[tuple[bytes, int, tuple[list[int], 
 
 
 @given(st.lists(st.sampled_from(PACKETS), max_size=12), st.booleans())
-def test_a_ring_gives_the_same_as_its_packets_parsed_one_by_one(packets: list[bytes], ours: bool) -> None:
+def test_a_ring_gives_the_same_as_its_packets_parsed_one_by_one(
+    packets: list[bytes], ours: bool
+) -> None:
     """The most frequent headers are unpacked in one step, not by `parse`."""
     ring = mmap.mmap(-1, 16 * FRAME_BYTES)
     whole, singly = PacketStreams(), PacketStreams()
@@ -278,11 +309,16 @@ def test_packet_counts_outlive_the_connection() -> None:
 
 # Connections.
 
-PIECES = [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"5\r\nhello\r\n", b"6\r\n world\r\n0\r\n\r\n"]
+PIECES = [
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+    b"5\r\nhello\r\n",
+    b"6\r\n world\r\n0\r\n\r\n",
+]
 
 
 class FakeRing:
-    """A ring whose packets are the pieces above, each a nanosecond after the one before; some may be missing.
+    """A ring whose packets are the pieces above, each a nanosecond after the one before; some may
+    be missing.
 
     `begin_ns` is the time of the first one.
     """
@@ -326,7 +362,9 @@ class FakeRing:
     def close(self) -> None: ...
 
 
-def exchanged(run: Run, monkeypatch: pytest.MonkeyPatch, ring: Any) -> tuple[Recorder, PacketCounts | None]:
+def exchanged(
+    run: Run, monkeypatch: pytest.MonkeyPatch, ring: Any
+) -> tuple[Recorder, PacketCounts | None]:
     """The answer in `PIECES`, read when all of it has arrived."""
     monkeypatch.setattr(client_module, "PacketRing", ring)
     found: list[tuple[Recorder, PacketCounts | None]] = []
@@ -344,15 +382,20 @@ def exchanged(run: Run, monkeypatch: pytest.MonkeyPatch, ring: Any) -> tuple[Rec
     return found[0]
 
 
-def test_each_piece_of_a_read_has_the_clock_of_its_packet(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_piece_of_a_read_has_the_clock_of_its_packet(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     receiver, counts = exchanged(run, monkeypatch, FakeRing)
     assert receiver.body == b"hello world"
     assert receiver.clocks == ["packets", "packets"]
-    assert [at - FakeRing.begin_ns for at in receiver.at] == [0, 1, 2, 2]  # the headers, two pieces, the end
+    # the headers, two pieces, the end
+    assert [at - FakeRing.begin_ns for at in receiver.at] == [0, 1, 2, 2]
     assert counts == PacketCounts()
 
 
-def test_bytes_of_lost_packets_have_the_time_of_the_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_of_lost_packets_have_the_time_of_the_read(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Lossy(FakeRing):
         sees = 2
 
@@ -363,7 +406,9 @@ def test_bytes_of_lost_packets_have_the_time_of_the_read(run: Run, monkeypatch: 
     assert counts == PacketCounts(missed=1)
 
 
-def test_a_stream_that_the_ring_does_not_know_is_read_without_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_the_ring_does_not_know_is_read_without_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Ignorant(FakeRing):
         knows = False
 
@@ -376,7 +421,9 @@ def refused(*_: Any) -> Any:
     raise PermissionError(1, "Operation not permitted")
 
 
-def test_kernel_timestamps_are_used_without_the_privilege(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_timestamps_are_used_without_the_privilege(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     receiver, counts = exchanged(run, monkeypatch, refused)
     assert receiver.body == b"hello world"
     assert "packets" not in receiver.clocks
@@ -400,13 +447,17 @@ def test_system_without_packet_rings_is_reported(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_unknown_clock_is_refused() -> None:
-    with pytest.raises(CallerFault, match="clock: got 'sundial', expected packets or kernel or process"):
+    with pytest.raises(
+        CallerFault, match="clock: got 'sundial', expected packets or kernel or process"
+    ):
         RunSettings(clock="sundial").check()
 
 
 @each_case("secure", [False, True])
 @each_case("host", ["127.0.0.1", "::1"])
-def test_real_connection_uses_the_packet_clock_if_allowed(run: Run, host: str, secure: bool) -> None:
+def test_real_connection_uses_the_packet_clock_if_allowed(
+    run: Run, host: str, secure: bool
+) -> None:
     allowed = not packet_clock_refusal()
     tls = server_side(host) if secure else None
 
@@ -429,8 +480,12 @@ def test_real_connection_uses_the_packet_clock_if_allowed(run: Run, host: str, s
     run(story())
 
 
-@pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
-def test_the_key_of_a_socket_is_that_of_the_packets_it_receives(family: socket.AddressFamily, host: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
+)
+def test_the_key_of_a_socket_is_that_of_the_packets_it_receives(
+    family: socket.AddressFamily, host: str
+) -> None:
     with (
         socket.create_server((host, 0), family=family) as listening,
         socket.create_connection(listening.getsockname()[:2]) as near,
@@ -467,7 +522,9 @@ def test_reset_connection_fails_as_without_a_packet_ring() -> None:
         origin=Origin("http", "test", 80),
         info=Connected(1, False, 0, 0, 0, "here"),
         owner=RecordingOwner(),
-        reading=ReadContext(loop, LoopPoller(loop), ReadBuffer(), ring=cast(PacketRing, KnownRing(StreamTimes(0)))),
+        reading=ReadContext(
+            loop, LoopPoller(loop), ReadBuffer(), ring=cast(PacketRing, KnownRing(StreamTimes(0)))
+        ),
     )
     exchange = Exchange(receiver, connection.info, lambda _: pytest.fail("nothing to send again"))
     connection.start(exchange, b"request", "POST", reused=False)
@@ -483,11 +540,13 @@ ENDS = list(accumulate([len(HEAD), *(len(chunked([word])) - len(chunked([])) for
 """The offsets at which the headers and each chunk end."""
 
 
-def received(bounds: list[int], close_after: int, in_read: int, *, together: bool) -> tuple[list[object], list[int]]:
+def received(
+    bounds: list[int], close_after: int, in_read: int, *, together: bool
+) -> tuple[list[object], list[int]]:
     """Return what a receiver gets of `WIRE`, and the arrivals.
 
-    `WIRE` comes in packets that end at `bounds`, and `in_read` packets are read together. The receiver closes after
-    `close_after` pieces.
+    `WIRE` comes in packets that end at `bounds`, and `in_read` packets are read together. The
+    receiver closes after `close_after` pieces.
     """
     times, began = StreamTimes(0), clock.now_ns() - 1_000_000
     receiver, pieces = Recorder(), count(1)
@@ -502,9 +561,13 @@ def received(bounds: list[int], close_after: int, in_read: int, *, together: boo
             origin=Origin("http", "test", 80),
             info=Connected(1, False, 0, 0, 0, "here"),
             owner=RecordingOwner(),
-            reading=ReadContext(loop, LoopPoller(loop), ReadBuffer(), ring=cast(PacketRing, KnownRing(times))),
+            reading=ReadContext(
+                loop, LoopPoller(loop), ReadBuffer(), ring=cast(PacketRing, KnownRing(times))
+            ),
         )
-        exchange = Exchange(receiver, connection.info, lambda _: pytest.fail("nothing to send again"))
+        exchange = Exchange(
+            receiver, connection.info, lambda _: pytest.fail("nothing to send again")
+        )
         connection.start(exchange, b"request", "POST", reused=False)
         connection._last_at = began
         heard = receiver.body_received
@@ -533,7 +596,8 @@ def received(bounds: list[int], close_after: int, in_read: int, *, together: boo
 
 
 @given(
-    cuts=st.lists(st.integers(1, len(WIRE) - 1), max_size=2) | st.lists(st.integers(1, len(WIRE) - 1), max_size=12),
+    cuts=st.lists(st.integers(1, len(WIRE) - 1), max_size=2)
+    | st.lists(st.integers(1, len(WIRE) - 1), max_size=12),
     chunks=st.booleans(),
     close_after=st.integers(0, 30),
     in_read=st.integers(1, 8),

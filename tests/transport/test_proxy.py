@@ -59,12 +59,18 @@ def test_lower_case_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://upper")
     monkeypatch.setenv("http_proxy", "http://lower")
     monkeypatch.setenv("NO_PROXY", "x")
-    assert proxies_of_environment() == {"https": "http://upper", "http": "http://lower", "no": f"x,{LOOPBACK}"}
+    assert proxies_of_environment() == {
+        "https": "http://upper",
+        "http": "http://lower",
+        "no": f"x,{LOOPBACK}",
+    }
     assert Client() is not None
 
 
 @pytest.mark.parametrize("host", ["localhost", "api.localhost", "127.0.0.1", "127.3.2.1", "::1"])
-def test_loopback_never_uses_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+def test_loopback_never_uses_a_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
     monkeypatch.delenv("NO_PROXY", raising=False)
     proxies = Proxies(proxies_of_environment())
@@ -129,7 +135,8 @@ def test_https_goes_through_a_tunnel(run: Run) -> None:
                 assert exchange.connection.peer == f"127.0.0.1:{proxy.port}"
             there = f"127.0.0.1:{peer.port}"
             assert asked == [
-                f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\nProxy-Authorization: Basic dTpw\r\n\r\n".encode()
+                f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\nProxy-Authorization: Basic "
+                f"dTpw\r\n\r\n".encode()
             ]
             asked.clear()
             client.close()

@@ -40,7 +40,8 @@ def test_a_post() -> None:
         b"{}",
     )
     assert rendered(request, ORIGIN) == (
-        b"POST /v1/chat?x=1 HTTP/1.1\r\nHost: api.example.com:8000\r\nAuthorization: Bearer k\r\nX-A: \xe9\r\n"
+        b"POST /v1/chat?x=1 HTTP/1.1\r\nHost: api.example.com:8000\r\nAuthorization: Bearer "
+        b"k\r\nX-A: \xe9\r\n"
         b"Accept-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}"
     )
 
@@ -59,12 +60,19 @@ def test_host_and_accept_encoding_may_be_given() -> None:
             ("Accept-encoding", "gzip"),
         ),
     )
-    assert rendered(request, ORIGIN) == b"GET / HTTP/1.1\r\nHOST: other\r\nAccept-encoding: gzip\r\n\r\n"
+    assert (
+        rendered(request, ORIGIN)
+        == b"GET / HTTP/1.1\r\nHOST: other\r\nAccept-encoding: gzip\r\n\r\n"
+    )
 
 
 def test_through_a_proxy_the_request_line_names_the_whole_url() -> None:
-    wire = rendered(Request("GET", "/a"), ORIGIN, via_proxy=True, extra="Proxy-Authorization: Basic eA==\r\n")
-    assert wire.startswith(b"GET http://api.example.com:8000/a HTTP/1.1\r\nHost: api.example.com:8000\r\n")
+    wire = rendered(
+        Request("GET", "/a"), ORIGIN, via_proxy=True, extra="Proxy-Authorization: Basic eA==\r\n"
+    )
+    assert wire.startswith(
+        b"GET http://api.example.com:8000/a HTTP/1.1\r\nHost: api.example.com:8000\r\n"
+    )
     assert wire.endswith(b"\r\nProxy-Authorization: Basic eA==\r\n\r\n")
 
 
@@ -81,7 +89,10 @@ def test_through_a_proxy_the_request_line_names_the_whole_url() -> None:
         (Request("GET", "/", (("Content-Length", "3"),)), "bad_header"),
         (Request("GET", "/", (("transfer-encoding", "chunked"),)), "bad_header"),
         (Request("GET", "/", (("Authorization", "secret\nX: y"),)), "bad_header"),
-        (Request("GET", "/", (("Authorization", "secret\N{RIGHT SINGLE QUOTATION MARK}"),)), "bad_header"),
+        (
+            Request("GET", "/", (("Authorization", "secret\N{RIGHT SINGLE QUOTATION MARK}"),)),
+            "bad_header",
+        ),
     ],
 )
 def test_invalid_requests_are_refused(request_: Request, kind: str) -> None:
@@ -98,10 +109,19 @@ def test_own_headers_are_added_to_shared_headers() -> None:
         rendered(Request("POST", "/", (("A", "1"),), fresh=(("a", "2"),)), ORIGIN)
 
 
-@given(method=st.text(max_size=8), path=st.text(max_size=20), name=st.text(max_size=8), value=st.text(max_size=20))
-def test_no_method_path_or_header_adds_a_line(method: str, path: str, name: str, value: str) -> None:
+@given(
+    method=st.text(max_size=8),
+    path=st.text(max_size=20),
+    name=st.text(max_size=8),
+    value=st.text(max_size=20),
+)
+def test_no_method_path_or_header_adds_a_line(
+    method: str, path: str, name: str, value: str
+) -> None:
     try:
-        wire = rendered(Request(method, path, ((name, value),), fresh=((f"{name}-2", value),)), ORIGIN)
+        wire = rendered(
+            Request(method, path, ((name, value),), fresh=((f"{name}-2", value),)), ORIGIN
+        )
     except CallerFault:
         return
     head, _, body = wire.partition(b"\r\n\r\n")

@@ -1,4 +1,5 @@
-"""When streams are left unread for a while, what a read after that says of its times, and which servers it spares."""
+"""When streams are left unread for a while, what a read after that says of its times, and which
+servers it spares."""
 
 import asyncio
 import socket
@@ -46,10 +47,15 @@ ORIGIN = Origin("http", "test", 80)
 
 
 class Stream:
-    """A stream with a packet every `gap_ns` in virtual time; `rest` of the last read, `packets` that have come."""
+    """A stream with a packet every `gap_ns` in virtual time; `rest` of the last read, `packets`
+    that have come."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, near: socket.socket, *, streams: int = STREAMS_BY_READS
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        near: socket.socket,
+        *,
+        streams: int = STREAMS_BY_READS,
     ) -> None:
         self.near = near
         self.now_ns = self.packets = self.rest = 0
@@ -61,7 +67,9 @@ class Stream:
 
     def paced(self, *, by_packets: bool = False) -> ReadPace:
         """Return the pace of a stream whose first token has just been read."""
-        pace = ReadPace(self.near, self.trial, lambda: self.streams, lambda: self.left_ns, by_packets=by_packets)
+        pace = ReadPace(
+            self.near, self.trial, lambda: self.streams, lambda: self.left_ns, by_packets=by_packets
+        )
         assert pace.rest_ns(SIZE) == 0
         return pace
 
@@ -155,7 +163,9 @@ def test_a_stream_rests_for_the_time_of_its_packets(
 def test_stream_of_large_packets_rests_until_half_the_window(stream: Stream) -> None:
     stream.trial.passed = True
     for _ in range(2):
-        assert [stream.read(size=REST_BYTES // 8) for _ in range(OBSERVED_READS)][:-1] == [0] * (OBSERVED_READS - 1)
+        assert [stream.read(size=REST_BYTES // 8) for _ in range(OBSERVED_READS)][:-1] == [0] * (
+            OBSERVED_READS - 1
+        )
         assert 7 * GAP_NS < stream.rest <= 8 * GAP_NS
         stream.read(gap_ns=2 * stream.rest)  # the stream has paused
 
@@ -216,14 +226,20 @@ def test_rest_with_packet_clock_ends_at_the_expected_end(stream: Stream) -> None
     stream.promptly(OBSERVED_READS - 1)
     assert stream.read() == UNKNOWN_END_REST_NS
     longest_ns = REST_BY_PACKETS_NS
-    for left_ns, rest_ns in ((10 * longest_ns, longest_ns), (longest_ns // 2, longest_ns // 2), (-1, MIN_REST_NS)):
+    for left_ns, rest_ns in (
+        (10 * longest_ns, longest_ns),
+        (longest_ns // 2, longest_ns // 2),
+        (-1, MIN_REST_NS),
+    ):
         stream.left_ns = left_ns
         assert stream.read(gap_ns=stream.rest) == rest_ns
 
 
 def test_exact_itl_without_packet_clock_forbids_sparse_reads(near: socket.socket) -> None:
     def pace(*, exact: bool, by_packets: bool) -> ReadPace | None:
-        return SparseReads(exact=exact).pace(near, ORIGIN, lambda: 0, lambda: None, by_packets=by_packets)
+        return SparseReads(exact=exact).pace(
+            near, ORIGIN, lambda: 0, lambda: None, by_packets=by_packets
+        )
 
     assert pace(exact=False, by_packets=False)
     assert pace(exact=True, by_packets=False) is None
@@ -322,7 +338,8 @@ def test_a_rest_can_be_ended(run: Run) -> None:
 
 
 def test_each_rest_wakes_the_loop_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """uvloop rounds timers to whole milliseconds. One that rang early was set again for at once, until it was time."""
+    """uvloop rounds timers to whole milliseconds. One that rang early was set again for at once,
+    until it was time."""
     wakes: list[int] = []
     ends = BatchedPoller._end_rests
 
@@ -390,7 +407,13 @@ class Asleep(SparseReads):
     """Lets each stream rest after each read."""
 
     def pace(
-        self, sock: socket.socket, origin: Origin, streams: Callable[[], int], time_left: TimeLeft, *, by_packets: bool
+        self,
+        sock: socket.socket,
+        origin: Origin,
+        streams: Callable[[], int],
+        time_left: TimeLeft,
+        *,
+        by_packets: bool,
     ) -> ReadPace | None:
         class Always(ReadPace):
             def rest_ns(self, size: int) -> int:
@@ -403,7 +426,8 @@ class Asleep(SparseReads):
 def resting(
     monkeypatch: pytest.MonkeyPatch, packets: list[int]
 ) -> Iterator[tuple[socket.socket, HandPoller, Exchange, list[int]]]:
-    """A connection whose response has begun and whose reading pauses. `packets`: those received, call by call.
+    """A connection whose response has begun and whose reading pauses. `packets`: those received,
+    call by call.
 
     It pauses until the number in the yielded list is 0.
     """
@@ -419,7 +443,9 @@ def resting(
         origin=ORIGIN,
         info=info,
         owner=RecordingOwner(),
-        reading=ReadContext(cast(asyncio.AbstractEventLoop, None), poller, ReadBuffer(), sparse=Asleep(exact=False)),
+        reading=ReadContext(
+            cast(asyncio.AbstractEventLoop, None), poller, ReadBuffer(), sparse=Asleep(exact=False)
+        ),
     )
     exchange = Exchange(Recorder(), info, lambda _: pytest.fail("nothing to send again"))
     with near, far:
@@ -440,7 +466,9 @@ def test_read_after_a_rest_dates_from_the_start_of_the_rest(
     with resting(monkeypatch, packets=[0, 2, 3, 6, 6]) as (far, poller, exchange, _):
         sparse = [exchange.sparse]
         before = clock.now_ns()
-        monkeypatch.setattr(Recorder, "body_received", lambda *_: found.append(exchange.packets_read()))
+        monkeypatch.setattr(
+            Recorder, "body_received", lambda *_: found.append(exchange.packets_read())
+        )
         far.send(chunked([b"second", b"third"]).removesuffix(b"0\r\n\r\n"))
         poller.readable()
     sparse.append(exchange.sparse)

@@ -1,4 +1,5 @@
-"""Each byte of a stream has the time at which it and all bytes before it had arrived, whatever happened to packets."""
+"""Each byte of a stream has the time at which it and all bytes before it had arrived, whatever
+happened to packets."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,8 @@ def pairs(taken: tuple[list[int], list[int]]) -> list[tuple[int, int]]:
 
 @st.composite
 def packets(draw: st.DrawFn) -> tuple[int, list[tuple[int, int]]]:
-    """The number of bytes of a stream, and its packets (offset, length) in the order of their arrival.
+    """The number of bytes of a stream, and its packets (offset, length) in the order of their
+    arrival.
 
     Some are retransmissions, also of parts of several packets, and some come before earlier ones.
     """

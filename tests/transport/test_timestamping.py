@@ -25,7 +25,10 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux has these time
 
 @contextmanager
 def connected() -> Iterator[tuple[socket.socket, socket.socket]]:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as ours,
+    ):
         theirs, _ = server.accept()
         with theirs:
             yield ours, theirs
@@ -65,7 +68,12 @@ def info(features: int, received: int) -> bytes:
 @each_case(
     ("features", "received", "config", "found"),
     [
-        (2 | 8 | 16, 0, 0, CardStamps("eth0", able=False, enabled=False, reason="software timestamps only")),
+        (
+            2 | 8 | 16,
+            0,
+            0,
+            CardStamps("eth0", able=False, enabled=False, reason="software timestamps only"),
+        ),
         (
             4 | 64,
             1 << 12,
@@ -75,7 +83,12 @@ def info(features: int, received: int) -> bytes:
         (4 | 64, 0b11, 0, CardStamps("eth0", able=True, enabled=False, reason="")),
         (4 | 64, 0b11, 1, CardStamps("eth0", able=True, enabled=True, reason="")),
         (4 | 64, 0b11, None, CardStamps("eth0", able=True, enabled=None, reason="")),
-        (None, 0, 0, CardStamps("eth0", able=False, enabled=None, reason="operation not supported")),
+        (
+            None,
+            0,
+            0,
+            CardStamps("eth0", able=False, enabled=None, reason="operation not supported"),
+        ),
     ],
 )
 def test_a_card_is_asked_what_it_can(
@@ -85,7 +98,11 @@ def test_a_card_is_asked_what_it_can(
         reading_config = request == timestamping._SIOCGHWTSTAMP
         if (config if reading_config else features) is None:
             raise OSError(95, "Operation not supported")
-        return timestamping._CONFIG.pack(0, 0, config or 0) if reading_config else info(features or 0, received)
+        return (
+            timestamping._CONFIG.pack(0, 0, config or 0)
+            if reading_config
+            else info(features or 0, received)
+        )
 
     with pytest.MonkeyPatch.context() as patched, socket.socket() as sock:
         patched.setattr(timestamping, "_asked", asked)

@@ -138,7 +138,9 @@ def test_server_without_tls_gets_a_hint_at_plain_http(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("announced", "ends"), [(True, "ended"), (False, "truncated")])
-def test_only_an_announced_end_ends_a_body_of_unknown_length(run: Run, announced: bool, ends: str) -> None:
+def test_only_an_announced_end_ends_a_body_of_unknown_length(
+    run: Run, announced: bool, ends: str
+) -> None:
     """Without close_notify anyone on the way could have cut the answer short."""
     wire = b"HTTP/1.1 200 OK\r\n\r\nhello"
 
@@ -183,7 +185,8 @@ SERVER_SIDE = server_side()
 
 
 def in_memory() -> tuple[TlsSession, ssl.SSLObject, ssl.MemoryBIO]:
-    """Our side of a session, the server's, and what the server has sent us; shaken hands without a socket."""
+    """Our side of a session, the server's, and what the server has sent us; shaken hands without a
+    socket."""
     to_us, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours_in = ssl.MemoryBIO()
     ours = prepare_context(trust()).wrap_bio(ours_in, to_server, server_hostname="127.0.0.1")
@@ -197,7 +200,11 @@ def in_memory() -> tuple[TlsSession, ssl.SSLObject, ssl.MemoryBIO]:
 
 
 @examples(30)
-@given(plain=st.binary(max_size=40_000), cuts=st.lists(st.integers(0, 50_000), max_size=6), end=st.booleans())
+@given(
+    plain=st.binary(max_size=40_000),
+    cuts=st.lists(st.integers(0, 50_000), max_size=6),
+    end=st.booleans(),
+)
 def test_records_in_any_split_give_the_same_bytes(plain: bytes, cuts: list[int], end: bool) -> None:
     session, server, sent = in_memory()
     rest = memoryview(plain)

@@ -22,7 +22,9 @@ from splitsecond.core.transport.polling import (
     make_poller,
 )
 
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
+)
 
 
 @pytest.mark.parametrize("gather", [True, False])
@@ -157,7 +159,8 @@ def test_last_poll_bounds_the_arrival_time_from_below(run: Run) -> None:
             far.send(b"token")
             looks.append(await heard.get())
         assert looks[0][0] == 0
-        assert looks[0][0] < looks[1][0] < looks[0][1] < looks[1][1]  # the look that took one token began before it
+        # the look that took one token began before it
+        assert looks[0][0] < looks[1][0] < looks[0][1] < looks[1][1]
         assert looks[1][0] < looks[2][0] < looks[1][1]
         poller.close()
         near.close()

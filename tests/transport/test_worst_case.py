@@ -3,7 +3,14 @@
 import zlib
 
 from tests.cases import each_case
-from tests.worst_case import HTTP_KINDS, LINE_KINDS, check_bounded, check_linear, in_pieces, repeated
+from tests.worst_case import (
+    HTTP_KINDS,
+    LINE_KINDS,
+    check_bounded,
+    check_linear,
+    in_pieces,
+    repeated,
+)
 
 from splitsecond.core.transport.decoding import FREE_BYTES, MAX_RATIO
 from splitsecond.core.transport.response_parser import ResponseParser

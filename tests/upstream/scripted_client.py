@@ -7,7 +7,14 @@ from typing import cast
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.transport.client import Client
-from splitsecond.core.transport.exchange import Connected, Exchange, Origin, Receiver, Request, TimeLeft
+from splitsecond.core.transport.exchange import (
+    Connected,
+    Exchange,
+    Origin,
+    Receiver,
+    Request,
+    TimeLeft,
+)
 
 MS = clock.NS_PER_MS
 FINISH = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
@@ -80,7 +87,8 @@ class ScriptedClient:
     def __init__(self) -> None:
         self.sent: list[tuple[Origin, Request]] = []
         self.refuse_with: Fault | None = None
-        self.dialling: asyncio.Event | None = None  # set it to let a request that waits for a connection go on
+        # set it to let a request that waits for a connection go on
+        self.dialling: asyncio.Event | None = None
         self.closed = False
         self._exchanges: asyncio.Queue[ScriptedExchange] = asyncio.Queue()
 
@@ -88,7 +96,12 @@ class ScriptedClient:
         return cast(Client, self)
 
     async def send(
-        self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int | None = None
+        self,
+        origin: Origin,
+        request: Request,
+        receiver: Receiver,
+        *,
+        connect_deadline_ns: int | None = None,
     ) -> Exchange:
         if self.dialling is not None:
             await self.dialling.wait()

@@ -1,4 +1,5 @@
-"""The address that a request goes to: where the model is part of it, and where it brings a query of its own."""
+"""The address that a request goes to: where the model is part of it, and where it brings a query of
+its own."""
 
 import asyncio
 
@@ -61,21 +62,29 @@ def asked(spec: TargetSpec, environment: dict[str, str]) -> str:
         ),
     ],
 )
-def test_catalogue_targets_have_their_addresses(target: str, environment: dict[str, str], url: str) -> None:
+def test_catalogue_targets_have_their_addresses(
+    target: str, environment: dict[str, str], url: str
+) -> None:
     assert asked(from_catalog(target, environment), environment) == url
 
 
 def test_configured_query_is_added_to_that_of_the_api_format() -> None:
-    spec = TargetSpec(name="x/m", base_url="http://x.test/v1beta/?tenant=7", model="m", api_format="gemini")
+    spec = TargetSpec(
+        name="x/m", base_url="http://x.test/v1beta/?tenant=7", model="m", api_format="gemini"
+    )
     assert asked(spec, {}) == "http://x.test/v1beta/models/m:streamGenerateContent?alt=sse&tenant=7"
 
 
 def test_token_count_request_keeps_the_configured_query() -> None:
     async def main() -> None:
         client = ScriptedClient()
-        spec = TargetSpec(name="a/m", base_url="http://a.test/v1?api-version=1", model="m", api_format="anthropic")
+        spec = TargetSpec(
+            name="a/m", base_url="http://a.test/v1?api-version=1", model="m", api_format="anthropic"
+        )
         target = connect(spec, lambda _: None, environment={}, client=client.as_client())
-        call = Call(id="c", body={"messages": [{"role": "user", "content": "x"}]}, api_format="anthropic")
+        call = Call(
+            id="c", body={"messages": [{"role": "user", "content": "x"}]}, api_format="anthropic"
+        )
         counting = asyncio.get_running_loop().create_task(target.count_tokens(call, NS_PER_S))
         await client.exchange()
         counting.cancel()

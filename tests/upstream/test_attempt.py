@@ -1,4 +1,5 @@
-"""One attempt, from the call to the observation, in virtual time over a transport without sockets."""
+"""One attempt, from the call to the observation, in virtual time over a transport without
+sockets."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -35,8 +36,12 @@ class Stage:
     def __init__(self, **timeouts: int | None) -> None:
         self.client = ScriptedClient()
         self.seen: list[Observation] = []
-        spec = msgspec.structs.replace(SPEC, timeouts=msgspec.structs.replace(Timeouts(), **timeouts))
-        self.target: Target = connect(spec, self.seen.append, environment={}, client=self.client.as_client())
+        spec = msgspec.structs.replace(
+            SPEC, timeouts=msgspec.structs.replace(Timeouts(), **timeouts)
+        )
+        self.target: Target = connect(
+            spec, self.seen.append, environment={}, client=self.client.as_client()
+        )
 
     def call(
         self,
@@ -49,7 +54,14 @@ class Stage:
     ) -> "asyncio.Task[Attempt]":
         now_ns = clock.now_ns()
         body = {"messages": [], **fields}
-        call = Call(id="c", body=body, start_ns=now_ns, deadline_ns=deadline_ns, stall_ns=stall_ns, floor=floor)
+        call = Call(
+            id="c",
+            body=body,
+            start_ns=now_ns,
+            deadline_ns=deadline_ns,
+            stall_ns=stall_ns,
+            floor=floor,
+        )
         call.notes.meter = meter
         return asyncio.get_running_loop().create_task(self.target(call))
 
@@ -77,7 +89,9 @@ def test_streamed_response_gives_a_complete_observation() -> None:
         await after(10)
         exchange.head()
         await after(10)
-        exchange.body(b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n')
+        exchange.body(
+            b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+        )
         await after(10)
         assert not waiting.done()
         exchange.text("one")
@@ -97,10 +111,21 @@ def test_streamed_response_gives_a_complete_observation() -> None:
         sent = exchange.sent_ns
         assert seen.outcome == "ok"
         assert (seen.id, seen.call, seen.target, seen.status) == ("c.1", "c", "x/m", 200)
-        moments = (seen.sent_ns, seen.head_ns, seen.first_event_ns, seen.first_token_ns, seen.last_token_ns)
+        moments = (
+            seen.sent_ns,
+            seen.head_ns,
+            seen.first_event_ns,
+            seen.first_token_ns,
+            seen.last_token_ns,
+        )
         assert moments == tuple(sent + ms * MS for ms in (0, 10, 20, 30, 40))
         assert seen.end_ns == sent + 60 * MS
-        assert (seen.dns_ns, seen.tcp_ns, seen.tls_ns, seen.rtt_ns) == (1 * MS, 2 * MS, 3 * MS, 4 * MS)
+        assert (seen.dns_ns, seen.tcp_ns, seen.tls_ns, seen.rtt_ns) == (
+            1 * MS,
+            2 * MS,
+            3 * MS,
+            4 * MS,
+        )
         assert (seen.finish_reason, seen.done_marker, seen.token_source) == ("stop", True, "events")
 
     play(act)
@@ -112,7 +137,11 @@ def test_request_has_address_model_and_request_id() -> None:
         await stage.client.exchange()
         waiting.cancel()
         origin, request = stage.client.sent[0]
-        assert (str(origin), request.method, request.path) == ("http://x.test", "POST", "/v1/chat/completions")
+        assert (str(origin), request.method, request.path) == (
+            "http://x.test",
+            "POST",
+            "/v1/chat/completions",
+        )
         assert request.fresh == (("x-client-request-id", "c.1"),)
         assert "authorization" not in dict(request.headers)
         assert msgspec.json.decode(request.body)["model"] == "m"
@@ -128,12 +157,16 @@ def test_request_has_address_model_and_request_id() -> None:
         ("prompt_cache_key", {"prompt_cache_key": "own"}, "own"),
     ],
 )
-def test_session_of_a_bench_is_in_the_field_of_its_provider(field: str, body: dict[str, str], key: str | None) -> None:
+def test_session_of_a_bench_is_in_the_field_of_its_provider(
+    field: str, body: dict[str, str], key: str | None
+) -> None:
     async def main() -> None:
         client = ScriptedClient()
         spec = msgspec.structs.replace(SPEC, quirks={"session_field": field})
         target = connect(spec, lambda o: None, environment={}, client=client.as_client())
-        call = Call(id="c", body={"messages": [], **body}, start_ns=clock.now_ns(), hints={"session": "s1"})
+        call = Call(
+            id="c", body={"messages": [], **body}, start_ns=clock.now_ns(), hints={"session": "s1"}
+        )
         waiting = asyncio.get_running_loop().create_task(target(call))
         await client.exchange()
         waiting.cancel()
@@ -168,13 +201,17 @@ def test_a_key_is_sent_and_never_shown(auth: Auth, header: tuple[str, str]) -> N
     run_virtual(main())
 
 
-@pytest.mark.parametrize(("stream", "quirks"), [(False, {"stream_whole": False}), (False, {}), (True, {})])
+@pytest.mark.parametrize(
+    ("stream", "quirks"), [(False, {"stream_whole": False}), (False, {}), (True, {})]
+)
 def test_observation_records_whether_it_was_streamed(stream: bool, quirks: dict[str, bool]) -> None:
     async def main() -> None:
         client, seen = ScriptedClient(), list[Observation]()
         spec = msgspec.structs.replace(SPEC, quirks=quirks)
         target = connect(spec, seen.append, environment={}, client=client.as_client())
-        waiting = asyncio.get_running_loop().create_task(target(Call(id="c", body={"messages": []}, stream=stream)))
+        waiting = asyncio.get_running_loop().create_task(
+            target(Call(id="c", body={"messages": []}, stream=stream))
+        )
         exchange = await client.exchange()
         exchange.head()
         exchange.body(b'{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}')
@@ -190,7 +227,9 @@ def test_key_repeated_by_a_provider_is_redacted(status: int) -> None:
     async def main() -> None:
         client, seen = ScriptedClient(), list[Observation]()
         spec = msgspec.structs.replace(SPEC, api_key_env=("A_KEY",))
-        target = connect(spec, seen.append, environment={"A_KEY": "sk-0123456789"}, client=client.as_client())
+        target = connect(
+            spec, seen.append, environment={"A_KEY": "sk-0123456789"}, client=client.as_client()
+        )
         waiting = asyncio.get_running_loop().create_task(target(Call(id="c", body={})))
         exchange = await client.exchange()
         exchange.head(status)
@@ -205,16 +244,25 @@ def test_key_repeated_by_a_provider_is_redacted(status: int) -> None:
 
 def test_a_missing_key_names_its_variable() -> None:
     spec = msgspec.structs.replace(SPEC, api_key_env=("A_KEY", "B_KEY"))
-    with pytest.raises(CallerFault, match=r"x/m: no key: A_KEY or B_KEY is not set\. export A_KEY=\.\.\."):
+    with pytest.raises(
+        CallerFault, match=r"x/m: no key: A_KEY or B_KEY is not set\. export A_KEY=\.\.\."
+    ):
         connect(spec, _ignore, environment={})
     with pytest.raises(CallerFault, match="no HTTP header can carry"):
         connect(spec, _ignore, environment={"A_KEY": "sk-\u201dx"})
 
 
 def test_unknown_api_format_or_quirk_is_refused() -> None:
-    for change, words in (({"api_format": "klingon"}, "unknown api_format"), ({"quirks": {"x": 1}}, "quirks: .*`x`")):
+    for change, words in (
+        ({"api_format": "klingon"}, "unknown api_format"),
+        ({"quirks": {"x": 1}}, "quirks: .*`x`"),
+    ):
         with pytest.raises(CallerFault, match=words):
-            connect(msgspec.structs.replace(SPEC, **change), _ignore, client=ScriptedClient().as_client())
+            connect(
+                msgspec.structs.replace(SPEC, **change),
+                _ignore,
+                client=ScriptedClient().as_client(),
+            )
 
 
 def test_events_can_be_read_one_by_one() -> None:
@@ -257,7 +305,8 @@ def test_a_body_left_open_after_the_end_is_closed_and_no_error() -> None:
         await after(200_000)
         assert (closed_at_first, exchange.closed_ns) == (None, exchange.sent_ns + 1000 * MS)
         assert stage.only.outcome == "ok"
-        assert stage.only.end_ns == exchange.sent_ns  # when its last byte came, not when we gave up on more
+        # when its last byte came, not when we gave up on more
+        assert stage.only.end_ns == exchange.sent_ns
 
     play(act)
 
@@ -283,18 +332,23 @@ def test_rate_limit_headers_are_observed() -> None:
     async def act(stage: Stage) -> None:
         waiting = stage.call()
         exchange = await stage.client.exchange()
-        exchange.head(200, {"x-ratelimit-remaining-requests": "12", "x-ratelimit-reset-requests": "6m0s"})
+        exchange.head(
+            200, {"x-ratelimit-remaining-requests": "12", "x-ratelimit-reset-requests": "6m0s"}
+        )
         exchange.text("word")
         exchange.finish()
         exchange.end()
         await (await waiting).aclose()
-        assert stage.only.limits == RateLimits(requests_left=12, requests_reset_ns=360 * clock.NS_PER_S)
+        assert stage.only.limits == RateLimits(
+            requests_left=12, requests_reset_ns=360 * clock.NS_PER_S
+        )
 
     play(act)
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"), [("214", {"processing_ms": 214.0}), (" 7", {"processing_ms": 7.0}), ("-1", {}), ("soon", {})]
+    ("said", "kept"),
+    [("214", {"processing_ms": 214.0}), (" 7", {"processing_ms": 7.0}), ("-1", {}), ("soon", {})],
 )
 def test_processing_time_header_is_observed(said: str, kept: dict[str, float]) -> None:
     async def act(stage: Stage) -> None:
@@ -341,7 +395,8 @@ def test_request_that_cannot_be_sent_is_observed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "token", "phase"), [(False, False, "head"), (True, False, "first token"), (True, True, "between tokens")]
+    ("status", "token", "phase"),
+    [(False, False, "head"), (True, False, "first token"), (True, True, "between tokens")],
 )
 def test_fault_of_a_broken_connection_has_its_phase(status: bool, token: bool, phase: str) -> None:
     async def act(stage: Stage) -> None:
@@ -351,7 +406,9 @@ def test_fault_of_a_broken_connection_has_its_phase(status: bool, token: bool, p
             exchange.head()
         if token:
             exchange.text("one")
-        exchange.fail(NetworkFault("reset", kind="reset", phase="between tokens" if status else "head"))
+        exchange.fail(
+            NetworkFault("reset", kind="reset", phase="between tokens" if status else "head")
+        )
         if token:
             events = [event async for event in await waiting]
             assert isinstance(events[-1], Broken)
@@ -384,7 +441,9 @@ def test_an_error_inside_the_stream_ends_it_at_once() -> None:
         exchange = await stage.client.exchange()
         exchange.head()
         exchange.text("one")
-        exchange.body(b'data: {"error": {"message": "engine died", "code": 500}}\n\ndata: [DONE]\n\n')
+        exchange.body(
+            b'data: {"error": {"message": "engine died", "code": 500}}\n\ndata: [DONE]\n\n'
+        )
         assert exchange.closed_ns is not None
         reply = await waiting
         events = [event async for event in reply]
@@ -422,7 +481,8 @@ async def _token_missing(exchange: ScriptedExchange) -> None:
 
 
 @pytest.mark.parametrize(
-    ("so_far", "phase", "at_ms"), [(_head_missing, "head", 100), (_token_missing, "first token", 300)]
+    ("so_far", "phase", "at_ms"),
+    [(_head_missing, "head", 100), (_token_missing, "first token", 300)],
 )
 def test_a_target_that_stays_silent_times_out(
     so_far: Callable[[ScriptedExchange], Awaitable[None]], phase: str, at_ms: int
@@ -458,7 +518,10 @@ def test_stall_ends_the_stream_despite_pings() -> None:
             exchange.body(b": ping\n\n")
         await done
         assert stage.only.fault is not None
-        assert (stage.only.fault.phase, stage.only.fault.kind) == ("between tokens", "timeout_between_tokens")
+        assert (stage.only.fault.phase, stage.only.fault.kind) == (
+            "between tokens",
+            "timeout_between_tokens",
+        )
         assert exchange.closed_ns is not None
         assert exchange.closed_ns - exchange.sent_ns == pytest.approx(340 * MS, rel=0.01)
 
@@ -655,7 +718,9 @@ def test_target_prints_as_its_expression() -> None:
 
 TOKEN = b'data: {"choices":[{"index":0,"delta":{"content":"one"}}]}\n\n'
 FINISHED = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
-COUNTED = b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}\n\n'
+COUNTED = (
+    b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}\n\n'
+)
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -678,7 +743,11 @@ def test_response_with_finish_reason_ends_without_end_mark(at_once: bool) -> Non
         began_ns = clock.now_ns()
         await reply.finished()
         assert clock.now_ns() - began_ns == 1000 * MS
-        assert (stage.only.outcome, stage.only.finish_reason, stage.only.output_tokens) == ("ok", "stop", 1)
+        assert (stage.only.outcome, stage.only.finish_reason, stage.only.output_tokens) == (
+            "ok",
+            "stop",
+            1,
+        )
         assert exchange.closed_ns is not None
 
     play(act)
@@ -758,7 +827,11 @@ def test_meter_counts_tokens_and_can_end_the_response() -> None:
 
     def meter(target: str, tokens: int) -> Fault | None:
         seen.append((target, tokens))
-        return CallerFault("no money", kind="insufficient_quota", status=429) if tokens > 2_000 else None
+        return (
+            CallerFault("no money", kind="insufficient_quota", status=429)
+            if tokens > 2_000
+            else None
+        )
 
     async def act(stage: Stage) -> None:
         waiting = stage.call(meter=meter)
@@ -772,7 +845,9 @@ def test_meter_counts_tokens_and_can_end_the_response() -> None:
         for _ in range(3):
             exchange.text("y" * METERED_BYTES)
         await reply.finished()
-        assert [tokens for _, tokens in seen] == [(3 + number * METERED_BYTES) // 4 for number in (1, 2)]
+        assert [tokens for _, tokens in seen] == [
+            (3 + number * METERED_BYTES) // 4 for number in (1, 2)
+        ]
         fault = stage.only.fault
         assert fault is not None
         assert (fault.type, fault.kind) == ("CallerFault", "insufficient_quota")

@@ -1,4 +1,5 @@
-"""A target keeps the contract of a service: the same kit that policies go through, over a transport without sockets."""
+"""A target keeps the contract of a service: the same kit that policies go through, over a transport
+without sockets."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -34,7 +35,12 @@ class PlayingClient(ScriptedClient):
         return sum(exchange.closed_ns is None for exchange in self._exchanged)
 
     async def send(
-        self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int | None = None
+        self,
+        origin: Origin,
+        request: Request,
+        receiver: Receiver,
+        *,
+        connect_deadline_ns: int | None = None,
     ) -> Exchange:
         self.connect_deadline_ns = connect_deadline_ns
         sent = await super().send(origin, request, receiver)
@@ -62,7 +68,10 @@ def _steps(script: Script, exchange: ScriptedExchange) -> list[tuple[float, Call
         return [(script.ttft, lambda: exchange.fail(fault))]
     tokens = script.breaks_after or script.tokens
     steps: list[tuple[float, Callable[[], None]]] = [(0.0, exchange.head)]
-    steps += [(script.ttft + number / script.tps, lambda: exchange.text("word")) for number in range(tokens)]
+    steps += [
+        (script.ttft + number / script.tps, lambda: exchange.text("word"))
+        for number in range(tokens)
+    ]
     if fault is not None:
         return [*steps, (script.ttft + tokens / script.tps, lambda: exchange.fail(fault))]
     end = script.ttft + max(tokens - 1, 0) / script.tps
@@ -70,7 +79,8 @@ def _steps(script: Script, exchange: ScriptedExchange) -> list[tuple[float, Call
 
 
 def _watched(service: Service) -> Service:
-    """`service`, each of whose calls is watched: of a raw target the events are had no other way."""
+    """`service`, each of whose calls is watched: of a raw target the events are had no other
+    way."""
 
     async def watched(call: Call) -> Reply:
         return await service(msgspec.structs.replace(call, watched=True))
@@ -82,14 +92,20 @@ def _watched(service: Service) -> Service:
 def test_target_passes_the_conformance_kit(raw: bool) -> None:
     def make(script: Script) -> Subject:
         client = PlayingClient(script)
-        target = connect(SPEC, lambda observation: None, environment={}, client=client.as_client(), raw=raw)
+        target = connect(
+            SPEC, lambda observation: None, environment={}, client=client.as_client(), raw=raw
+        )
         return Subject(_watched(target) if raw else target, lambda: client.left_open)
 
     check_service(make)
 
 
-@pytest.mark.parametrize(("within_ms", "connects_within_ms"), [(None, 10_000), (60_000, 10_000), (500, 500)])
-def test_connecting_keeps_the_calls_deadline(within_ms: int | None, connects_within_ms: int) -> None:
+@pytest.mark.parametrize(
+    ("within_ms", "connects_within_ms"), [(None, 10_000), (60_000, 10_000), (500, 500)]
+)
+def test_connecting_keeps_the_calls_deadline(
+    within_ms: int | None, connects_within_ms: int
+) -> None:
     client = PlayingClient(Script())
 
     async def main() -> None:
@@ -109,7 +125,9 @@ def test_connecting_keeps_the_total_time_of_the_target() -> None:
     async def main() -> None:
         now_ns = clock.now_ns()
         target = connect(spec, lambda observation: None, environment={}, client=client.as_client())
-        async with await target(Call(id="c", body={}, start_ns=now_ns, deadline_ns=now_ns + clock.NS_PER_S)):
+        async with await target(
+            Call(id="c", body={}, start_ns=now_ns, deadline_ns=now_ns + clock.NS_PER_S)
+        ):
             assert client.connect_deadline_ns == now_ns + 700 * clock.NS_PER_MS
 
     run_virtual(main())

@@ -1,4 +1,5 @@
-"""A target of every API format, over sockets, against simulated providers that play it: timed, whole, and refused."""
+"""A target of every API format, over sockets, against simulated providers that play it: timed,
+whole, and refused."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -67,7 +68,9 @@ def test_every_api_format_is_simulated() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("api_format", PATHS)
-def test_response_of_every_api_format_is_timed_and_whole(quick: RunningProvider, api_format: str, whole: bool) -> None:
+def test_response_of_every_api_format_is_timed_and_whole(
+    quick: RunningProvider, api_format: str, whole: bool
+) -> None:
     events, (seen,) = ask(quick, api_format, whole=whole)
     tokens = [event for event in events if isinstance(event, Token)]
     assert "".join(token.text for token in tokens) == SAID
@@ -75,19 +78,25 @@ def test_response_of_every_api_format_is_timed_and_whole(quick: RunningProvider,
     assert (seen.ok, seen.streamed, seen.output_tokens) == (True, not whole, 8)
     assert seen.sent_ns is not None
     assert seen.first_token_ns is not None
-    assert seen.first_token_ns - seen.sent_ns > 15 * clock.NS_PER_MS, "the simulated time to first token"
+    assert seen.first_token_ns - seen.sent_ns > 15 * clock.NS_PER_MS, (
+        "the simulated time to first token"
+    )
     assert seen.token_at == sorted(seen.token_at)
 
 
 @pytest.mark.parametrize("api_format", PATHS)
-def test_429_of_every_api_format_has_its_retry_after(quick: RunningProvider, api_format: str) -> None:
+def test_429_of_every_api_format_has_its_retry_after(
+    quick: RunningProvider, api_format: str
+) -> None:
     with pytest.raises(ProviderFault, match="HTTP 429: a simulated error 429") as caught:
         ask(quick, api_format, fault="429; retry_after=3")
     assert caught.value.retry_after_ns == 3 * clock.NS_PER_S
 
 
 @pytest.mark.parametrize("api_format", PATHS)
-def test_error_event_breaks_the_stream_of_every_api_format(quick: RunningProvider, api_format: str) -> None:
+def test_error_event_breaks_the_stream_of_every_api_format(
+    quick: RunningProvider, api_format: str
+) -> None:
     events, (seen,) = ask(quick, api_format, fault="error_event; after=3")
     assert len([event for event in events if isinstance(event, Token)]) == 3
     assert seen.fault is not None

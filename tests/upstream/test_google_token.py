@@ -1,4 +1,5 @@
-"""Tokens of Google Cloud: google-auth itself asks a token service of ours, which answers as Google's does."""
+"""Tokens of Google Cloud: google-auth itself asks a token service of ours, which answers as
+Google's does."""
 
 import asyncio
 import json
@@ -36,7 +37,11 @@ class TokenService:
     def respond(self, request: Received) -> Response:
         self.asked.append(parse_qs(request.body.decode())["grant_type"][0])
         refused = {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}
-        given = {"access_token": f"token-{len(self.asked)}", "expires_in": 3600, "token_type": "Bearer"}
+        given = {
+            "access_token": f"token-{len(self.asked)}",
+            "expires_in": 3600,
+            "token_type": "Bearer",
+        }
         data = json.dumps(refused if self.refuses else given).encode()
         return Response(data, 400 if self.refuses else 200, {"content-type": "application/json"})
 
@@ -53,7 +58,9 @@ def service() -> Iterator[TokenService]:
 def private_key() -> str:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     form = serialization.PrivateFormat.PKCS8
-    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+    return key.private_bytes(
+        serialization.Encoding.PEM, form, serialization.NoEncryption()
+    ).decode()
 
 
 @pytest.fixture
@@ -89,7 +96,9 @@ def test_configured_token_is_used_unchanged() -> None:
     assert values(GoogleToken("ya29.given"), 7200) == ["ya29.given", "ya29.given"]
 
 
-def test_service_account_token_is_renewed_before_it_expires(credentials: str, service: TokenService) -> None:
+def test_service_account_token_is_renewed_before_it_expires(
+    credentials: str, service: TokenService
+) -> None:
     found = values(GoogleToken(credentials), 1, 3200, 3350, 3351)
     assert found == ["token-1", "token-1", "token-1", "token-2", "token-2"]
     assert service.asked == ["urn:ietf:params:oauth:grant-type:jwt-bearer"] * 2
@@ -115,7 +124,9 @@ def test_many_calls_share_one_refusal(credentials: str, service: TokenService) -
     assert len(service.asked) == 1
 
 
-def test_renewal_continues_when_the_call_that_began_it_ends(credentials: str, service: TokenService) -> None:
+def test_renewal_continues_when_the_call_that_began_it_ends(
+    credentials: str, service: TokenService
+) -> None:
     async def main() -> str:
         token = GoogleToken(credentials)
         first, second = (asyncio.get_running_loop().create_task(token.value()) for _ in range(2))
@@ -134,14 +145,21 @@ def test_deadline_of_a_call_holds_while_it_waits_for_a_token() -> None:
 
     async def main() -> None:
         seen: list[Observation] = []
-        spec = TargetSpec(name="v/m", base_url="http://x.test", model="m", auth="google", api_key_env=("TOKEN",))
+        spec = TargetSpec(
+            name="v/m", base_url="http://x.test", model="m", auth="google", api_key_env=("TOKEN",)
+        )
         client = ScriptedClient().as_client()
         target = connect(spec, seen.append, environment={"TOKEN": "ya29.given"}, client=client)
         assert target._token is not None
         target._token.value = never  # type: ignore[method-assign]
         now_ns = clock.now_ns()
-        call = Call(id="c", body={"messages": []}, start_ns=now_ns, deadline_ns=now_ns + 2 * clock.NS_PER_S)
-        with pytest.raises(TimedOut, match="no access token when the deadline of 2,000 ms for the whole call passed"):
+        call = Call(
+            id="c", body={"messages": []}, start_ns=now_ns, deadline_ns=now_ns + 2 * clock.NS_PER_S
+        )
+        with pytest.raises(
+            TimedOut,
+            match="no access token when the deadline of 2,000 ms for the whole call passed",
+        ):
             await target(call)
         assert clock.now_ns() == now_ns + 2 * clock.NS_PER_S
         assert [each.outcome for each in seen] == ["failed"]
@@ -149,9 +167,13 @@ def test_deadline_of_a_call_holds_while_it_waits_for_a_token() -> None:
     run_virtual(main())
 
 
-def test_credentials_rejected_by_google_are_a_caller_fault(credentials: str, service: TokenService) -> None:
+def test_credentials_rejected_by_google_are_a_caller_fault(
+    credentials: str, service: TokenService
+) -> None:
     service.refuses = True
-    with pytest.raises(CallerFault, match=r"no access token from the credentials in .*Invalid JWT Signature"):
+    with pytest.raises(
+        CallerFault, match=r"no access token from the credentials in .*Invalid JWT Signature"
+    ):
         values(GoogleToken(credentials))
 
 
@@ -175,7 +197,8 @@ def test_old_token_is_used_until_it_expires(credentials: str, service: TokenServ
         '{"type": "service_account"}',
         '{"type": "external_account"}',
         '{"type": "service_account", "private_key": 5, "client_email": [], "token_uri": {}}',
-        '{"type": "authorized_user", "refresh_token": "a", "client_id": "b", "client_secret": "c", "expiry": 5}',
+        '{"type": "authorized_user", "refresh_token": "a", "client_id": "b", "client_secret": '
+        '"c", "expiry": 5}',
     ],
 )
 def test_invalid_credentials_file_is_refused(content: str | None, tmp_path: Path) -> None:
@@ -191,24 +214,36 @@ def test_a_path_is_never_sent_as_a_token(tmp_path: Path) -> None:
         values(GoogleToken(str(tmp_path / "service-account")))
 
 
-def test_unreachable_token_service_is_a_network_fault(credentials: str, service: TokenService) -> None:
+def test_unreachable_token_service_is_a_network_fault(
+    credentials: str, service: TokenService
+) -> None:
     path = Path(credentials)
     path.write_text(path.read_text().replace(service.url, "http://127.0.0.1:9/token"))
     with pytest.raises(NetworkFault, match="Google could not be reached"):
         values(GoogleToken(credentials))
 
 
-def test_a_token_that_a_provider_repeats_is_not_shown(credentials: str, service: TokenService) -> None:
+def test_a_token_that_a_provider_repeats_is_not_shown(
+    credentials: str, service: TokenService
+) -> None:
     async def main() -> None:
         client = ScriptedClient()
-        spec = TargetSpec(name="v/m", base_url="http://x.test", model="m", auth="google", api_key_env=("FILE",))
-        target = connect(spec, lambda _: None, environment={"FILE": credentials}, client=client.as_client())
+        spec = TargetSpec(
+            name="v/m", base_url="http://x.test", model="m", auth="google", api_key_env=("FILE",)
+        )
+        target = connect(
+            spec, lambda _: None, environment={"FILE": credentials}, client=client.as_client()
+        )
         begin, wall = clock.now_ns(), round(clock.wall_time().timestamp() * clock.NS_PER_S)
         for hour in range(5):
             with clock.using(partial(int, begin + hour * 3600 * clock.NS_PER_S), lambda: wall):
-                waiting = asyncio.get_running_loop().create_task(target(Call(id="c", body={"messages": []})))
+                waiting = asyncio.get_running_loop().create_task(
+                    target(Call(id="c", body={"messages": []}))
+                )
                 exchange = await client.exchange()
-                ((_, sent),) = (each for each in client.sent[-1][1].fresh if each[0] == "authorization")
+                ((_, sent),) = (
+                    each for each in client.sent[-1][1].fresh if each[0] == "authorization"
+                )
                 assert sent == f"Bearer token-{hour + 1}"
                 exchange.head(401)
                 exchange.body(f"no {sent} here, nor token-{hour}".encode())
@@ -225,9 +260,18 @@ def test_a_token_that_a_provider_repeats_is_not_shown(credentials: str, service:
 def test_a_target_sends_the_token_and_never_shows_it() -> None:
     async def main() -> None:
         client = ScriptedClient()
-        spec = TargetSpec(name="v/m", base_url="http://x.test", model="m", auth="google", api_key_env=("TOKEN",))
-        target = connect(spec, lambda _: None, environment={"TOKEN": "ya29.secret-token"}, client=client.as_client())
-        waiting = asyncio.get_running_loop().create_task(target(Call(id="c", body={"messages": []})))
+        spec = TargetSpec(
+            name="v/m", base_url="http://x.test", model="m", auth="google", api_key_env=("TOKEN",)
+        )
+        target = connect(
+            spec,
+            lambda _: None,
+            environment={"TOKEN": "ya29.secret-token"},
+            client=client.as_client(),
+        )
+        waiting = asyncio.get_running_loop().create_task(
+            target(Call(id="c", body={"messages": []}))
+        )
         await client.exchange()
         waiting.cancel()
         request = client.sent[0][1]

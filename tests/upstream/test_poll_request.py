@@ -1,4 +1,5 @@
-"""A request before the one that answers: what is measured, where the second one goes, and what may be wrong."""
+"""A request before the one that answers: what is measured, where the second one goes, and what may
+be wrong."""
 
 import asyncio
 import json
@@ -26,7 +27,9 @@ DONE = b"event: done\ndata: {}\n\n"
 
 
 def prediction(**fields: Any) -> bytes:
-    return json.dumps({"id": "p1", "status": "starting", "urls": {"stream": URL}, **fields}).encode()
+    return json.dumps(
+        {"id": "p1", "status": "starting", "urls": {"stream": URL}, **fields}
+    ).encode()
 
 
 class Stage:
@@ -44,7 +47,12 @@ class Stage:
             api_key_env=("KEY",),
             timeouts=Timeouts(head_ms=1000),
         )
-        target = connect(spec, self.seen.append, environment={"KEY": "s3cret-key"}, client=self.client.as_client())
+        target = connect(
+            spec,
+            self.seen.append,
+            environment={"KEY": "s3cret-key"},
+            client=self.client.as_client(),
+        )
         body = {"messages": [{"role": "user", "content": "Hi"}]}
         asked = Call(id="c", body=body, start_ns=clock.now_ns(), **call)
         self.calling: asyncio.Task[Attempt] = asyncio.get_running_loop().create_task(target(asked))
@@ -93,9 +101,17 @@ def test_second_request_to_another_host_has_no_key() -> None:
         await stage.created(prediction())
         await stage.client.exchange()
         (origin, asked), (there, wanted) = stage.client.sent
-        assert (origin.host, asked.method, asked.path) == ("api.replicate.test", "POST", "/v1/models/o/m/predictions")
+        assert (origin.host, asked.method, asked.path) == (
+            "api.replicate.test",
+            "POST",
+            "/v1/models/o/m/predictions",
+        )
         assert ("authorization", "Bearer s3cret-key") in asked.headers
-        assert (there.host, wanted.method, wanted.path) == ("stream.replicate.test", "GET", "/v1/files/x")
+        assert (there.host, wanted.method, wanted.path) == (
+            "stream.replicate.test",
+            "GET",
+            "/v1/files/x",
+        )
         assert wanted.body == b""
         headers = dict(wanted.headers)
         assert headers.keys() == {"user-agent", "accept", "cache-control"}
@@ -118,7 +134,9 @@ def test_second_request_to_the_same_host_has_the_key() -> None:
     play(act)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(401, ProviderFault), (422, CallerFault), (429, ProviderFault)])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(401, ProviderFault), (422, CallerFault), (429, ProviderFault)]
+)
 def test_refused_first_request_raises_its_fault(status: int, kind: type[Fault]) -> None:
     async def act(stage: Stage) -> None:
         await stage.created(b'{"title":"No","detail":"not with s3cret-key"}', status)
@@ -141,7 +159,11 @@ def test_refused_first_request_raises_its_fault(status: int, kind: type[Fault]) 
         (prediction(status="canceled"), "in_band_error", "its status is canceled"),
         (b"<html>", "malformed", "not the JSON of a prediction"),
         (prediction(urls={"stream": "ftp://x"}), "malformed", "unusable"),
-        (prediction(urls={"stream": "https://elsewhere.test/x"}), "foreign_address", "outside the provider's hosts"),
+        (
+            prediction(urls={"stream": "https://elsewhere.test/x"}),
+            "foreign_address",
+            "outside the provider's hosts",
+        ),
         (b"x" * (MAX_BODY_BYTES + 1), "malformed", "longer than"),
     ],
 )
@@ -150,7 +172,11 @@ def test_first_response_without_a_usable_url_raises(body: bytes, kind: str, word
         await stage.created(body)
         with pytest.raises(ProviderFault, match=words) as caught:
             await stage.calling
-        assert (caught.value.kind, caught.value.phase, caught.value.target) == (kind, "head", "replicate/o/m")
+        assert (caught.value.kind, caught.value.phase, caught.value.target) == (
+            kind,
+            "head",
+            "replicate/o/m",
+        )
         assert stage.seen[0].fault is not None
         assert stage.seen[0].fault.kind == kind
 
@@ -226,13 +252,19 @@ def test_cancellation_closes_the_first_request_at_once() -> None:
 def test_only_the_providers_own_hosts_are_followed(address: str, base: str, own: bool) -> None:
     origin = Origin.parse(base)[0]
     if own:
-        assert stream_address(address, origin, ("stream.example.com",))[0] == Origin.parse(address)[0]
+        assert (
+            stream_address(address, origin, ("stream.example.com",))[0] == Origin.parse(address)[0]
+        )
     else:
         with pytest.raises(ProviderFault, match="outside the provider's hosts"):
             stream_address(address, origin, ("stream.example.com",))
 
 
 def test_the_catalogue_names_the_stream_host_of_replicate() -> None:
-    spec = from_catalog("replicate/meta/meta-llama-3-70b-instruct", {"REPLICATE_API_TOKEN": "k" * 20})
+    spec = from_catalog(
+        "replicate/meta/meta-llama-3-70b-instruct", {"REPLICATE_API_TOKEN": "k" * 20}
+    )
     origin, hosts = Origin.parse(spec.base_url)[0], spec.quirks["stream_hosts"]
-    assert stream_address("https://stream.replicate.com/v1/files/x", origin, hosts)[1] == "/v1/files/x"
+    assert (
+        stream_address("https://stream.replicate.com/v1/files/x", origin, hosts)[1] == "/v1/files/x"
+    )

@@ -1,4 +1,5 @@
-"""Reading an answer's bytes as they came: what is kept, what holds the provider back, what breaks it."""
+"""Reading an answer's bytes as they came: what is kept, what holds the provider back, what breaks
+it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -33,9 +34,18 @@ def play(
 
     async def main() -> None:
         client = ScriptedClient()
-        spec = TargetSpec(name="x/m", base_url="http://x.test/v1", model="m", timeouts=Timeouts(stall_ms=1000))
+        spec = TargetSpec(
+            name="x/m", base_url="http://x.test/v1", model="m", timeouts=Timeouts(stall_ms=1000)
+        )
         target = connect(spec, seen.append, environment={}, client=client.as_client(), raw=True)
-        call = Call(id="c", body={}, start_ns=clock.now_ns(), watched=watched, stream=stream, whole_ns=whole_ns)
+        call = Call(
+            id="c",
+            body={},
+            start_ns=clock.now_ns(),
+            watched=watched,
+            stream=stream,
+            whole_ns=whole_ns,
+        )
         calling = asyncio.get_running_loop().create_task(target(call))
         exchange = await client.exchange()
         if whole_ns is None:
@@ -154,7 +164,9 @@ def test_reading_only_events_of_a_watched_call_never_pauses_it() -> None:
         exchange.body(END)
         exchange.end()
         assert exchange.holds == []
-        assert sum(isinstance(event, Token) for event in [event async for event in reply]) > 3 * FULL_BYTES // len(WORD)
+        assert sum(
+            isinstance(event, Token) for event in [event async for event in reply]
+        ) > 3 * FULL_BYTES // len(WORD)
         assert len(await reply.read()) > 3 * FULL_BYTES
 
     assert play(act, watched=True)[0].ok
@@ -288,7 +300,9 @@ def test_bytes_pass_to_the_taker_and_refused_ones_to_the_reader() -> None:
 
 def test_fault_of_the_taker_breaks_the_response() -> None:
     def take(data: bytes) -> bool:
-        raise ProviderFault("an event is too long", kind="too_long", phase="between tokens", status=200)
+        raise ProviderFault(
+            "an event is too long", kind="too_long", phase="between tokens", status=200
+        )
 
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(WORD)

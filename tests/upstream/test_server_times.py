@@ -1,4 +1,5 @@
-"""What a provider says of its time and of its cache, beside ours, over sockets; both against the simulator's truth."""
+"""What a provider says of its time and of its cache, beside ours, over sockets; both against the
+simulator's truth."""
 
 import asyncio
 import json
@@ -47,7 +48,9 @@ EARLIER_MS = 1.0
 
 
 @pytest.fixture(scope="module")
-def simulated(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RunningProvider]]:
+def simulated(
+    system: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, RunningProvider]]:
     folder: Path = tmp_path_factory.mktemp("profiles")
     for form in FORMS:
         (folder / f"{form}.toml").write_text(ENGINE.replace("FORM", form))
@@ -55,13 +58,17 @@ def simulated(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield dict(zip(FORMS, found, strict=True))
 
 
-def asked(of: RunningProvider, api_format: str, prompt: str, at_once: int, **quirks: Any) -> list[Observation]:
+def asked(
+    of: RunningProvider, api_format: str, prompt: str, at_once: int, **quirks: Any
+) -> list[Observation]:
     """What was observed of so many requests at once, in the order in which they were answered."""
     seen: list[Observation] = []
 
     async def play() -> None:
         base_url = of.origin if api_format == "ollama" else of.base_url
-        spec = TargetSpec(name="sim", base_url=base_url, model=of.model, api_format=api_format, quirks=quirks)
+        spec = TargetSpec(
+            name="sim", base_url=base_url, model=of.model, api_format=api_format, quirks=quirks
+        )
         client = Client(proxies={})
         target = connect(spec, seen.append, environment={}, client=client)
         body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": 6}
@@ -86,7 +93,9 @@ def truth(of: RunningProvider) -> list[dict[str, Any]]:
     """The records so far, in the order in which they were answered; they are forgotten."""
     with urllib.request.urlopen(f"{of.origin}/truth", timeout=WAIT_S) as answer:
         found = json.loads(answer.read())
-    with urllib.request.urlopen(urllib.request.Request(f"{of.origin}/truth", method="DELETE"), timeout=WAIT_S):
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{of.origin}/truth", method="DELETE"), timeout=WAIT_S
+    ):
         return sorted(found, key=lambda record: int(record["planned_ns"][-1]))
 
 
@@ -95,20 +104,31 @@ def in_ms(said: dict[str, float], name: str) -> float:
 
 
 @pytest.mark.parametrize("form", NAMES)
-def test_server_times_equal_the_truth_and_ours_are_not_less(simulated: dict[str, RunningProvider], form: str) -> None:
+def test_server_times_equal_the_truth_and_ours_are_not_less(
+    simulated: dict[str, RunningProvider], form: str
+) -> None:
     of = simulated["openai" if form == "ollama" else form]
     truth(of)
     seen = asked(of, "ollama" if form == "ollama" else "openai", f"{form} is asked", 3)
     for observation, record in zip(seen, truth(of), strict=True):
         left = record["actual_ns"]
-        spans = [record["began_ns"] - record["arrived_ns"], left[0] - record["began_ns"], left[-1] - left[0]]
+        spans = [
+            record["began_ns"] - record["arrived_ns"],
+            left[0] - record["began_ns"],
+            left[-1] - left[0],
+        ]
         spans.append(left[-1] - record["arrived_ns"])
         for name, span in zip(NAMES[form], spans, strict=True):
             if name:
-                assert in_ms(observation.server_timings, name) == pytest.approx(span / clock.NS_PER_MS)
+                assert in_ms(observation.server_timings, name) == pytest.approx(
+                    span / clock.NS_PER_MS
+                )
         assert observation.ttft_ns is not None
         assert observation.e2e_ns is not None
-        assert observation.ttft_ns / clock.NS_PER_MS > (spans[0] + spans[1]) / clock.NS_PER_MS - EARLIER_MS
+        assert (
+            observation.ttft_ns / clock.NS_PER_MS
+            > (spans[0] + spans[1]) / clock.NS_PER_MS - EARLIER_MS
+        )
         assert observation.e2e_ns / clock.NS_PER_MS > spans[3] / clock.NS_PER_MS - EARLIER_MS
     if form != "llama.cpp":
         waits = [in_ms(observation.server_timings, NAMES[form][0]) for observation in seen]
@@ -121,9 +141,16 @@ def test_openai_processing_ms_lies_below_our_e2e(simulated: dict[str, RunningPro
     (streamed,) = asked(of, "openai", "a stream", 1)
     (whole,) = asked(of, "openai", "no stream", 1, stream_whole=False)
     _, record = truth(of)
-    assert streamed.server_timings["processing_ms"] < (streamed.e2e_ns or 0) / clock.NS_PER_MS + EARLIER_MS
+    assert (
+        streamed.server_timings["processing_ms"]
+        < (streamed.e2e_ns or 0) / clock.NS_PER_MS + EARLIER_MS
+    )
     took_ms = (record["planned_ns"][-1] - record["arrived_ns"]) // clock.NS_PER_MS
-    assert took_ms <= whole.server_timings["processing_ms"] <= (whole.e2e_ns or 0) / clock.NS_PER_MS + EARLIER_MS
+    assert (
+        took_ms
+        <= whole.server_timings["processing_ms"]
+        <= (whole.e2e_ns or 0) / clock.NS_PER_MS + EARLIER_MS
+    )
 
 
 @pytest.mark.parametrize("api_format", ["openai", "responses", "anthropic"])
@@ -134,5 +161,9 @@ def test_cached_tokens_are_observed(simulated: dict[str, RunningProvider], api_f
     first, second = (asked(of, api_format, prompt, 1)[0] for _ in range(2))
     records = truth(of)
     cached = [0, 0] if api_format == "anthropic" else [0, 64]
-    assert [one.cached_tokens for one in (first, second)] == cached == [record["cached_tokens"] for record in records]
+    assert (
+        [one.cached_tokens for one in (first, second)]
+        == cached
+        == [record["cached_tokens"] for record in records]
+    )
     assert [one.input_tokens for one in (first, second)] == [75, 75]

@@ -24,7 +24,9 @@ def spec(**headers: str) -> TargetSpec:
         ({"x-token": "short"}, []),
     ],
 )
-def test_secrets_are_the_key_and_credentials_in_headers(headers: dict[str, str], found: list[str]) -> None:
+def test_secrets_are_the_key_and_credentials_in_headers(
+    headers: dict[str, str], found: list[str]
+) -> None:
     assert secrets(spec(**headers)) == found
     assert secrets(spec(**headers), "another-key") == ["another-key", *found]
 
@@ -35,7 +37,11 @@ def test_very_short_key_is_not_a_secret() -> None:
 
 def test_secret_is_redacted_at_any_depth() -> None:
     value = {"command": ["--header", f"x: {KEY}"], "n": 3, "both": (f"{KEY}{KEY}", None)}
-    assert redacted(value, [KEY]) == {"command": ["--header", "x: [key]"], "n": 3, "both": ["[key][key]", None]}
+    assert redacted(value, [KEY]) == {
+        "command": ["--header", "x: [key]"],
+        "n": 3,
+        "both": ["[key][key]", None],
+    }
     assert redacted("nothing here", [KEY]) == "nothing here"
 
 
@@ -50,7 +56,10 @@ def test_excerpt_holds_at_most_3_letters_of_a_key(before: int, after: str) -> No
     [
         ({}, "export CO_API_KEY=..."),
         ({"CO_KEY": "k", "GROQ_API_KEY": "k"}, "CO_KEY is set: is it that? export CO_API_KEY=..."),
-        ({"cohere_api_key": "k", "COHERE_MODEL": "m"}, "cohere_api_key is set: is it that? export CO_API_KEY=..."),
+        (
+            {"cohere_api_key": "k", "COHERE_MODEL": "m"},
+            "cohere_api_key is set: is it that? export CO_API_KEY=...",
+        ),
         (
             {"CO_TOKEN": "k", "COHERE_TOKEN": "k"},
             "COHERE_TOKEN and CO_TOKEN are set: is it that? export CO_API_KEY=...",
@@ -58,7 +67,9 @@ def test_excerpt_holds_at_most_3_letters_of_a_key(before: int, after: str) -> No
     ],
 )
 def test_key_in_a_similar_variable_gets_a_hint(environment: dict[str, str], hint: str) -> None:
-    with pytest.raises(CallerFault, match="no key: CO_API_KEY or COHERE_API_KEY is not set") as refused:
+    with pytest.raises(
+        CallerFault, match="no key: CO_API_KEY or COHERE_API_KEY is not set"
+    ) as refused:
         from_catalog("cohere/command-a-03-2025", environment)
     assert refused.value.hint == hint
 

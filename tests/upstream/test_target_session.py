@@ -23,7 +23,9 @@ def sent(
 ) -> tuple[Any, dict[str, str]]:
     """The body and the headers of the request that the target sends."""
     client = ScriptedClient()
-    service = connect(from_catalog(target, KEYS), lambda _: None, environment=KEYS, client=client.as_client())
+    service = connect(
+        from_catalog(target, KEYS), lambda _: None, environment=KEYS, client=client.as_client()
+    )
 
     async def main() -> None:
         call = Call(id="c", body=body, api_format=api_format)

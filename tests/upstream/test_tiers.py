@@ -27,7 +27,9 @@ HI = [{"role": "user", "content": "hi"}]
 MESSAGES = {"messages": HI, "max_tokens": 9}
 RESPONSES = {"input": "hi"}
 OPENAI_END = (
-    b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"service_tier":"%s"}\n\ndata: [DONE]\n\n'
+    b"data: "
+    b'{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"service_tier":"%s"}\n\ndata: '
+    b"[DONE]\n\n"
 )
 OPENAI = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n' + OPENAI_END
 ANTHROPIC = b"""data: {"type":"message_start","message":{"usage":{"input_tokens":1,\
@@ -61,7 +63,9 @@ def asked(
     """The request's body and headers, and the observation of its attempt."""
     seen: list[Observation] = []
     client = ScriptedClient()
-    service = connect(from_catalog(target, KEYS), seen.append, environment=KEYS, client=client.as_client())
+    service = connect(
+        from_catalog(target, KEYS), seen.append, environment=KEYS, client=client.as_client()
+    )
 
     async def main() -> None:
         call = Call(id="c", body=body, api_format=api_format, hints=hints)
@@ -81,12 +85,30 @@ def asked(
     "target, body, api_format, answer, field",
     [
         ("openai/gpt-5@flex", {"messages": HI}, "openai", OPENAI, ("service_tier", "flex")),
-        ("openai/gpt-5@fast", {"messages": HI, "service_tier": "flex"}, "openai", OPENAI, ("service_tier", "fast")),
+        (
+            "openai/gpt-5@fast",
+            {"messages": HI, "service_tier": "flex"},
+            "openai",
+            OPENAI,
+            ("service_tier", "fast"),
+        ),
         ("openai/gpt-5@flex", {"messages": HI}, "openai", WHOLE_OPENAI, ("service_tier", "flex")),
         ("openai/gpt-5@priority", MESSAGES, "anthropic", OPENAI, ("service_tier", "priority")),
         ("openai/gpt-5@priority", RESPONSES, "responses", OPENAI, ("service_tier", "priority")),
-        ("openai-responses/gpt-5@flex", RESPONSES, "responses", RESPONSES_STREAM, ("service_tier", "flex")),
-        ("openai-responses/gpt-5@flex", {"messages": HI}, "openai", RESPONSES_STREAM, ("service_tier", "flex")),
+        (
+            "openai-responses/gpt-5@flex",
+            RESPONSES,
+            "responses",
+            RESPONSES_STREAM,
+            ("service_tier", "flex"),
+        ),
+        (
+            "openai-responses/gpt-5@flex",
+            {"messages": HI},
+            "openai",
+            RESPONSES_STREAM,
+            ("service_tier", "flex"),
+        ),
         ("anthropic/claude-opus-5@fast", MESSAGES, "anthropic", ANTHROPIC, ("speed", "fast")),
         ("anthropic/claude-opus-5@fast", MESSAGES, "anthropic", WHOLE_ANTHROPIC, ("speed", "fast")),
         ("anthropic/claude-opus-5@fast", {"messages": HI}, "openai", ANTHROPIC, ("speed", "fast")),
@@ -94,7 +116,12 @@ def asked(
 )
 @each_case("granted", ["fast", "default"])
 def test_request_names_the_tier_and_granted_tier_is_observed(
-    target: str, body: Mapping[str, Any], api_format: Spoken, answer: bytes, field: tuple[str, str], granted: str
+    target: str,
+    body: Mapping[str, Any],
+    api_format: Spoken,
+    answer: bytes,
+    field: tuple[str, str],
+    granted: str,
 ) -> None:
     sent, _, observation = asked(target, body, answer % granted.encode(), api_format)
     name, value = field
@@ -112,19 +139,25 @@ def test_request_names_the_tier_and_granted_tier_is_observed(
     ],
 )
 def test_beta_feature_is_added_to_those_of_the_client(given: str, sent: str) -> None:
-    _, headers, _ = asked("anthropic/claude-opus-5@fast", MESSAGES, ANTHROPIC % b"fast", "anthropic", betas=given)
+    _, headers, _ = asked(
+        "anthropic/claude-opus-5@fast", MESSAGES, ANTHROPIC % b"fast", "anthropic", betas=given
+    )
     assert headers["anthropic-beta"] == sent
 
 
 def test_request_without_a_tier_has_no_added_fields() -> None:
-    sent, headers, observation = asked("anthropic/claude-opus-5", MESSAGES, ANTHROPIC % b"standard", "anthropic")
+    sent, headers, observation = asked(
+        "anthropic/claude-opus-5", MESSAGES, ANTHROPIC % b"standard", "anthropic"
+    )
     assert "speed" not in sent
     assert "anthropic-beta" not in headers
     assert observation.tier == "standard"
 
 
 def test_odd_values_of_the_granted_tier_break_nothing() -> None:
-    _, _, observation = asked("openai/gpt-5@flex", {"messages": HI}, OPENAI.replace(b'"%s"', b'{"a": [1]}'))
+    _, _, observation = asked(
+        "openai/gpt-5@flex", {"messages": HI}, OPENAI.replace(b'"%s"', b'{"a": [1]}')
+    )
     assert (observation.ok, observation.tier) == (True, "")
     _, _, observation = asked("openai/gpt-5@flex", {"messages": HI}, OPENAI % (b"x" * 5_000))
     assert len(observation.tier) == 40
@@ -162,18 +195,26 @@ def test_configured_provider_has_its_catalogue_tiers() -> None:
         "gpt-5",
         {"service_tier": "fast"},
     )
-    assert settings.spec("own/gpt-5@fast").model == "gpt-5@fast", "a server of your own has no tiers"
+    assert settings.spec("own/gpt-5@fast").model == "gpt-5@fast", (
+        "a server of your own has no tiers"
+    )
     directory = TargetDirectory(settings)
     rates = {
-        target: directory.price(f"main/{target}") for target in ("gpt-5", "gpt-5@fast", "gpt-5.5@fast", "gpt-5@flex")
+        target: directory.price(f"main/{target}")
+        for target in ("gpt-5", "gpt-5@fast", "gpt-5.5@fast", "gpt-5@flex")
     }
-    assert {name: (found.input_usd, found.output_usd) for name, found in rates.items() if found} == {
+    assert {
+        name: (found.input_usd, found.output_usd) for name, found in rates.items() if found
+    } == {
         "gpt-5": (1, 10),
         "gpt-5@fast": (2, 20),
         "gpt-5.5@fast": (7.5, 75),
         "gpt-5@flex": (0.1, 0.2),
     }
-    assert directory.facts("main/gpt-5@fast").context_tokens == directory.facts("main/gpt-5").context_tokens
+    assert (
+        directory.facts("main/gpt-5@fast").context_tokens
+        == directory.facts("main/gpt-5").context_tokens
+    )
     with pytest.raises(CallerFault, match="unknown tier 'fst'; openai has fast, flex, priority"):
         settings.spec("main/gpt-5@fst")
     with pytest.raises(CallerFault, match="unknown tier 'fst'"):
@@ -181,7 +222,9 @@ def test_configured_provider_has_its_catalogue_tiers() -> None:
 
 
 def test_a_downgraded_attempt_costs_the_standard_price() -> None:
-    directory = TargetDirectory(read("providers: {openai: {api_key: env:OURS}}", {"OURS": "k" * 20}))
+    directory = TargetDirectory(
+        read("providers: {openai: {api_key: env:OURS}}", {"OURS": "k" * 20})
+    )
     listed = price("openai/gpt-5@fast")
     directory.learn(PriceLookup({"openai/gpt-5@fast": listed}))
     _, _, fast = asked("openai/gpt-5@fast", {"messages": HI}, WHOLE_OPENAI % b"priority")
@@ -199,11 +242,15 @@ def test_a_call_is_raced_into_the_fast_tier() -> None:
 
     async def main() -> None:
         targets = {
-            name: connect(settings.spec(name), seen.append, environment=environment, client=client.as_client())
+            name: connect(
+                settings.spec(name), seen.append, environment=environment, client=client.as_client()
+            )
             for name in ("main/gpt-5", "main/gpt-5@fast")
         }
         policy = build(parse('race("main/gpt-5", "main/gpt-5@fast")'), targets.__getitem__)
-        waiting = asyncio.get_running_loop().create_task(policy(Call(id="c", body={"messages": HI})))
+        waiting = asyncio.get_running_loop().create_task(
+            policy(Call(id="c", body={"messages": HI}))
+        )
         await client.exchange()
         fast = await client.exchange()
         fast.head()
@@ -215,4 +262,7 @@ def test_a_call_is_raced_into_the_fast_tier() -> None:
     run_virtual(main())
     tiers = [json.loads(request.body).get("service_tier") for _, request in client.sent]
     assert tiers == [None, "fast"]
-    assert {each.target: each.tier for each in seen} == {"main/gpt-5": "", "main/gpt-5@fast": "priority"}
+    assert {each.target: each.tier for each in seen} == {
+        "main/gpt-5": "",
+        "main/gpt-5@fast": "priority",
+    }

@@ -27,9 +27,12 @@ from splitsecond.core.wire.translation import MAX_MESSAGES
 from splitsecond.testing.virtual_time import run_virtual
 
 GEMINI_WORD = b'data: {"candidates":[{"content":{"parts":[{"text":"one"}]},"index":0}]}\r\n\r\n'
-GEMINI_END = b'data: {"candidates":[{"content":{"parts":[]},"finishReason":"STOP","index":0}]}\r\n\r\n'
+GEMINI_END = (
+    b'data: {"candidates":[{"content":{"parts":[]},"finishReason":"STOP","index":0}]}\r\n\r\n'
+)
 GEMINI_IMAGE = (
-    b'data: {"candidates":[{"content":{"parts":[{"inlineData":{"mimeType":"image/png","data":"AA=="}}]},'
+    b"data: "
+    b'{"candidates":[{"content":{"parts":[{"inlineData":{"mimeType":"image/png","data":"AA=="}}]},'
     b'"index":0}]}\r\n\r\n'
 )
 CLIENTS: dict[Spoken, Any] = {"openai": openai, "anthropic": anthropic, "responses": responses}
@@ -42,19 +45,34 @@ Act = Callable[["asyncio.Task[Attempt]", ScriptedExchange], Awaitable[None]]
 
 
 def play(
-    act: Act, client: Spoken, api_format: str = "gemini", *, watched: bool = False, raw: bool = True, **asked: Any
+    act: Act,
+    client: Spoken,
+    api_format: str = "gemini",
+    *,
+    watched: bool = False,
+    raw: bool = True,
+    **asked: Any,
 ) -> tuple[Request, list[Observation]]:
     seen: list[Observation] = []
     headers = asked.pop("headers", {})
     quirks = asked.pop("quirks", {})
-    call = Call(id="c", body=BODIES[client], api_format=client, start_ns=clock.now_ns(), watched=watched)
+    call = Call(
+        id="c", body=BODIES[client], api_format=client, start_ns=clock.now_ns(), watched=watched
+    )
     for name, value in asked.items():
-        call = Call(**{**{each: getattr(call, each) for each in call.__struct_fields__}, name: value})
+        call = Call(
+            **{**{each: getattr(call, each) for each in call.__struct_fields__}, name: value}
+        )
     scripted = ScriptedClient()
 
     async def main() -> None:
         spec = TargetSpec(
-            name="x/m", base_url="http://x.test/v1", model="m", api_format=api_format, headers=headers, quirks=quirks
+            name="x/m",
+            base_url="http://x.test/v1",
+            model="m",
+            api_format=api_format,
+            headers=headers,
+            quirks=quirks,
         )
         target = connect(spec, seen.append, environment={}, client=scripted.as_client(), raw=raw)
         calling = asyncio.get_running_loop().create_task(target(call))
@@ -71,7 +89,9 @@ def test_a_required_call_at_ollama_is_a_call_for_the_client() -> None:
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(b'{"message":{"content":"{\\"city\\":"},"done":false}\n')
         reply = await calling
-        exchange.body(b'{"message":{"content":"\\"Bern\\"}"},"done":false}\n{"done":true,"done_reason":"stop"}\n')
+        exchange.body(
+            b'{"message":{"content":"\\"Bern\\"}"},"done":false}\n{"done":true,"done_reason":"stop"}\n'
+        )
         exchange.end()
         events = said("openai", await read_all(reply))
         calls = [event for event in events if isinstance(event, Token) and event.kind == "tool"]
@@ -87,7 +107,13 @@ def test_a_required_call_at_ollama_is_a_call_for_the_client() -> None:
 
 @pytest.mark.parametrize("client", ["openai", "responses"])
 def test_chat_without_a_limit_gets_the_catalogues_maximum(client: Spoken) -> None:
-    spec = TargetSpec(name="x/m", base_url="http://x.test/v1", model="m", api_format="anthropic", output_tokens=64_000)
+    spec = TargetSpec(
+        name="x/m",
+        base_url="http://x.test/v1",
+        model="m",
+        api_format="anthropic",
+        output_tokens=64_000,
+    )
     call, scripted = Call(id="c", body=BODIES[client], api_format=client), ScriptedClient()
 
     async def main() -> None:
@@ -121,7 +147,9 @@ def test_a_stream_that_ends_with_its_body(client: Spoken, watched: bool) -> None
         exchange.body(GEMINI_WORD)
         reply = await calling
         first = await reply.read()
-        assert [event for event in said(client, first) if isinstance(event, Token)] == [Token(1, "one")]
+        assert [event for event in said(client, first) if isinstance(event, Token)] == [
+            Token(1, "one")
+        ]
         exchange.body(GEMINI_WORD + GEMINI_END)
         exchange.end()
         events = said(client, first + await read_all(reply))
@@ -196,8 +224,12 @@ def test_the_same_format_passes_byte_for_byte() -> None:
     assert ("anthropic-beta", "one-2025-01-01") in request.fresh
     assert ("anthropic-version", "2023-06-01") in request.headers
     newer, _ = play(act, "anthropic", "anthropic", hints={"version": "2026-10-21"})
-    assert [value for name, value in (*newer.headers, *newer.fresh) if name == "anthropic-version"] == ["2026-10-21"]
-    request, _ = play(act, "anthropic", "anthropic", hints=hints, headers={"Anthropic-Beta": "ours"})
+    assert [
+        value for name, value in (*newer.headers, *newer.fresh) if name == "anthropic-version"
+    ] == ["2026-10-21"]
+    request, _ = play(
+        act, "anthropic", "anthropic", hints=hints, headers={"Anthropic-Beta": "ours"}
+    )
     assert ("anthropic-beta", "ours") in request.headers
     assert [name for name, _ in request.fresh] == ["x-client-request-id"]
     request, _ = play(act, "anthropic", "anthropic", hints=hints, quirks={"on_vertex": True})
@@ -211,7 +243,10 @@ def test_the_same_format_passes_byte_for_byte() -> None:
 
 @pytest.mark.parametrize("takes", [True, False])
 def test_reasoning_goes_to_providers_that_take_it_back(takes: bool) -> None:
-    thought = [{"type": "thinking", "thinking": "Hm.", "signature": ""}, {"type": "text", "text": "Yes?"}]
+    thought = [
+        {"type": "thinking", "thinking": "Hm.", "signature": ""},
+        {"type": "text", "text": "Yes?"},
+    ]
     turns = [
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": thought},
@@ -227,7 +262,9 @@ def test_reasoning_goes_to_providers_that_take_it_back(takes: bool) -> None:
     body = {"messages": turns, "max_tokens": 5}
     request, _ = play(act, "anthropic", "openai", body=body, quirks={"takes_thoughts": takes})
     said_before = json.loads(request.body)["messages"][1]
-    assert said_before == {"role": "assistant", "content": "Yes?"} | ({"reasoning_content": "Hm."} if takes else {})
+    assert said_before == {"role": "assistant", "content": "Yes?"} | (
+        {"reasoning_content": "Hm."} if takes else {}
+    )
 
 
 def test_measured_call_is_not_transcoded() -> None:
@@ -243,27 +280,40 @@ def test_measured_call_is_not_transcoded() -> None:
     assert seen.ok
 
 
-BEGUN = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Once"}], "max_tokens": 5}
+BEGUN = {
+    "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Once"}],
+    "max_tokens": 5,
+}
 
 
 @pytest.mark.parametrize(
     ("prefill", "last"),
     [(True, {}), ("plain", {}), ("prefix", {"prefix": True}), ("partial", {"partial": True})],
 )
-def test_a_prefilled_answer_goes_to_a_target_that_continues_it(prefill: Any, last: dict[str, Any]) -> None:
+def test_a_prefilled_answer_goes_to_a_target_that_continues_it(
+    prefill: Any, last: dict[str, Any]
+) -> None:
     call = Call(id="c", body=BEGUN, api_format="anthropic")
     encoded = transcoding.request(call, "openai", openai.encode, "m", Quirks(), prefill=prefill)
-    assert json.loads(encoded.body)["messages"][1] == {"role": "assistant", "content": "Once", **last}
+    assert json.loads(encoded.body)["messages"][1] == {
+        "role": "assistant",
+        "content": "Once",
+        **last,
+    }
 
 
 @each_case("api_format", ["openai", "gemini", "responses", "cohere", "ollama"])
 @each_case("prefill", [None, False])
-def test_prefill_is_refused_for_a_target_that_cannot_continue_it(api_format: str, prefill: bool | None) -> None:
+def test_prefill_is_refused_for_a_target_that_cannot_continue_it(
+    api_format: str, prefill: bool | None
+) -> None:
     call = Call(id="c", body=BEGUN, api_format="anthropic")
     with pytest.raises(
         CallerFault, match=r"messages\[1\], the beginning of the answer, cannot.*a user's message"
     ) as no:
-        transcoding.request(call, api_format, API_FORMATS[api_format].encode, "m", Quirks(), prefill=prefill)
+        transcoding.request(
+            call, api_format, API_FORMATS[api_format].encode, "m", Quirks(), prefill=prefill
+        )
     assert no.value.kind == "not_translatable"
 
 
@@ -274,7 +324,11 @@ def test_last_assistant_message_is_a_prefill_only_for_anthropic() -> None:
         encoded = transcoding.request(call, "ollama", API_FORMATS["ollama"].encode, "m", Quirks())
         assert json.loads(encoded.body)["messages"] == said
     passed = transcoding.request(
-        Call(id="c", body=BEGUN, api_format="anthropic"), "anthropic", anthropic.encode, "m", Quirks()
+        Call(id="c", body=BEGUN, api_format="anthropic"),
+        "anthropic",
+        anthropic.encode,
+        "m",
+        Quirks(),
     )
     assert json.loads(passed.body)["messages"] == BEGUN["messages"]
 
@@ -285,7 +339,11 @@ def test_a_conversation_of_too_many_messages_is_not_translated(client: Spoken, p
     """Translation of a million messages would block the worker for seconds."""
     form = CLIENT_FORMATS[client]
     many = b'{"type": "text", "text": "x{"},' * (MAX_MESSAGES + 1) if parts else b""
-    one = b'{"role": "user", "content": [%b]}' % many[:-1] if parts else b'{"role": "user", "content": "{"}'
+    one = (
+        b'{"role": "user", "content": [%b]}' % many[:-1]
+        if parts
+        else b'{"role": "user", "content": "{"}'
+    )
     raw = Raw(b"[" + b",".join([one] * (1 if parts else MAX_MESSAGES + 1)) + b"]")
     call = Call(id="r", body={"model": Raw(b'"m"'), form.messages_field: raw}, api_format=client)
     with pytest.raises(CallerFault, match=r"2.,... entries and parts; the maximum") as caught:
@@ -295,8 +353,14 @@ def test_a_conversation_of_too_many_messages_is_not_translated(client: Spoken, p
 
 @each_case("counted", [True, False])
 def test_a_stream_of_messages_begins_with_an_estimate(counted: bool) -> None:
-    counts = b',"usageMetadata":{"promptTokenCount":21,"candidatesTokenCount":2}' if counted else b""
-    asked = Call(id="c", body={"messages": [{"role": "user", "content": "four " * 100}]}, api_format="anthropic")
+    counts = (
+        b',"usageMetadata":{"promptTokenCount":21,"candidatesTokenCount":2}' if counted else b""
+    )
+    asked = Call(
+        id="c",
+        body={"messages": [{"role": "user", "content": "four " * 100}]},
+        api_format="anthropic",
+    )
 
     async def act(calling: "asyncio.Task[Attempt]", exchange: ScriptedExchange) -> None:
         exchange.body(GEMINI_WORD)
@@ -305,7 +369,9 @@ def test_a_stream_of_messages_begins_with_an_estimate(counted: bool) -> None:
         exchange.end()
         text = (await read_all(reply)).decode()
         events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
-        begun = next(event["message"]["usage"] for event in events if event["type"] == "message_start")
+        begun = next(
+            event["message"]["usage"] for event in events if event["type"] == "message_start"
+        )
         ended = next(event["usage"] for event in events if event["type"] == "message_delta")
         assert (begun["input_tokens"], begun["output_tokens"]) == (132, 0)
         assert ended["input_tokens"] == (21 if counted else 132)

@@ -1,4 +1,5 @@
-"""Token counts that cannot be true: what is possible, and what an attempt records in their place."""
+"""Token counts that cannot be true: what is possible, and what an attempt records in their
+place."""
 
 import asyncio
 from typing import Any
@@ -27,7 +28,9 @@ from splitsecond.core.upstream.usage_check import (
 from splitsecond.core.wire.output_limit import MAX_TOKENS
 from splitsecond.testing.virtual_time import run_virtual
 
-SPEC = TargetSpec(name="x/m", base_url="http://x.test/v1/", model="o/m", quirks={"stream_whole": False})
+SPEC = TargetSpec(
+    name="x/m", base_url="http://x.test/v1/", model="o/m", quirks={"stream_whole": False}
+)
 MESSAGES = [{"role": "user", "content": "hi"}]
 YES = b'data: {"choices":[{"index":0,"delta":{"content":"Yes"}}]%b}\n\n'
 STOP = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]%b}\n\ndata: [DONE]\n\n'
@@ -36,9 +39,16 @@ ESTIMATE = (None, 1, None, None, "estimate")
 
 
 def observed(
-    body: bytes, *, api_format: str = "openai", whole: bool = False, raw: bool = False, parts: int = 1, **fields: Any
+    body: bytes,
+    *,
+    api_format: str = "openai",
+    whole: bool = False,
+    raw: bool = False,
+    parts: int = 1,
+    **fields: Any,
 ) -> Observation:
-    """Return the observation of an answer with this `body`, which arrives in `parts`. `fields`: of the request."""
+    """Return the observation of an answer with this `body`, which arrives in `parts`. `fields`: of
+    the request."""
     client = ScriptedClient()
     seen: list[Observation] = []
     spec = msgspec.structs.replace(SPEC, api_format=api_format)
@@ -75,7 +85,9 @@ def counts(found: Observation) -> tuple[int | None, int | None, int | None, int 
 @each_case("odd", [*ODD, b"1000000000000000"])
 @each_case("number", [INPUT, OUTPUT])
 @each_case("name", BODIES)
-def test_an_odd_count_is_replaced_in_every_format(name: str, number: int, odd: bytes, raw: bool) -> None:
+def test_an_odd_count_is_replaced_in_every_format(
+    name: str, number: int, odd: bytes, raw: bool
+) -> None:
     api_format, _, kind = name.partition("-")
     other = INPUT + OUTPUT - number
     body = BODIES[name].replace(str(number).encode(), odd).replace(str(other).encode(), b"1")
@@ -103,7 +115,8 @@ def chat(usage: bytes) -> bytes:
         (b'{"prompt_tokens":%d,"completion_tokens":1}' % (ADDED_TOKENS + 1000), False),
         (b'{"prompt_tokens":9,"completion_tokens":%d}' % MAX_OUTPUT_TOKENS, True),
         (b'{"prompt_tokens":9,"completion_tokens":%d}' % (MAX_OUTPUT_TOKENS + 1000), False),
-        (b'{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":10}}', False),
+        (b'{"prompt_tokens":9,"completion_tokens":3,'
+        b'"prompt_tokens_details":{"cached_tokens":10}}', False),
         (b'{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"completion_tokens_details":'
          b'{"reasoning_tokens":4}}', False),
     ],
@@ -124,11 +137,16 @@ def test_absurd_running_counts_are_dropped() -> None:
             assert (found.tokens_so_far, counts(found)) == ([], (None, 2, None, None, "estimate"))
             found.compact()
     for parts in (1, 2, 1000):
-        later = observed(YES % (usage % 1) + YES % (usage % 10**15) + STOP % (usage % 2), parts=parts)
+        later = observed(
+            YES % (usage % 1) + YES % (usage % 10**15) + STOP % (usage % 2), parts=parts
+        )
         assert (later.tokens_so_far, counts(later)) == ([], (None, 2, None, None, "estimate"))
 
 
-PICTURE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}]}
+PICTURE = {
+    "role": "user",
+    "content": [{"type": "image_url", "image_url": {"url": "https://x.test/a.png"}}],
+}
 
 
 @each_case(
@@ -147,7 +165,11 @@ PICTURE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url"
         ({"messages": [PICTURE]}, MAX_CONTEXT_TOKENS, MAX_OUTPUT_TOKENS),
         ({"previous_response_id": "resp_1"}, MAX_CONTEXT_TOKENS, MAX_OUTPUT_TOKENS),
         ({"tools": [{"type": "web_search"}]}, MAX_CONTEXT_TOKENS, MAX_OUTPUT_TOKENS),
-        ({"messages": [{"role": "user", "content": "a" * MAX_EXAMINED_BYTES}]}, MAX_CONTEXT_TOKENS, MAX_OUTPUT_TOKENS),
+        (
+            {"messages": [{"role": "user", "content": "a" * MAX_EXAMINED_BYTES}]},
+            MAX_CONTEXT_TOKENS,
+            MAX_OUTPUT_TOKENS,
+        ),
     ],
 )
 @each_case("raw", [False, True])
@@ -168,12 +190,20 @@ def test_a_known_maximum_bounds_the_hidden_output() -> None:
 
 
 def test_body_that_cannot_be_encoded_has_the_largest_bound() -> None:
-    assert unseen_tokens(Call(id="c", body={"messages": "\ud800"}), None).input == MAX_CONTEXT_TOKENS
+    assert (
+        unseen_tokens(Call(id="c", body={"messages": "\ud800"}), None).input == MAX_CONTEXT_TOKENS
+    )
 
 
 @each_case(
     "count, possible",
-    [(b"0", True), (b"12", True), (b"%d" % ADDED_TOKENS, True), (b"%d" % (2 * ADDED_TOKENS), False), (b"null", False)]
+    [
+        (b"0", True),
+        (b"12", True),
+        (b"%d" % ADDED_TOKENS, True),
+        (b"%d" % (2 * ADDED_TOKENS), False),
+        (b"null", False),
+    ]
     + [(odd, False) for odd in ODD],
     ids=short_id,
 )
@@ -185,7 +215,9 @@ def test_a_count_of_a_requests_tokens_must_be_possible(count: bytes, possible: b
 
     async def main() -> bytes:
         call = Call(id="c", body={"messages": MESSAGES}, api_format="anthropic")
-        counting = asyncio.get_running_loop().create_task(target.count_tokens(call, clock.now_ns() + clock.NS_PER_S))
+        counting = asyncio.get_running_loop().create_task(
+            target.count_tokens(call, clock.now_ns() + clock.NS_PER_S)
+        )
         exchange = await client.exchange()
         exchange.head()
         exchange.body(body)
@@ -199,7 +231,9 @@ def test_a_count_of_a_requests_tokens_must_be_possible(count: bytes, possible: b
             run_virtual(main())
 
 
-@pytest.mark.parametrize(("tokens", "source"), [(MAX_TOKENS, "usage"), (MAX_TOKENS + 1, "estimate")])
+@pytest.mark.parametrize(
+    ("tokens", "source"), [(MAX_TOKENS, "usage"), (MAX_TOKENS + 1, "estimate")]
+)
 def test_usage_above_the_largest_number_is_estimated(tokens: int, source: str) -> None:
     usage = b'{"prompt_tokens":9,"completion_tokens":%d}' % tokens
     assert observed(chat(usage), n=10**12).token_source == source

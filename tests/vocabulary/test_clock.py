@@ -18,7 +18,8 @@ def test_a_wall_clock_that_stepped_back_gives_no_lag() -> None:
 
 def test_interruption_between_clock_reads_keeps_the_arrival_time() -> None:
     """The process is interrupted for 12 ms between the two clocks. A packet came 1 ms before."""
-    monotonic = iter([50_000, 62_000, 62_010, 62_011, 62_012, 62_013, 62_014, 62_015])  # microseconds
+    # microseconds
+    monotonic = iter([50_000, 62_000, 62_010, 62_011, 62_012, 62_013, 62_014, 62_015])
     wall = iter([62_000, 62_011, 62_013, 62_015])
     with clock.using(lambda: next(monotonic) * 1000, lambda: (next(wall) + 7_000_000) * 1000):
         at, lag = clock.arrival((49_000 + 7_000_000) * 1000)
@@ -28,7 +29,8 @@ def test_interruption_between_clock_reads_keeps_the_arrival_time() -> None:
 
 @pytest.mark.parametrize(("before_us", "after_us"), [(9, 0), (0, 9), (4, 5), (300, 0), (0, 300)])
 def test_interruption_never_makes_an_arrival_earlier(before_us: int, after_us: int) -> None:
-    """Each reading of both clocks is interrupted, before or after the wall clock. A packet came 20 µs before."""
+    """Each reading of both clocks is interrupted, before or after the wall clock. A packet came 20
+    µs before."""
     now = 1_000_000
 
     def monotonic_ns() -> int:
@@ -62,7 +64,8 @@ def test_wall_time_is_utc() -> None:
 
 
 def test_interruption_between_clock_reads_keeps_the_wall_offset() -> None:
-    """The first reading is interrupted for 300 µs before the wall clock, the second after it; the third is not."""
+    """The first reading is interrupted for 300 µs before the wall clock, the second after it; the
+    third is not."""
     moments = iter([0, 310, 1000, 1310, 2000, 2010])  # microseconds of the monotonic clock
     wall = iter([305, 1005, 2005])
     with clock.using(lambda: next(moments) * 1000, lambda: (next(wall) + 7_000_000) * 1000):

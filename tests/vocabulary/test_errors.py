@@ -1,4 +1,5 @@
-"""Faults state what happened, where, and what to try; their excerpt of a provider's bytes is bounded."""
+"""Faults state what happened, where, and what to try; their excerpt of a provider's bytes is
+bounded."""
 
 import sys
 from contextlib import suppress
@@ -25,7 +26,11 @@ from splitsecond.core.errors import (
 
 def test_a_fault_reads_as_a_sentence() -> None:
     fault = NetworkFault(
-        "connection refused by 127.0.0.1:9", kind="refused", phase="connect", target="x/y", hint="Is it running?"
+        "connection refused by 127.0.0.1:9",
+        kind="refused",
+        phase="connect",
+        target="x/y",
+        hint="Is it running?",
     )
     assert str(fault) == "x/y: connection refused by 127.0.0.1:9 (while: connect). Is it running?"
     assert repr(fault).startswith("NetworkFault('refused', phase='connect', target='x/y'")

@@ -1,4 +1,5 @@
-"""The finish reasons that are known are those of the providers' own libraries, and of the servers' source."""
+"""The finish reasons that are known are those of the providers' own libraries, and of the servers'
+source."""
 
 from collections.abc import Iterable
 from typing import get_args
@@ -16,10 +17,12 @@ from splitsecond.core.finish_reasons import meaning
 pytestmark = pytest.mark.system
 
 DOUBTFUL = {
-    "FINISH_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED", "OTHER", "IMAGE_OTHER", "NO_IMAGE", "ESCALATION",
+    "FINISH_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED", "OTHER", "IMAGE_OTHER", "NO_IMAGE",
+    "ESCALATION",
     "PUP_LIMITED_DISABLED", "CONTINUATION",
 }  # fmt: skip
-"""Gemini's reasons that do not tell whether the answer is good: its content decides, as for unknown ones."""
+"""Gemini's reasons that do not tell whether the answer is good: its content decides, as for unknown
+ones."""
 
 
 def words(annotation: object) -> list[str]:
@@ -29,8 +32,10 @@ def words(annotation: object) -> list[str]:
 
 
 SOURCES: dict[str, Iterable[str]] = {
-    "openai: openai.types.chat.ChatCompletion": words(Choice.model_fields["finish_reason"].annotation),
-    "responses: openai.types.responses.ResponseStatus": {*words(ResponseStatus)} - {"in_progress", "queued"},
+    "openai: "
+    "openai.types.chat.ChatCompletion": words(Choice.model_fields["finish_reason"].annotation),
+    "responses: "
+    "openai.types.responses.ResponseStatus": {*words(ResponseStatus)} - {"in_progress", "queued"},
     "responses: IncompleteDetails": words(IncompleteDetails.model_fields["reason"].annotation),
     "anthropic: anthropic.types.StopReason": words(anthropic.types.StopReason),
     "gemini: google.genai.types.FinishReason": {each.value for each in FinishReason} - DOUBTFUL,
@@ -39,9 +44,12 @@ SOURCES: dict[str, Iterable[str]] = {
     "ollama: api/types.go, DoneReason": ("stop", "length", "load", "unload"),
     "vllm: v1/engine/__init__.py, FINISH_REASON_STRINGS": ("stop", "length", "abort", "error"),
     "tgi: router/src/infer, FinishReason": ("length", "eos_token", "stop_sequence"),
-    "mistral: docs.mistral.ai, finish_reason": ("stop", "length", "model_length", "error", "tool_calls"),
-    "deepseek: api-docs.deepseek.com, finish_reason": ("length", "content_filter", "insufficient_system_resource"),
-    "z.ai: docs.z.ai, finish_reason": ("stop", "tool_calls", "length", "sensitive", "network_error"),
+    "mistral: docs.mistral.ai, "
+    "finish_reason": ("stop", "length", "model_length", "error", "tool_calls"),
+    "deepseek: api-docs.deepseek.com, "
+    "finish_reason": ("length", "content_filter", "insufficient_system_resource"),
+    "z.ai: docs.z.ai, "
+    "finish_reason": ("stop", "tool_calls", "length", "sensitive", "network_error"),
     "replicate: status of a prediction": ("succeeded", "failed", "canceled"),
 }  # fmt: skip
 

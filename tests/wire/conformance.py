@@ -1,8 +1,8 @@
-"""What must hold of every decoder, whatever the answer: checked over a body by `check_decoder`, over any bytes
-by `check_any_bytes`.
+"""What must hold of every decoder, whatever the answer: checked over a body by `check_decoder`,
+over any bytes by `check_any_bytes`.
 
-A body may come in any split; one that is cut anywhere is a fault or the whole answer; one with a wrong byte anywhere
-still ends, once; nothing comes after the end.
+A body may come in any split; one that is cut anywhere is a fault or the whole answer; one with a
+wrong byte anywhere still ends, once; nothing comes after the end.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,8 @@ from splitsecond.core.wire.streaming import Decoder
 
 RANDOM_SPLITS = 40
 repeated_at_places = repeated(few=100, full=1_000)
-"""At most so many bytes of a body are cut or broken: the body is decoded once for each, which is quadratic cost."""
+"""At most so many bytes of a body are cut or broken: the body is decoded once for each, which is
+quadratic cost."""
 CUT_KINDS = {"truncated", "malformed", "empty_answer"}
 
 Make = Callable[[], Decoder]
@@ -48,14 +49,16 @@ def without_quiet(events: Iterable[Event]) -> list[Event]:
 def plain(events: list[Event]) -> list[Event | tuple[str, str, str]]:
     """Faults compare by identity; here by what they say."""
     return [
-        (event.fault.kind, event.fault.phase, event.fault.message) if isinstance(event, Broken) else event
+        (event.fault.kind, event.fault.phase, event.fault.message)
+        if isinstance(event, Broken)
+        else event
         for event in events
     ]
 
 
 def check_decoder(make: Make, parts: list[bytes], *, whole: bool, places: int) -> None:
-    """All of it, for a body that a server would send in `parts`. `whole`: it is an answer that ends well. `places`: at
-    most so many bytes are cut and broken."""
+    """All of it, for a body that a server would send in `parts`. `whole`: it is an answer that ends
+    well. `places`: at most so many bytes are cut and broken."""
     data = b"".join(parts)
     events = events_of(make, [data])
     assert isinstance(events[-1], Done) == whole
@@ -101,7 +104,8 @@ def _check_cuts(make: Make, data: bytes, whole: list[Event], places: int) -> Non
 
 
 def _places(data: bytes, most: int) -> Sequence[int]:
-    """Return where a body is cut and broken: at each byte, or at one of each part of `most` equal ones."""
+    """Return where a body is cut and broken: at each byte, or at one of each part of `most` equal
+    ones."""
     if len(data) <= most:
         return range(len(data))
     bounds = [len(data) * part // most for part in range(most + 1)]
@@ -118,5 +122,7 @@ def _amount(events: list[Event]) -> tuple[list[Token], Usage | None]:
 def _check_ends_once(make: Make, parts: list[bytes]) -> None:
     decoder = make()
     events = [event for part in parts for event in decoder.feed(part, 0)] + decoder.close(0)
-    assert [isinstance(event, Done | Broken) for event in events] == [False] * (len(events) - 1) + [True]
+    assert [isinstance(event, Done | Broken) for event in events] == [False] * (len(events) - 1) + [
+        True
+    ]
     assert decoder.feed(b"data: {}\n\n", 0) == decoder.close(0) == []

@@ -24,7 +24,11 @@ def stream(api_format: ModuleType) -> bytes:
 
 def whole(api_format: ModuleType) -> bytes:
     """Return the answer "Yes" as one JSON object."""
-    return bytes(api_format.StreamWriter("chat", "m", id="x", created=1).whole([ServerAnswer(text="Yes")], COUNTS))
+    return bytes(
+        api_format.StreamWriter("chat", "m", id="x", created=1).whole(
+            [ServerAnswer(text="Yes")], COUNTS
+        )
+    )
 
 
 def short_id(value: object) -> str:

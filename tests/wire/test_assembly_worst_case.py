@@ -51,21 +51,29 @@ def inside(before: bytes, make: Make, after: bytes) -> Make:
 
 
 INDEXED: dict[str, tuple[str, Callable[[int], bytes]]] = {
-    "choices": ("chat", lambda index: event(b'{"choices":[{"index":%d,"delta":{"content":"a"}}]}' % index)),
+    "choices": (
+        "chat",
+        lambda index: event(b'{"choices":[{"index":%d,"delta":{"content":"a"}}]}' % index),
+    ),
     "tool calls": (
         "chat",
         lambda index: event(
-            b'{"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"function":{"arguments":"a"}}]}}]}' % index
+            b'{"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"function":{"arguments":"a"}}]}}]}'
+            % index
         ),
     ),
     "own fields": ("chat", lambda index: event(b'{"other":[{"index":%d,"text":"a"}]}' % index)),
     "blocks": (
         "messages",
-        lambda index: event(b'{"type":"content_block_start","index":%d,"content_block":{"type":"text"}}' % index),
+        lambda index: event(
+            b'{"type":"content_block_start","index":%d,"content_block":{"type":"text"}}' % index
+        ),
     ),
     "deltas": (
         "messages",
-        lambda index: event(b'{"type":"content_block_delta","index":%d,"delta":{"text":"a"}}' % index),
+        lambda index: event(
+            b'{"type":"content_block_delta","index":%d,"delta":{"text":"a"}}' % index
+        ),
     ),
 }
 
@@ -99,7 +107,8 @@ def test_hostile_lines(kind: str) -> None:
 @each_case("kind", JSON_KINDS)
 def test_hostile_json(kind: str, name: str) -> None:
     make, feed = JSON_KINDS[kind], reader(ASSEMBLIES[name], 1 << 16)
-    # Python 3.14 reads 25,000 levels of nesting. So much of the stack leaves the caches, so a level costs more there.
+    # Python 3.14 reads 25,000 levels of nesting. So much of the stack leaves the caches, so a level
+    # costs more there.
     size = 1 << (16 if kind.startswith("nested") else 18)
     check_linear(feed, make, size=size)
     check_linear(feed, inside(b"data: ", make, b"\n\n"), size=size)
@@ -109,11 +118,15 @@ def test_hostile_json(kind: str, name: str) -> None:
 @sampled_cases(10)
 @each_case("kind", JSON_KINDS)
 def test_assembly_of_hostile_json_takes_bounded_memory(kind: str) -> None:
-    check_bounded(reader(ChunkAssembly, 1 << 16), inside(b"data: ", JSON_KINDS[kind], b"\n\n"), size=1 << 18)
+    check_bounded(
+        reader(ChunkAssembly, 1 << 16), inside(b"data: ", JSON_KINDS[kind], b"\n\n"), size=1 << 18
+    )
 
 
 def test_many_citations() -> None:
-    one = event(b'{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{}}}')
+    one = event(
+        b'{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{}}}'
+    )
     check_linear(reader(MessageAssembly, 1 << 16), repeated(one))
 
 
@@ -126,14 +139,19 @@ def test_many_pieces_of_a_text() -> None:
 @each_case("place", ["other", "choices"])
 def test_an_event_of_any_depth_is_merged_or_refused(place: str, depth: int) -> None:
     for opening, closing in ((b"[", b"]"), (b'{"a":', b"}"), (b'[{"index":0,"a":', b"}]")):
-        text = b'data: {"%s":' % place.encode() + opening * depth + b"1" + closing * depth + b"}\n\n"
+        text = (
+            b'data: {"%s":' % place.encode() + opening * depth + b"1" + closing * depth + b"}\n\n"
+        )
         with suppress(ProviderFault):
             reader(ChunkAssembly, 1 << 16)(text)
         with suppress(ProviderFault):
             reader(ChunkAssembly, 1 << 16)(text[6:])
 
 
-@each_case("value", [b"null", b"1", b'"a"', b"[]", b"{}", b"[1]", b'["a"]', b"[null]", b"[[]]", b"[{}]", b"true"])
+@each_case(
+    "value",
+    [b"null", b"1", b'"a"', b"[]", b"{}", b"[1]", b'["a"]', b"[null]", b"[[]]", b"[{}]", b"true"],
+)
 @each_case(
     "around",
     [
@@ -177,7 +195,8 @@ def test_calls_of_one_choice_are_merged_by_their_index() -> None:
     for index in (1, 0, 1, 0):
         assembly.feed(
             event(
-                b'{"choices":[{"delta":{"tool_calls":[{"index":%d,"function":{"name":"f","arguments":"a"}}]}}]}' % index
+                b'{"choices":[{"delta":{"tool_calls":[{"index":%d,"function":{"name":"f","arguments":"a"}}]}}]}'
+                % index
             )
         )
     calls = msgspec.json.decode(assembly.answer())["choices"][0]["message"]["tool_calls"]
@@ -186,6 +205,10 @@ def test_calls_of_one_choice_are_merged_by_their_index() -> None:
 
 def test_a_call_that_is_never_named_is_no_answer() -> None:
     assembly = ChunkAssembly()
-    assembly.feed(event(b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"arguments":"a"}}]}}]}'))
+    assembly.feed(
+        event(
+            b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"arguments":"a"}}]}}]}'
+        )
+    )
     with pytest.raises(ProviderFault, match="has no name"):
         assembly.answer()

@@ -11,8 +11,10 @@ from splitsecond.core.wire.client_format import client_format
 
 TAILS = [
     b'data: {"choices":[],"usage":{"prompt_tokens":1e400}}\n\n',
-    b'event: message_delta\ndata: {"type":"message_delta","delta":{},"usage":{"output_tokens":99}}\n\n',
-    b'event: response.completed\ndata: {"type":"response.completed","response":{"status":"completed"}}\n\n',
+    b"event: message_delta\ndata: "
+    b'{"type":"message_delta","delta":{},"usage":{"output_tokens":99}}\n\n',
+    b"event: response.completed\ndata: "
+    b'{"type":"response.completed","response":{"status":"completed"}}\n\n',
     b'data: {"choices":[{"index":0,"delta":{"content":"more"}}]}\n\n',
     b"data: {\n\n",
     b"data: [DONE]\n\n",
@@ -20,8 +22,12 @@ TAILS = [
 
 
 @each_case("tail", TAILS)
-@each_case("name, api_format", [("openai", openai), ("anthropic", anthropic), ("responses", responses)])
-def test_events_after_the_end_do_not_change_the_response(name: str, api_format: ModuleType, tail: bytes) -> None:
+@each_case(
+    "name, api_format", [("openai", openai), ("anthropic", anthropic), ("responses", responses)]
+)
+def test_events_after_the_end_do_not_change_the_response(
+    name: str, api_format: ModuleType, tail: bytes
+) -> None:
     writer = api_format.StreamWriter("chat", "m", id="x", created=1)
     stream = writer.opening() + writer.token("Yes") + writer.token("!")
     stream += writer.finish("stop") + writer.usage(Usage(0, 5, 2)) + writer.done()

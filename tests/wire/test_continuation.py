@@ -1,4 +1,5 @@
-"""Continuation of a stream of chunks by another target: whole events, the first target's id, the same content."""
+"""Continuation of a stream of chunks by another target: whole events, the first target's id, the
+same content."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""Reading answers: what the corpus and the transcripts do not already show, and properties over all of the corpus."""
+"""Reading answers: what the corpus and the transcripts do not already show, and properties over all
+of the corpus."""
 
 import pytest
 from tests.cases import each_case, sampled_cases
@@ -11,7 +12,9 @@ from splitsecond.core.wire import openai
 from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 from splitsecond.core.wire.streaming import Decoder
 
-STREAMS = [stream for stream in load() if sum(len(packet.data) for packet in stream.packets) < 10_000]
+STREAMS = [
+    stream for stream in load() if sum(len(packet.data) for packet in stream.packets) < 10_000
+]
 WHOLE = [stream for stream in STREAMS if stream.truth.outcome == "ok"]
 
 
@@ -28,7 +31,9 @@ def events_of(parts: list[bytes]) -> list[Event]:
 
 
 def summary(events: list[Event]) -> tuple[str, Usage | None]:
-    texts = "".join(f"{event.index}{event.kind}{event.text}" for event in events if isinstance(event, Token))
+    texts = "".join(
+        f"{event.index}{event.kind}{event.text}" for event in events if isinstance(event, Token)
+    )
     usages = [event for event in events if isinstance(event, Usage)]
     return texts, usages[-1] if usages else None
 
@@ -36,7 +41,10 @@ def summary(events: list[Event]) -> tuple[str, Usage | None]:
 def test_events_carry_the_time_of_the_read_that_completed_them() -> None:
     decoder = openai.decoder("chat")
     assert decoder.feed(b'data: {"choices":[{"delta":{"content":"a"}}]}\n', 1) == []
-    assert decoder.feed(b'\ndata: {"choices":[{"delta":{"content":"b"}}]}\n\n', 2) == [Token(2, "a"), Token(2, "b")]
+    assert decoder.feed(b'\ndata: {"choices":[{"delta":{"content":"b"}}]}\n\n', 2) == [
+        Token(2, "a"),
+        Token(2, "b"),
+    ]
     assert decoder.feed(b'data: {"choices":[{"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n', 3) == [
         Finish(3, "stop"),
         Done(3, True),
@@ -58,7 +66,10 @@ def test_a_plain_answer_without_choices_is_empty() -> None:
 
 
 def test_invalid_numbers_in_plain_json_are_repaired() -> None:
-    assert events_of([b'{"choices":[{"text":"a","logprobs":NaN}]}']) == [Token(0, "a"), Done(0, False)]
+    assert events_of([b'{"choices":[{"text":"a","logprobs":NaN}]}']) == [
+        Token(0, "a"),
+        Done(0, False),
+    ]
 
 
 def test_a_plain_answer_is_bounded() -> None:
@@ -69,7 +80,9 @@ def test_a_plain_answer_is_bounded() -> None:
 
 
 def test_faults_have_an_excerpt_and_a_phase() -> None:
-    fault = fault_of(events_of([b'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: {"choices":7}\n\n']))
+    fault = fault_of(
+        events_of([b'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: {"choices":7}\n\n'])
+    )
     assert (fault.kind, fault.phase, fault.status) == ("malformed", "between tokens", 200)
     assert fault.excerpt == '{"choices":7}'
     assert "$.choices" in fault.message
@@ -118,34 +131,57 @@ def test_quiet_chunks(chunk: bytes, what: str) -> None:
 
 
 def test_a_custom_tool_is_content() -> None:
-    chunk = b'data: {"choices":[{"delta":{"tool_calls":[{"custom":{"name":"sql","input":"select"}}]}}]}\n\n'
-    assert openai.decoder("chat").feed(chunk, 1) == [Token(1, "sqlselect", "tool", tool=ToolPart(0, "", "sql"))]
+    chunk = (
+        b"data: "
+        b'{"choices":[{"delta":{"tool_calls":[{"custom":{"name":"sql","input":"select"}}]}}]}\n\n'
+    )
+    assert openai.decoder("chat").feed(chunk, 1) == [
+        Token(1, "sqlselect", "tool", tool=ToolPart(0, "", "sql"))
+    ]
 
 
 def test_an_image_is_content() -> None:
-    image = b'{"choices":[{"delta":{"images":[{"image_url":{"url":"data:image/png;base64,iV"}},{"image_url":{}},{}]}}]}'
+    image = (
+        b'{"choices":[{"delta":{"images":[{"image_url":{"url":"data:image/png;base64,iV"}},'
+        b'{"image_url":{}},{}]}}]}'
+    )
     events = openai.decoder("chat").feed(b"data: " + image + b"\n\n", 1)
     assert events == [Token(1, "data:image/png;base64,iV", "image")]
 
 
 def test_cache_write_tokens_are_read() -> None:
-    usage = b'data: {"choices":[],"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cache_write_tokens":7}}}\n\n'
+    usage = (
+        b"data: "
+        b'{"choices":[],"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cache_write_tokens":7}}}\n\n'
+    )
     assert openai.decoder("chat").feed(usage, 1) == [Usage(1, 9, None, None, None, 7)]
 
 
 def test_litellms_cache_writes_for_an_hour_are_read() -> None:
-    details = b'{"cache_creation_tokens":7,"cache_creation_token_details":{"ephemeral_1h_input_tokens":4}}'
-    usage = b'data: {"choices":[],"usage":{"prompt_tokens":9,"prompt_tokens_details":%b}}\n\n' % details
+    details = (
+        b'{"cache_creation_tokens":7,'
+        b'"cache_creation_token_details":{"ephemeral_1h_input_tokens":4}}'
+    )
+    usage = (
+        b'data: {"choices":[],"usage":{"prompt_tokens":9,"prompt_tokens_details":%b}}\n\n' % details
+    )
     assert openai.decoder("chat").feed(usage, 1) == [Usage(1, 9, None, None, None, 7, 4)]
 
 
 def test_groqs_error_inside_a_stream() -> None:
-    assert fault_of(events_of([b'data: {"x_groq":{"error":"over capacity"}}\n\n'])).kind == "in_band_error"
+    assert (
+        fault_of(events_of([b'data: {"x_groq":{"error":"over capacity"}}\n\n'])).kind
+        == "in_band_error"
+    )
 
 
 def test_cerebras_time_info() -> None:
     decoder = openai.decoder("chat")
-    decoder.feed(b'data: {"choices":[],"time_info":{"queue_time":0.1,"created":1,"note":"x","hot":true}}\n\n', 1)
+    decoder.feed(
+        b"data: "
+        b'{"choices":[],"time_info":{"queue_time":0.1,"created":1,"note":"x","hot":true}}\n\n',
+        1,
+    )
     assert decoder.server_timings == {"queue_time": 0.1}
 
 
@@ -165,7 +201,8 @@ def test_usage_before_the_first_token_does_not_end_the_stream() -> None:
 
 def test_reasoning_above_the_output_is_added_to_it() -> None:
     usage = (
-        b'data: {"choices":[],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":9}}}\n\n'
+        b"data: "
+        b'{"choices":[],"usage":{"completion_tokens":2,"completion_tokens_details":{"reasoning_tokens":9}}}\n\n'
     )
     assert openai.decoder("chat").feed(usage, 1) == [Usage(1, None, 11, 9, None)]
 
@@ -180,14 +217,22 @@ def test_incomplete_last_event_after_the_end_breaks_it(last: bytes) -> None:
 def test_json_nested_without_end_is_malformed() -> None:
     assert fault_of(events_of([b"data: " + b'{"a":' * 100_000 + b"\n\n"])).kind == "malformed"
     assert fault_of(events_of([b"data: " + b'{"a":' * 100_000])).kind == "truncated"
-    assert fault_of(events_of([b"event: error\ndata: " + b"[" * 100_000 + b"\n\n"])).kind == "in_band_error"
+    assert (
+        fault_of(events_of([b"event: error\ndata: " + b"[" * 100_000 + b"\n\n"])).kind
+        == "in_band_error"
+    )
 
 
 @repeated_at_places
 @sampled_cases(8)
 @each_case("stream", STREAMS, ids=lambda stream: stream.name)
 def test_decoder_handles_any_split_cut_or_wrong_byte(stream: Stream, repeats: int) -> None:
-    check_decoder(make, [packet.data for packet in stream.packets], whole=stream.truth.outcome == "ok", places=repeats)
+    check_decoder(
+        make,
+        [packet.data for packet in stream.packets],
+        whole=stream.truth.outcome == "ok",
+        places=repeats,
+    )
 
 
 def test_any_bytes_end_once() -> None:

@@ -6,7 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 from tests.cases import each_case
-from tests.wire.conformance import check_any_bytes, check_decoder, events_of, fault_of, repeated_at_places
+from tests.wire.conformance import (
+    check_any_bytes,
+    check_decoder,
+    events_of,
+    fault_of,
+    repeated_at_places,
+)
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import Done, Token, Usage
@@ -22,9 +28,13 @@ def make() -> Decoder:
 
 
 def answer(*vectors: Any, **fields: Any) -> bytes:
-    data = [{"object": "embedding", "index": n, "embedding": vector} for n, vector in enumerate(vectors)]
+    data = [
+        {"object": "embedding", "index": n, "embedding": vector} for n, vector in enumerate(vectors)
+    ]
     usage = {"prompt_tokens": 8, "total_tokens": 8}
-    return json.dumps({"object": "list", "data": data, "model": "m", "usage": usage, **fields}).encode()
+    return json.dumps(
+        {"object": "list", "data": data, "model": "m", "usage": usage, **fields}
+    ).encode()
 
 
 WHOLE = [
@@ -81,9 +91,16 @@ def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_request_passes_unchanged_except_for_the_model() -> None:
-    fields = {"model": "r", "input": msgspec.Raw(b'["a",  "b"]'), "dimensions": 256, "stream": msgspec.Raw(b"false")}
+    fields = {
+        "model": "r",
+        "input": msgspec.Raw(b'["a",  "b"]'),
+        "dimensions": 256,
+        "stream": msgspec.Raw(b"false"),
+    }
     call = Call(id="c", operation="embeddings", body=fields, stream=False)
-    encoded = openai.encode(call, "text-embedding", Quirks(max_tokens_field="max_completion_tokens"))
+    encoded = openai.encode(
+        call, "text-embedding", Quirks(max_tokens_field="max_completion_tokens")
+    )
     assert encoded.path == "/embeddings"
     assert not encoded.streamed
     assert dict(encoded.headers)["accept"] == "application/json"
@@ -117,14 +134,20 @@ def test_first_result_is_the_first_token(operation: Any, body: bytes, repeats: i
     assert early.feed(body[: body.index(b"[") + 2], 5) == [Token(5, "", "result")]
 
 
-@pytest.mark.parametrize("body", [b'{"results":[]}', b'{"data":[{"index":0}]}', b'{"error":{"message":"no"}}', b"{"])
+@pytest.mark.parametrize(
+    "body", [b'{"results":[]}', b'{"data":[{"index":0}]}', b'{"error":{"message":"no"}}', b"{"]
+)
 def test_body_without_results_gives_a_fault(body: bytes) -> None:
     assert fault_of(events_of(lambda: openai.decoder("rerank"), [body]))
 
 
 @pytest.mark.parametrize("operation", ["rerank", "moderations"])
 def test_rerank_and_moderations_need_the_same_api_format(operation: Any) -> None:
-    call = Call(id="c", operation=operation, body={"query": "q", "documents": ["a"], "stream": True, "odd": 1})
+    call = Call(
+        id="c",
+        operation=operation,
+        body={"query": "q", "documents": ["a"], "stream": True, "odd": 1},
+    )
     request = openai.encode(call, "m", Quirks())
     assert (request.path, request.streamed) == (f"/{operation}", False)
     assert json.loads(request.body) == {"query": "q", "documents": ["a"], "odd": 1, "model": "m"}

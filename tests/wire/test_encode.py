@@ -13,17 +13,25 @@ from splitsecond.core.wire import openai
 from splitsecond.core.wire.api_format import Quirks
 
 
-def sent(body: dict[str, Any], quirks: Quirks | None = None, operation: Operation = "chat") -> dict[str, Any]:
+def sent(
+    body: dict[str, Any], quirks: Quirks | None = None, operation: Operation = "chat"
+) -> dict[str, Any]:
     call = Call(id="1", operation=operation, body=body)
     fields: dict[str, Any] = json.loads(openai.encode(call, "m", quirks or Quirks()).body)
     return fields
 
 
 def test_a_request() -> None:
-    call = Call(id="1", body={"model": Raw(b'"route"'), "messages": Raw(b'[ {"role": "user"} ]'), "x": Raw(b"1e3")})
+    call = Call(
+        id="1",
+        body={"model": Raw(b'"route"'), "messages": Raw(b'[ {"role": "user"} ]'), "x": Raw(b"1e3")},
+    )
     encoded = openai.encode(call, "real-name", Quirks())
     assert encoded.path == "/chat/completions"
-    assert dict(encoded.headers) == {"content-type": "application/json", "accept": "text/event-stream"}
+    assert dict(encoded.headers) == {
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+    }
     assert b'"messages":[ {"role": "user"} ]' in encoded.body
     assert b'"x":1e3' in encoded.body
     fields = json.loads(encoded.body)
@@ -41,7 +49,8 @@ def test_the_callers_stream_is_always_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"include_obfuscation": False}, Raw(b'{"include_obfuscation":false,"include_usage":false}')]
+    "given",
+    [{"include_obfuscation": False}, Raw(b'{"include_obfuscation":false,"include_usage":false}')],
 )
 def test_the_callers_stream_options_are_kept(given: Any) -> None:
     options = sent({"stream_options": given})["stream_options"]
@@ -54,7 +63,9 @@ def test_stream_options_may_be_null(given: Any) -> None:
 
 
 def test_a_provider_that_takes_no_stream_options_gets_none() -> None:
-    assert "stream_options" not in sent({"stream_options": {"include_usage": True}}, Quirks(stream_options=False))
+    assert "stream_options" not in sent(
+        {"stream_options": {"include_usage": True}}, Quirks(stream_options=False)
+    )
 
 
 @pytest.mark.parametrize("wrong", [7, Raw(b"[1]"), Raw(b"{"), Raw(b'"x"')])
@@ -69,8 +80,18 @@ def test_stream_options_of_a_wrong_type_are_the_callers_fault(wrong: Any) -> Non
         ("chat", "max_tokens", {"max_tokens": 5}, {"max_tokens": 5}),
         ("chat", "max_tokens", {"max_completion_tokens": 5}, {"max_tokens": 5}),
         ("chat", "max_completion_tokens", {"max_tokens": 5}, {"max_completion_tokens": 5}),
-        ("chat", "max_completion_tokens", {"max_tokens": 5, "max_completion_tokens": 6}, {"max_completion_tokens": 6}),
-        ("chat", "max_tokens", {"max_tokens": Raw(b"null"), "max_completion_tokens": Raw(b"6")}, {"max_tokens": 6}),
+        (
+            "chat",
+            "max_completion_tokens",
+            {"max_tokens": 5, "max_completion_tokens": 6},
+            {"max_completion_tokens": 6},
+        ),
+        (
+            "chat",
+            "max_tokens",
+            {"max_tokens": Raw(b"null"), "max_completion_tokens": Raw(b"6")},
+            {"max_tokens": 6},
+        ),
         ("chat", "max_tokens", {"max_tokens": None}, {}),
         ("chat", "max_completion_tokens", {}, {}),
         ("completions", "max_completion_tokens", {"max_tokens": 5}, {"max_tokens": 5}),

@@ -26,17 +26,25 @@ def sse(*events: dict[str, Any]) -> bytes:
 
 def chat(text: str, reason: str) -> tuple[bytes, bytes]:
     choice = {"index": 0, "finish_reason": reason}
-    stream = sse({"choices": [{"delta": {"content": text}}]}, {"choices": [{**choice, "delta": {}}]})
+    stream = sse(
+        {"choices": [{"delta": {"content": text}}]}, {"choices": [{**choice, "delta": {}}]}
+    )
     return stream, json.dumps({"choices": [{**choice, "message": {"content": text}}]}).encode()
 
 
 def messages(text: str, reason: str) -> tuple[bytes, bytes]:
     stream = sse(
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": text}},
+        {
+            "type": "content_block_start",
+            "index": 0,
+            "content_block": {"type": "text", "text": text},
+        },
         {"type": "message_delta", "delta": {"stop_reason": reason}},
         {"type": "message_stop"},
     )
-    return stream, json.dumps({"content": [{"type": "text", "text": text}], "stop_reason": reason}).encode()
+    return stream, json.dumps(
+        {"content": [{"type": "text", "text": text}], "stop_reason": reason}
+    ).encode()
 
 
 def response(text: str, reason: str) -> tuple[bytes, bytes]:
@@ -60,7 +68,9 @@ def cohere_events(text: str, reason: str) -> tuple[bytes, bytes]:
         {"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": text}}}},
         {"type": "message-end", "delta": {"finish_reason": reason}},
     )
-    return stream, json.dumps({"message": {"content": [{"text": text}]}, "finish_reason": reason}).encode()
+    return stream, json.dumps(
+        {"message": {"content": [{"text": text}]}, "finish_reason": reason}
+    ).encode()
 
 
 ENDINGS: dict[str, Callable[[str, str], tuple[bytes, bytes]]] = {
@@ -106,7 +116,10 @@ def test_an_unknown_reason_is_success_only_with_content(name: str, whole: bool) 
 def test_an_incomplete_response_without_a_known_reason_is_broken(details: Any) -> None:
     output = [{"type": "message", "content": [{"type": "output_text", "text": "Half an ans"}]}]
     fields = {"status": "incomplete", "incomplete_details": details, "output": output}
-    for body in (sse({"type": "response.incomplete", "response": fields}), json.dumps(fields).encode()):
+    for body in (
+        sse({"type": "response.incomplete", "response": fields}),
+        json.dumps(fields).encode(),
+    ):
         _, events = read("responses", body)
         assert isinstance(events[-1], Broken)
         assert "finish_reason is incomplete" in events[-1].fault.message

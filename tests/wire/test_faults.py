@@ -13,17 +13,26 @@ from tests.cases import each_case
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, Fault, ProviderFault
 from splitsecond.core.wire.anthropic import error_body
-from splitsecond.core.wire.provider_errors import error_of, fault_from_response, in_band_fault, parse_error
+from splitsecond.core.wire.provider_errors import (
+    error_of,
+    fault_from_response,
+    in_band_fault,
+    parse_error,
+)
 from splitsecond.routing.machinery.fault_handling import remedy
 
 S = 1_000_000_000
 
 
 def fault(status: int, body: bytes = b"", **headers: str) -> Fault:
-    return fault_from_response(status, {name.replace("_", "-"): value for name, value in headers.items()}, body)
+    return fault_from_response(
+        status, {name.replace("_", "-"): value for name, value in headers.items()}, body
+    )
 
 
-def retry_after(status: int = 429, body: bytes = b"", now: datetime | None = None, **headers: str) -> int | None:
+def retry_after(
+    status: int = 429, body: bytes = b"", now: datetime | None = None, **headers: str
+) -> int | None:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     found = fault_from_response(status, named, body, now=now)
     assert isinstance(found, ProviderFault)
@@ -39,7 +48,10 @@ def retry_after(status: int = 429, body: bytes = b"", now: datetime | None = Non
         ({"error": {"error": {"message": "nested"}}}, "nested"),
         ({"object": "error", "message": "Mistral says no", "type": "x"}, "Mistral says no"),
         ({"detail": "Not Found"}, "Not Found"),
-        ({"detail": [{"loc": ["body", "n"], "msg": "too big"}, {"msg": "too small"}]}, "body.n: too big; too small"),
+        (
+            {"detail": [{"loc": ["body", "n"], "msg": "too big"}, {"msg": "too small"}]},
+            "body.n: too big; too small",
+        ),
         ([{"error": {"code": 400, "message": "Gemini", "status": "INVALID_ARGUMENT"}}], "Gemini"),
         ({"base_resp": {"status_code": 1004, "status_msg": "login fail"}}, "login fail"),
         ("a JSON string", "a JSON string"),
@@ -102,11 +114,19 @@ def test_the_callers_faults(status: int) -> None:
 @each_case(
     "error, code, param",
     [
-        ({"message": "no", "code": "unsupported_value", "param": "temperature"}, "unsupported_value", "temperature"),
+        (
+            {"message": "no", "code": "unsupported_value", "param": "temperature"},
+            "unsupported_value",
+            "temperature",
+        ),
         ({"message": "no", "code": None, "param": None}, "", ""),
         ({"message": "no", "code": 400, "param": "messages[0].content"}, "", "messages[0].content"),
         ({"message": "no", "code": "what\r\nof this", "param": "x" * 101}, "", ""),
-        ({"message": "too long", "code": "context_length_exceeded", "param": "messages"}, "", "messages"),
+        (
+            {"message": "too long", "code": "context_length_exceeded", "param": "messages"},
+            "",
+            "messages",
+        ),
         ("no", "", ""),
     ],
 )
@@ -117,7 +137,8 @@ def test_code_and_param_of_the_provider_are_kept(error: Any, code: str, param: s
 
 
 @each_case(
-    "status, hint", [(401, "key"), (402, "credit"), (403, "key"), (404, "model"), (429, "Rate"), (308, "base URL")]
+    "status, hint",
+    [(401, "key"), (402, "credit"), (403, "key"), (404, "model"), (429, "Rate"), (308, "base URL")],
 )
 def test_the_providers_faults_with_a_hint(status: int, hint: str) -> None:
     found = fault(status)
@@ -151,8 +172,18 @@ def test_a_prompt_too_long(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (400, {"code": 400, "status": "INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]}),
-        (403, {"code": 403, "status": "PERMISSION_DENIED", "details": [{}, {"reason": "API_KEY_SERVICE_BLOCKED"}]}),
+        (
+            400,
+            {"code": 400, "status": "INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]},
+        ),
+        (
+            403,
+            {
+                "code": 403,
+                "status": "PERMISSION_DENIED",
+                "details": [{}, {"reason": "API_KEY_SERVICE_BLOCKED"}],
+            },
+        ),
         (400, {"code": "invalid_api_key", "type": "invalid_request_error"}),
         (401, {"code": "invalid_api_key", "type": "invalid_request_error", "param": None}),
         (403, {"type": "authentication_error"}),
@@ -162,7 +193,11 @@ def test_error_code_about_the_key_is_key_refused(status: int, error: dict[str, A
     for payload in ({"error": {**error, "message": "no"}}, [{"error": {**error, "message": "no"}}]):
         found = fault(status, json.dumps(payload).encode())
         assert isinstance(found, ProviderFault)
-        assert (found.kind, found.status, found.hint) == ("key_refused", status, "Check the API key.")
+        assert (found.kind, found.status, found.hint) == (
+            "key_refused",
+            status,
+            "Check the API key.",
+        )
 
 
 @pytest.mark.parametrize("param", ["model", "messages[0]"])
@@ -173,18 +208,23 @@ def test_key_code_with_a_request_param_does_not_lock_the_key(param: str) -> None
 
 TOO_LONG = {
     "xAI": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
-    "Moonshot": "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)",
+    "Moonshot": "Invalid request: Your request exceeded model token limit: "
+    "262144 (requested: 291351)",
     "Poolside": "Input length 131393 exceeds the maximum allowed input length of 131040 tokens.",
     "Copilot": "prompt token count of 74490 exceeds the limit of 72000",
     "Anthropic": "prompt is too long: 213462 tokens > 200000 maximum",
-    "vLLM": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
-    "Google": "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575)",
+    "vLLM": "This model's maximum context length is 4096 tokens. "
+    "However, you requested 5000 tokens.",
+    "Google": "The input token count (1196265) exceeds the maximum number of tokens allowed "
+    "(1048575)",
     "Groq": "Please reduce the length of the messages or completion",
-    "Mistral": "Prompt contains 65673 tokens, too large for model with 32768 maximum context length",
+    "Mistral": "Prompt contains 65673 tokens, too large for model with "
+    "32768 maximum context length",
     "MiniMax": "invalid params, context window exceeds limit (2013)",
     "Alibaba": "Range of input length should be [1, 129024]",
     "Z.ai": "Prompt exceeds max length",
-    "TGI": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
+    "TGI": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: "
+    "5000 `inputs` tokens",
 }
 
 
@@ -195,13 +235,23 @@ def test_a_prompt_too_long_in_the_words_of_a_provider(words: str) -> None:
     assert isinstance(found, CallerFault)
     assert (found.kind, remedy(found)) == ("context_length_exceeded", "elsewhere")
     inside = in_band_fault(parse_error(body), body, phase="first token")
-    assert (type(inside), inside.kind, remedy(inside)) == (CallerFault, "context_length_exceeded", "elsewhere")
+    assert (type(inside), inside.kind, remedy(inside)) == (
+        CallerFault,
+        "context_length_exceeded",
+        "elsewhere",
+    )
     assert in_band_fault(parse_error(body), body, phase="between tokens").kind == "in_band_error"
 
 
 def test_openrouter_quotes_its_own_provider() -> None:
-    raw = json.dumps({"error": {"message": "maximum context length is 5 tokens", "code": "invalid_api_key"}})
-    error = {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "x"}}
+    raw = json.dumps(
+        {"error": {"message": "maximum context length is 5 tokens", "code": "invalid_api_key"}}
+    )
+    error = {
+        "message": "Provider returned error",
+        "code": 400,
+        "metadata": {"raw": raw, "provider_name": "x"},
+    }
     found = fault(400, json.dumps({"error": error}).encode())
     assert found.kind == "context_length_exceeded"
     assert found.message == "HTTP 400: Provider returned error: maximum context length is 5 tokens"
@@ -209,7 +259,9 @@ def test_openrouter_quotes_its_own_provider() -> None:
 
 @pytest.mark.parametrize("code", ["rate_limit_error", "rate_limit_exceeded", "tokens"])
 def test_a_rate_limit_inside_a_stream_is_no_matter_of_size(code: str) -> None:
-    body = json.dumps({"error": {"type": code, "message": "Rate limit reached on tokens per minute"}}).encode()
+    body = json.dumps(
+        {"error": {"type": code, "message": "Rate limit reached on tokens per minute"}}
+    ).encode()
     assert in_band_fault(parse_error(body), body, phase="first token").kind == "in_band_error"
 
 
@@ -222,11 +274,31 @@ MODEL_GONE: dict[str, tuple[int, dict[str, Any], str]] = {
         },
         "model_not_served",
     ),
-    "OpenAI": (400, {"message": "no such model", "code": "model_not_found", "param": "model"}, "model_not_served"),
-    "Together": (400, {"message": "Unable to access m.", "code": "model_not_available"}, "model_not_served"),
-    "Mistral": (400, {"message": "Invalid model: m", "type": "invalid_model", "code": "1500"}, "model_not_served"),
-    "Copilot": (400, {"message": "no", "code": "model_not_supported", "param": "model"}, "model_not_served"),
-    "Z.ai": (400, {"message": "Unknown Model, please check the model code.", "code": "1211"}, "model_not_served"),
+    "OpenAI": (
+        400,
+        {"message": "no such model", "code": "model_not_found", "param": "model"},
+        "model_not_served",
+    ),
+    "Together": (
+        400,
+        {"message": "Unable to access m.", "code": "model_not_available"},
+        "model_not_served",
+    ),
+    "Mistral": (
+        400,
+        {"message": "Invalid model: m", "type": "invalid_model", "code": "1500"},
+        "model_not_served",
+    ),
+    "Copilot": (
+        400,
+        {"message": "no", "code": "model_not_supported", "param": "model"},
+        "model_not_served",
+    ),
+    "Z.ai": (
+        400,
+        {"message": "Unknown Model, please check the model code.", "code": "1211"},
+        "model_not_served",
+    ),
     "OpenRouter": (400, {"message": "a/m is not a valid model ID", "code": 400}, "http_400"),
     "DeepSeek": (400, {"message": "Model Not Exist", "code": "invalid_request_error"}, "http_400"),
     "OpenAI, no code": (400, {"message": "The requested model 'm' does not exist."}, "http_400"),
@@ -275,7 +347,8 @@ def test_an_account_without_credit_is_no_rate_limit(status: int, error: dict[str
 
 
 LIMIT = (
-    "Request too large for model `m` in organization `o` on tokens per minute (TPM): Limit 8000, Requested 10200, "
+    "Request too large for model `m` in organization `o` on tokens per minute (TPM): Limit 8000, "
+    "Requested 10200, "
     "please reduce your message size and try again."
 )
 
@@ -289,7 +362,11 @@ def test_request_above_the_accounts_limit_is_a_provider_fault(status: int) -> No
 
 
 def test_rate_limit_is_not_a_too_large_request() -> None:
-    error = {"message": "Rate limit reached: Limit 8000, Used 7900", "type": "tokens", "code": "rate_limit_exceeded"}
+    error = {
+        "message": "Rate limit reached: Limit 8000, Used 7900",
+        "type": "tokens",
+        "code": "rate_limit_exceeded",
+    }
     assert fault(429, json.dumps({"error": error}).encode()).kind == "http_429"
     assert fault(413, b'{"error":{"message":"Request too large"}}').kind == "http_413"
 
@@ -297,7 +374,8 @@ def test_rate_limit_is_not_a_too_large_request() -> None:
 @pytest.mark.parametrize("status", [400, 401, 403, 413, 422])
 def test_message_about_a_key_does_not_lock_the_key(status: int) -> None:
     body = (
-        b'{"error":{"message":"role: got \'my api key\'","type":"invalid_request_error","details":["API_KEY_INVALID"]}}'
+        b'{"error":{"message":"role: got \'my api '
+        b'key\'","type":"invalid_request_error","details":["API_KEY_INVALID"]}}'
     )
     found = fault(status, body)
     assert isinstance(found, ProviderFault)
@@ -326,7 +404,9 @@ def test_retry_after() -> None:
 def test_retry_after_a_date() -> None:
     then = "Fri, 20 Nov 2026 10:00:30 GMT"
     soon = clock.wall_time() + timedelta(seconds=60)
-    assert retry_after(retry_after=format_datetime(soon, usegmt=True)) == pytest.approx(60 * S, abs=5 * S)
+    assert retry_after(retry_after=format_datetime(soon, usegmt=True)) == pytest.approx(
+        60 * S, abs=5 * S
+    )
     assert retry_after(retry_after=then, date="Fri, 20 Nov 2026 10:00:00 GMT") == 30 * S
     now = datetime(2026, 11, 20, 10, 0, 10, tzinfo=UTC)
     assert retry_after(retry_after=then, now=now) == 20 * S
@@ -336,7 +416,10 @@ def test_retry_after_a_date() -> None:
 @pytest.mark.parametrize(
     ("details", "expected"),
     [
-        ([{"@type": "QuotaFailure"}, {"@type": "RetryInfo", "retryDelay": "34.5s"}], 34_500_000_000),
+        (
+            [{"@type": "QuotaFailure"}, {"@type": "RetryInfo", "retryDelay": "34.5s"}],
+            34_500_000_000,
+        ),
         ([{"retryDelay": "soon"}], None),
         ([7], None),
         ([], None),
@@ -356,7 +439,18 @@ def test_the_wait_inside_googles_body(details: list[Any], expected: int | None) 
         lambda inner: (
             st.lists(inner)
             | st.dictionaries(
-                st.sampled_from(["error", "message", "detail", "code", "msg", "base_resp", "status_msg", "details"]),
+                st.sampled_from(
+                    [
+                        "error",
+                        "message",
+                        "detail",
+                        "code",
+                        "msg",
+                        "base_resp",
+                        "status_msg",
+                        "details",
+                    ]
+                ),
                 inner,
             )
         ),

@@ -1,4 +1,5 @@
-"""Values that do not fit are left out of an answer if they are not needed, and only a limited number of them."""
+"""Values that do not fit are left out of an answer if they are not needed, and only a limited
+number of them."""
 
 import msgspec
 import pytest
@@ -11,7 +12,10 @@ CHUNK = msgspec.json.Decoder(Chunk)
 
 
 def test_values_that_do_not_fit_are_left_out_and_named() -> None:
-    data = b'{"choices":[{"index":"0","delta":{"content":"a","reasoning":{},"tool_calls":[null,{"id":[]}]}}]}'
+    data = (
+        b'{"choices":[{"index":"0","delta":{"content":"a","reasoning":{},"tool_calls":[null,'
+        b'{"id":[]}]}}]}'
+    )
     chunk, odd = fitted(data, CHUNK)
     assert chunk.choices is not None
     (choice,) = chunk.choices

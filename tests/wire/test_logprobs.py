@@ -25,7 +25,9 @@ def events_of(body: bytes) -> list[Event]:
 
 
 def stripped(events: list[Event]) -> list[Event]:
-    return [msgspec.structs.replace(e, logprobs=None) if isinstance(e, Token) else e for e in events]
+    return [
+        msgspec.structs.replace(e, logprobs=None) if isinstance(e, Token) else e for e in events
+    ]
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -34,7 +36,9 @@ def test_recorded_responses_have_log_probabilities_per_token(name: str) -> None:
     tokens = [event for event in events if isinstance(event, Token)]
     assert isinstance(events[-1], Done)
     assert tokens
-    assert all(token.logprobs and all(-50 < each <= 0 for each in token.logprobs) for token in tokens)
+    assert all(
+        token.logprobs and all(-50 < each <= 0 for each in token.logprobs) for token in tokens
+    )
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -50,7 +54,8 @@ def test_removing_log_probabilities_changes_nothing_else(name: str) -> None:
 
 def test_a_whole_answer_and_a_completion() -> None:
     body = (
-        b'{"x":1,"choices":[{"index":0,"text":"a b","logprobs":{"token_logprobs":[null,-1.5]},"finish_reason":"stop"}]}'
+        b'{"x":1,"choices":[{"index":0,"text":"a '
+        b'b","logprobs":{"token_logprobs":[null,-1.5]},"finish_reason":"stop"}]}'
     )
     (token,) = [event for event in events_of(body) if isinstance(event, Token)]
     assert token.logprobs == (-1.5,)
@@ -60,9 +65,15 @@ def test_a_whole_answer_and_a_completion() -> None:
     }
 
 
-@each_case("odd", [b"null", b"[]", b'"much"', b'{"content":[{"logprob":"x"}]}', b"{}", b'{"content":null}'])
+@each_case(
+    "odd", [b"null", b"[]", b'"much"', b'{"content":[{"logprob":"x"}]}', b"{}", b'{"content":null}']
+)
 def test_invalid_log_probabilities_do_not_break_a_response(odd: bytes) -> None:
-    body = b'data: {"choices":[{"index":0,"delta":{"content":"hi"},"logprobs":%s,"finish_reason":"stop"}]}\n\n' % odd
+    body = (
+        b"data: "
+        b'{"choices":[{"index":0,"delta":{"content":"hi"},"logprobs":%s,"finish_reason":"stop"}]}\n\n'
+        % odd
+    )
     events = events_of(body)
     assert [event.logprobs for event in events if isinstance(event, Token)] == [None]
     assert isinstance(events[-1], Done)

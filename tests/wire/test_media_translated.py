@@ -25,7 +25,8 @@ from splitsecond.core.wire.client_format import (
     ClientFormat,
 )
 
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(250)) + b"\xfb\xff\xfe"  # its base64 has + and /, and ends in =
+# its base64 has + and /, and ends in =
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(250)) + b"\xfb\xff\xfe"
 PDF = b"%PDF-1.7\n" + bytes(range(250))
 STANDARD = base64.b64encode(PNG).decode()
 FOR_URLS = base64.urlsafe_b64encode(PNG).decode()
@@ -41,13 +42,19 @@ TOOL = {"type": "object", "properties": {}}
 
 
 def chat(data: str, kind: str = "image/png") -> Body:
-    parts = [{"type": "text", "text": "?"}, {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}]
+    parts = [
+        {"type": "text", "text": "?"},
+        {"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}},
+    ]
     return {"messages": [{"role": "user", "content": parts}]}
 
 
 def messages(data: str, kind: str = "image/png") -> Body:
     source = {"type": "base64", "media_type": kind, "data": data}
-    return {"max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "image", "source": source}]}]}
+    return {
+        "max_tokens": 5,
+        "messages": [{"role": "user", "content": [{"type": "image", "source": source}]}],
+    }
 
 
 def items(data: str, kind: str = "image/png") -> Body:
@@ -56,7 +63,9 @@ def items(data: str, kind: str = "image/png") -> Body:
 
 
 def contents(data: str, kind: str = "image/png") -> Body:
-    return {"contents": [{"parts": [{"text": "?"}, {"inlineData": {"mimeType": kind, "data": data}}]}]}
+    return {
+        "contents": [{"parts": [{"text": "?"}, {"inlineData": {"mimeType": kind, "data": data}}]}]
+    }
 
 
 def lines(data: str, kind: str = "image/png") -> Body:
@@ -77,7 +86,9 @@ CLIENTS = {
 }
 
 
-def translated(form: ClientFormat, body: Body, api_format: str, quirks: Quirks | None = None) -> tuple[Body, Call]:
+def translated(
+    form: ClientFormat, body: Body, api_format: str, quirks: Quirks | None = None
+) -> tuple[Body, Call]:
     """Return what a target gets for the request `body` of a client, and the call with its notes."""
     fields = msgspec.json.decode(json.dumps(body), type=dict[str, Raw])
     call = Call(id="c", body=fields, api_format=form.name)
@@ -106,7 +117,8 @@ def inline(body: Body) -> list[bytes]:
 
 def native(client: str, api_format: str) -> bool:
     """Whether a request of `client` passes to a target of `api_format` byte for byte."""
-    return {"chat": "openai", "messages": "anthropic"}.get(client, client) == api_format and client in (
+    return {"chat": "openai", "messages": "anthropic"}.get(client,
+    client) == api_format and client in (
         "chat", "messages", "responses",
     )  # fmt: skip
 
@@ -142,15 +154,23 @@ def test_a_pdf_sent_as_an_image_is_a_document(client: str, api_format: str) -> N
         return
     body, _ = translated(form, make(data, "application/pdf"), api_format)
     assert inline(body) == [PDF]
-    words = {"anthropic": '"document"', "gemini": '"application/pdf"', "responses": '"input_file"', "openai": '"file"'}
+    words = {
+        "anthropic": '"document"',
+        "gemini": '"application/pdf"',
+        "responses": '"input_file"',
+        "openai": '"file"',
+    }
     assert words[api_format] in json.dumps(body)
 
 
 @each_case("api_format", PICTURE_TARGETS)
 def test_a_picture_sent_as_a_file_is_an_image(api_format: str) -> None:
     def sent(url: str) -> Any:
-        part = {"type": "file", "file": {"filename": "", "file_data": url}}  # as Vercel's provider for OpenRouter
-        return translated(OPENAI_CHAT, {"messages": [{"role": "user", "content": [part]}]}, api_format)[0]
+        # as Vercel's provider for OpenRouter
+        part = {"type": "file", "file": {"filename": "", "file_data": url}}
+        return translated(
+            OPENAI_CHAT, {"messages": [{"role": "user", "content": [part]}]}, api_format
+        )[0]
 
     if api_format != "openai":
         assert inline(sent(f"data:image/jpg;base64,{STANDARD}")) == [PNG]
@@ -170,9 +190,13 @@ def test_a_type_that_the_target_lacks_is_refused_by_name(client: str, api_format
 def test_a_file_of_text_is_a_text_document_for_anthropic() -> None:
     url = "data:text/csv;base64," + base64.b64encode("a,ü\n".encode()).decode()
     part = {"type": "file", "file": {"filename": "a.csv", "file_data": url}}
-    body, _ = translated(OPENAI_CHAT, {"messages": [{"role": "user", "content": [part]}]}, "anthropic")
+    body, _ = translated(
+        OPENAI_CHAT, {"messages": [{"role": "user", "content": [part]}]}, "anthropic"
+    )
     source = {"type": "text", "media_type": "text/plain", "data": "a,ü\n"}
-    assert body["messages"][0]["content"] == [{"type": "document", "source": source, "title": "a.csv"}]
+    assert body["messages"][0]["content"] == [
+        {"type": "document", "source": source, "title": "a.csv"}
+    ]
 
 
 def test_a_file_of_text_that_is_not_utf_8_is_refused() -> None:
@@ -194,7 +218,9 @@ def test_a_sound_arrives_under_its_usual_name(api_format: str) -> None:
 
 def test_a_picture_in_the_system_prompt_is_left_out_by_name() -> None:
     instruction = {"parts": [{"text": "Look."}, contents(STANDARD)["contents"][0]["parts"][1]]}
-    body, call = translated(GEMINI, {**contents(STANDARD), "systemInstruction": instruction}, "openai")
+    body, call = translated(
+        GEMINI, {**contents(STANDARD), "systemInstruction": instruction}, "openai"
+    )
     assert body["messages"][0] == {"role": "system", "content": "Look."}
     assert call.notes.dropped == ["systemInstruction.parts"]
 
@@ -205,23 +231,34 @@ RESULT: dict[str, Body] = {
         "messages": [
             {
                 "role": "assistant",
-                "tool_calls": [{"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
+                "tool_calls": [
+                    {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+                ],
             },
             {
                 "role": "tool",
                 "tool_call_id": "a",
-                "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{STANDARD}"}}],
+                "content": [
+                    {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{STANDARD}"}}
+                ],
             },
         ]
     },
     "anthropic": {
         "max_tokens": 5,
         "messages": [
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {}}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {}}],
+            },
             {
                 "role": "user",
                 "content": [
-                    {"type": "tool_result", "tool_use_id": "a", "content": messages(STANDARD)["messages"][0]["content"]}
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "a",
+                        "content": messages(STANDARD)["messages"][0]["content"],
+                    }
                 ],
             },
         ],
@@ -229,7 +266,11 @@ RESULT: dict[str, Body] = {
     "responses": {
         "input": [
             {"type": "function_call", "call_id": "a", "name": "look", "arguments": "{}"},
-            {"type": "function_call_output", "call_id": "a", "output": items(STANDARD)["input"][0]["content"]},
+            {
+                "type": "function_call_output",
+                "call_id": "a",
+                "output": items(STANDARD)["input"][0]["content"],
+            },
         ]
     },
     "gemini": {
@@ -242,7 +283,9 @@ RESULT: dict[str, Body] = {
                         "function_response": {
                             "name": "look",
                             "response": {"output": "so"},
-                            "parts": [{"inline_data": {"mime_type": "image/png", "data": FOR_URLS}}],
+                            "parts": [
+                                {"inline_data": {"mime_type": "image/png", "data": FOR_URLS}}
+                            ],
                         }
                     }
                 ],
@@ -251,7 +294,11 @@ RESULT: dict[str, Body] = {
     },
     "ollama": {
         "messages": [
-            {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "look", "arguments": {}}}]},
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"function": {"name": "look", "arguments": {}}}],
+            },
             {"role": "tool", "tool_name": "look", "content": "so", "images": [FOR_URLS]},
         ]
     },

@@ -1,4 +1,5 @@
-"""Odd answers have one meaning, however they are read: in pieces, assembled, or transcoded to any client's format."""
+"""Odd answers have one meaning, however they are read: in pieces, assembled, or transcoded to any
+client's format."""
 
 import json
 from collections import Counter
@@ -78,7 +79,9 @@ def meaning(events: list[Event]) -> Meaning:
                 usage = event
     named = tuple((name, json.loads(text or "{}")) for _, (name, text) in sorted(calls.items()))
     counts = (usage.input_tokens or 0, usage.output_tokens or 0)
-    return full(Meaning(**said, calls=named, end=openai_reason(reason, called=bool(calls)), usage=counts))
+    return full(
+        Meaning(**said, calls=named, end=openai_reason(reason, called=bool(calls)), usage=counts)
+    )
 
 
 def full(given: Meaning) -> Meaning:
@@ -103,7 +106,10 @@ def test_it_is_read(answer: OddAnswer) -> None:
 @each_case("answer", [*CHATS, *others.CASES], ids=named)
 def test_it_is_read_in_any_pieces(answer: OddAnswer) -> None:
     body, expected = answer.body, full(answer.meaning)
-    assert meaning(read(answer.api_format, *(body[at : at + 1] for at in range(len(body))))) == expected
+    assert (
+        meaning(read(answer.api_format, *(body[at : at + 1] for at in range(len(body)))))
+        == expected
+    )
     for at in range(1, len(body), 1 + len(body) // MAX_CUTS):
         assert meaning(read(answer.api_format, body[:at], body[at:])) == expected
 
@@ -133,7 +139,9 @@ def test_its_observation_is_the_same_in_runs(answer: OddAnswer) -> None:
 @each_case("answer", CHATS, ids=named)
 def test_it_is_transcoded_to_each_format(answer: OddAnswer, client: str) -> None:
     transcoder = CLIENTS[client].transcoder(CALL, "m")
-    assert meaning(read(client, transcoder.encode(read(answer.api_format, answer.body)))) == full(answer.meaning)
+    assert meaning(read(client, transcoder.encode(read(answer.api_format, answer.body)))) == full(
+        answer.meaning
+    )
 
 
 @each_case("pieces", [1, 2, 50])
@@ -150,14 +158,18 @@ def test_it_is_assembled(answer: OddAnswer, pieces: int) -> None:
 @each_case("answer", CHATS, ids=named)
 def test_it_is_assembled_from_what_was_transcoded(answer: OddAnswer, client: str) -> None:
     assembly = CLIENTS[client].assembly()
-    assembly.feed(CLIENTS[client].transcoder(CALL, "m").encode(read(answer.api_format, answer.body)))
+    assembly.feed(
+        CLIENTS[client].transcoder(CALL, "m").encode(read(answer.api_format, answer.body))
+    )
     assert meaning(read(client, assembly.answer())) == full(answer.meaning)
 
 
 @each_case("answer", [case for case in CHATS if case.api_format in CLIENT_FORMATS], ids=named)
 def test_it_is_passed_on(answer: OddAnswer) -> None:
     relay = CLIENTS[answer.api_format].relay(CALL, "m", usage=True)
-    assert meaning(read(answer.api_format, relay.feed(answer.body) + relay.rest())) == full(answer.meaning)
+    assert meaning(read(answer.api_format, relay.feed(answer.body) + relay.rest())) == full(
+        answer.meaning
+    )
 
 
 @each_case("client", ["gemini", "ollama"])

@@ -1,4 +1,5 @@
-"""Token counts that are no counts: they fail no answer, and a `Usage` says that they cannot be true."""
+"""Token counts that are no counts: they fail no answer, and a `Usage` says that they cannot be
+true."""
 
 from types import ModuleType
 from typing import Any
@@ -38,7 +39,10 @@ def numbers(found: list[Event]) -> tuple[int | None, int | None]:
 @each_case("name", BODIES)
 def test_invalid_count_does_not_break_a_response(name: str, number: int, odd: bytes) -> None:
     api_format, body = FORMATS[name.partition("-")[0]], BODIES[name]
-    good, found = events(api_format, body), events(api_format, body.replace(str(number).encode(), odd))
+    good, found = (
+        events(api_format, body),
+        events(api_format, body.replace(str(number).encode(), odd)),
+    )
     assert isinstance(found[-1], Done)
     assert [each for each in found if not isinstance(each, Usage)] == [
         each for each in good if not isinstance(each, Usage)
@@ -72,16 +76,34 @@ def test_a_count_that_is_null_is_not_reported(name: str, number: int) -> None:
     [
         (openai, b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop"}],"usage":%b}'),
         (openai, b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop","usage":%b}]}'),
-        (openai, b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop"}],"x_groq":{"usage":%b}}'),
-        (openai, b'data: {"choices":[{"delta":{"content":"Yes"},"finish_reason":"stop"}],"usage":%b}\n\n'),
-        (anthropic, b'{"content":[{"type":"text","text":"Yes"}],"stop_reason":"end_turn","usage":%b}'),
-        (responses, b'{"output":[{"type":"message","content":[{"text":"Yes"}]}],"status":"completed","usage":%b}'),
-        (gemini, b'{"candidates":[{"content":{"parts":[{"text":"Yes"}]},"finishReason":"STOP"}],"usageMetadata":%b}'),
+        (
+            openai,
+            b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop"}],"x_groq":{"usage":%b}}',
+        ),
+        (
+            openai,
+            b"data: "
+            b'{"choices":[{"delta":{"content":"Yes"},"finish_reason":"stop"}],"usage":%b}\n\n',
+        ),
+        (
+            anthropic,
+            b'{"content":[{"type":"text","text":"Yes"}],"stop_reason":"end_turn","usage":%b}',
+        ),
+        (
+            responses,
+            b'{"output":[{"type":"message","content":[{"text":"Yes"}]}],"status":"completed","usage":%b}',
+        ),
+        (
+            gemini,
+            b'{"candidates":[{"content":{"parts":[{"text":"Yes"}]},"finishReason":"STOP"}],"usageMetadata":%b}',
+        ),
         (cohere, b'{"message":{"content":[{"text":"Yes"}]},"finish_reason":"COMPLETE","usage":%b}'),
         (replicate, b'{"status":"succeeded","output":["Yes"],"metrics":%b}'),
     ],
 )
-def test_usage_that_is_no_object_does_not_break_a_response(api_format: ModuleType, body: bytes, report: bytes) -> None:
+def test_usage_that_is_no_object_does_not_break_a_response(
+    api_format: ModuleType, body: bytes, report: bytes
+) -> None:
     found = events(api_format, body % report)
     assert isinstance(found[-1], Done)
     assert [event.text for event in found if isinstance(event, Token)] == ["Yes"]
@@ -109,7 +131,10 @@ def test_parts_that_exceed_the_whole_are_implausible(usage: bytes, in_runs: bool
 
 
 def test_valid_usage_after_an_invalid_one_is_not_trusted() -> None:
-    chunk = b'data: {"choices":[{"delta":{"content":"Yes"}}],"usage":{"prompt_tokens":5,"completion_tokens":%b}}\n\n'
+    chunk = (
+        b"data: "
+        b'{"choices":[{"delta":{"content":"Yes"}}],"usage":{"prompt_tokens":5,"completion_tokens":%b}}\n\n'
+    )
     end = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     contradictory = chunk.replace(b'_tokens":%b', b'_tokens":1,"cached_tokens":9')
     for odd in (chunk % b"-1", contradictory):
@@ -120,12 +145,16 @@ def test_valid_usage_after_an_invalid_one_is_not_trusted() -> None:
 @each_case("odd", [*ODD, *REPORTS])
 @each_case("place", ["timings", "time_info"])
 def test_invalid_times_do_not_break_a_response(place: str, odd: bytes) -> None:
-    body = b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop"}],"%b":{"prompt_ms":%b}}'
+    body = (
+        b'{"choices":[{"message":{"content":"Yes"},"finish_reason":"stop"}],"%b":{"prompt_ms":%b}}'
+    )
     found = events(openai, body % (place.encode(), odd))
     assert isinstance(found[-1], Done)
 
 
-@pytest.mark.parametrize(("api_format", "name"), [(ollama, b"eval_duration"), (replicate, b"predict_time")])
+@pytest.mark.parametrize(
+    ("api_format", "name"), [(ollama, b"eval_duration"), (replicate, b"predict_time")]
+)
 def test_wrong_times_leave_the_counts_alone(api_format: ModuleType, name: bytes) -> None:
     body = whole(api_format)
     place = body.index(b'"metrics":{') + len(b'"metrics":{') if api_format is replicate else 1

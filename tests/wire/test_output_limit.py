@@ -1,4 +1,5 @@
-"""The output limit and the number of answers of a request: never smaller than what a target may write."""
+"""The output limit and the number of answers of a request: never smaller than what a target may
+write."""
 
 import json
 from typing import Any
@@ -54,7 +55,9 @@ def sent(operation: Operation = "chat", **fields: Any) -> Call:
         ({"max_tokens": None, "max_completion_tokens": 3}, 3),
     ],
 )
-def test_the_largest_limit_counts_in_whichever_words(fields: dict[str, Any], expected: int | None) -> None:
+def test_the_largest_limit_counts_in_whichever_words(
+    fields: dict[str, Any], expected: int | None
+) -> None:
     assert output_limit(sent(**fields).body) == expected
     assert output_limit(fields) == expected
 
@@ -72,7 +75,9 @@ def test_the_largest_limit_counts_in_whichever_words(fields: dict[str, Any], exp
     ],
     ids=str,
 )
-def test_a_limit_that_cannot_be_read_is_the_largest(field: str, value: bytes, expected: int | None) -> None:
+def test_a_limit_that_cannot_be_read_is_the_largest(
+    field: str, value: bytes, expected: int | None
+) -> None:
     assert output_limit({"max_tokens": 5, field: Raw(value)}) == expected
 
 
@@ -98,5 +103,7 @@ def test_a_limit_that_cannot_be_read_is_the_largest(field: str, value: bytes, ex
         ("chat", {"input": ["x", "y"]}, 1),
     ],
 )
-def test_answers_are_multiplied(operation: Operation, fields: dict[str, Any], expected: int) -> None:
+def test_answers_are_multiplied(
+    operation: Operation, fields: dict[str, Any], expected: int
+) -> None:
     assert answer_count(sent(operation, **fields)) == expected

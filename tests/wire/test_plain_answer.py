@@ -1,4 +1,5 @@
-"""A whole answer that holds only a text and its usage is read by a shorter way: with the same events, for any JSON."""
+"""A whole answer that holds only a text and its usage is read by a shorter way: with the same
+events, for any JSON."""
 
 import copy
 import json
@@ -22,7 +23,9 @@ class _General(OpenAIDecoder):
 
 def _optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Objects in which each field is absent, null or has a value."""
-    return st.fixed_dictionaries({}, optional={name: st.none() | value for name, value in fields.items()})
+    return st.fixed_dictionaries(
+        {}, optional={name: st.none() | value for name, value in fields.items()}
+    )
 
 
 TEXTS = st.sampled_from(["", "said", 'naïve \u2028 "text"'])
@@ -68,18 +71,23 @@ ANSWER = {
     "time_info": st.just({"total_time": 3.5}),
 }
 USUAL: dict[str, Any] = {
-    "choices": [{"index": 0, "message": {"role": "assistant", "content": "said"}, "finish_reason": "stop"}],
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "said"}, "finish_reason": "stop"}
+    ],
     "usage": {"prompt_tokens": 2, "completion_tokens": 3},
 }
 
 
 @st.composite
 def answers(draw: st.DrawFn) -> dict[str, Any]:
-    """Return the usual answer with up to two changes: one field each that is absent, null or has another value."""
+    """Return the usual answer with up to two changes: one field each that is absent, null or has
+    another value."""
     answer: dict[str, Any] = copy.deepcopy(USUAL)
     for _ in range(draw(st.integers(0, 2))):
         (choice,) = answer["choices"] or [{}] if len(answer.get("choices") or ()) == 1 else [{}]
-        inside, fields = draw(st.sampled_from([(answer, ANSWER), (choice, CHOICE), (choice.get("message"), MESSAGE)]))
+        inside, fields = draw(
+            st.sampled_from([(answer, ANSWER), (choice, CHOICE), (choice.get("message"), MESSAGE)])
+        )
         if inside is not None:
             name = draw(st.sampled_from(sorted(fields)))
             inside[name] = draw(st.none() | fields[name])
@@ -107,7 +115,12 @@ def test_usual_response_takes_the_fast_path() -> None:
 
     reading = Watched()
     reading.feed(json.dumps(USUAL).encode(), 1)
-    assert [type(event).__name__ for event in reading.close(2)] == ["Token", "Finish", "Usage", "Done"]
+    assert [type(event).__name__ for event in reading.close(2)] == [
+        "Token",
+        "Finish",
+        "Usage",
+        "Done",
+    ]
     assert reading.taken
 
 
@@ -120,5 +133,11 @@ def test_observation_is_the_same_with_token_runs(answer: dict[str, Any]) -> None
         reading.in_runs = in_runs
         for events in (reading.feed(body[:20], 1), reading.feed(body[20:], 2), reading.close(3)):
             timeline.record_events(events)
-        seen.append((timeline.observe(end_ns=3, sending=Sending(sent_ns=0)), timeline.ended_well, timeline.has_finish))
+        seen.append(
+            (
+                timeline.observe(end_ns=3, sending=Sending(sent_ns=0)),
+                timeline.ended_well,
+                timeline.has_finish,
+            )
+        )
     assert seen[0] == seen[1]

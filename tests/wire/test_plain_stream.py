@@ -14,8 +14,14 @@ HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 7, "mo
 DONE = b"data: [DONE]\n\n"
 
 
-def chunk(delta: dict[str, Any] | None = None, reason: str | None = None, **fields: Any) -> dict[str, Any]:
-    choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]
+def chunk(
+    delta: dict[str, Any] | None = None, reason: str | None = None, **fields: Any
+) -> dict[str, Any]:
+    choices = (
+        []
+        if delta is None
+        else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]
+    )
     return {**HEAD, "choices": choices, **fields}
 
 
@@ -31,41 +37,63 @@ def check(body: bytes) -> None:
 
 
 ROLE = chunk({"role": "assistant", "content": ""})
-TEXTS = [chunk({"content": text}) for text in ("Zwei ", "“Wörter”\n", 'and a "quote" \\', "\u2028\U0001f600")]
+TEXTS = [
+    chunk({"content": text})
+    for text in ("Zwei ", "“Wörter”\n", 'and a "quote" \\', "\u2028\U0001f600")
+]
 FINISH = chunk({}, "stop")
-USAGE = chunk(usage={"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13, "ratio": 0.5, "d": {"x": None}})
+USAGE = chunk(
+    usage={
+        "prompt_tokens": 9,
+        "completion_tokens": 4,
+        "total_tokens": 13,
+        "ratio": 0.5,
+        "d": {"x": None},
+    }
+)
 
 PLAIN = {
     "no usage": [ROLE, *TEXTS, FINISH],
     "usage": [ROLE, *TEXTS, FINISH, USAGE],
     "usage in the finish": [ROLE, *TEXTS, chunk({}, "stop", usage={"total_tokens": 5})],
-    "text in both": [chunk({"role": "assistant", "content": "a"}), chunk({"content": "b"}, "length")],
+    "text in "
+    "both": [chunk({"role": "assistant", "content": "a"}), chunk({"content": "b"}, "length")],
     "null fields": [
-        chunk({"role": "assistant", "content": None, "refusal": None}, usage=None, service_tier=None),
+        chunk({"role": "assistant", "content": None, "refusal": None}, usage=None,
+        service_tier=None),
         *(chunk({"content": text}, usage=None, service_tier=None) for text in "abc"),
         chunk({}, "stop", usage=None, service_tier=None),
         chunk(usage={"total_tokens": 1}, service_tier=None),
     ],
     "OpenAI's own fields": [
         {**each, "service_tier": "default", "system_fingerprint": "fp_1", "obfuscation": "x" * n}
-        for n, each in enumerate([chunk({"role": "assistant", "content": "", "refusal": None}), *TEXTS, FINISH, USAGE])
+        for n, each in enumerate([chunk({"role": "assistant", "content": "", "refusal": None}),
+        *TEXTS, FINISH, USAGE])
     ],
-    "choices before the rest": [{"choices": each["choices"], **HEAD} for each in (ROLE, *TEXTS, FINISH)],
+    "choices before "
+    "the rest": [{"choices": each["choices"], **HEAD} for each in (ROLE, *TEXTS, FINISH)],
     "one chunk": [chunk({"role": "assistant", "content": "all"}, "stop")],
 }  # fmt: skip
 
 
 OTHERS = {
-    "another choice": [ROLE, *TEXTS, {**HEAD, "choices": [{"index": 1, "delta": {"content": "b"}}]}, FINISH],
+    "another "
+    "choice": [ROLE, *TEXTS, {**HEAD, "choices": [{"index": 1, "delta": {"content": "b"}}]},
+    FINISH],
     "an unknown field": [ROLE, *TEXTS, {**FINISH, "citations": ["https://a.example"]}],
-    "an unknown field in the delta": [chunk({"role": "assistant", "reasoning_content": "hm"}), *TEXTS, FINISH],
-    "a tool call": [ROLE, chunk({"tool_calls": [{"index": 0, "function": {"name": "f"}}]}), chunk({}, "tool_calls")],
+    "an unknown field in "
+    "the delta": [chunk({"role": "assistant", "reasoning_content": "hm"}), *TEXTS, FINISH],
+    "a tool "
+    "call": [ROLE, chunk({"tool_calls": [{"index": 0, "function": {"name": "f"}}]}),
+    chunk({}, "tool_calls")],
     "another id": [ROLE, *TEXTS, {**FINISH, "id": "other"}],
     "no finish reason": [ROLE, *TEXTS],
     "no text": [ROLE, FINISH],
-    "logprobs": [ROLE, {**HEAD, "choices": [{**TEXTS[0]["choices"][0], "logprobs": {"content": []}}]}, FINISH],
+    "logprobs": [ROLE, {**HEAD, "choices": [
+    {**TEXTS[0]["choices"][0], "logprobs": {"content": []}}]}, FINISH],
     "empty usage": [ROLE, *TEXTS, chunk({}, "stop", usage={})],
-    "a word in the usage": [ROLE, *TEXTS, chunk({}, "stop", usage={"total_tokens": 1, "cost": "cheap"})],
+    "a word in "
+    "the usage": [ROLE, *TEXTS, chunk({}, "stop", usage={"total_tokens": 1, "cost": "cheap"})],
 }  # fmt: skip
 
 
@@ -102,7 +130,9 @@ def test_other_bytes(body: bytes) -> None:
 @pytest.mark.parametrize("end", [b"\r\n", b"\n", b"\r"])
 def test_line_end_inside_an_event(end: bytes) -> None:
     event = b"data: " + msgspec.json.encode(TEXTS[0])
-    for place in [place for place in range(len(event)) if event[place : place + 1] in b",:{}[]"][1:]:
+    for place in [place for place in range(len(event)) if event[place : place + 1] in b",:{}[]"][
+        1:
+    ]:
         body = stream(ROLE, *TEXTS, FINISH).replace(event, event[:place] + end + event[place:])
         assert plain_answer(body) is None
         check(body)

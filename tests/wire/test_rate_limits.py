@@ -52,9 +52,15 @@ def anthropic(what: str, **values: str) -> dict[str, str]:
         pytest.param(
             {
                 **anthropic("requests", limit="50", remaining="49", reset="2025-03-04T10:00:01Z"),
-                **anthropic("tokens", limit="48000", remaining="47000", reset="2025-03-04T10:00:30Z"),
-                **anthropic("input-tokens", limit="40000", remaining="39000", reset="2025-03-04T10:00:20Z"),
-                **anthropic("output-tokens", limit="8000", remaining="8000", reset="2025-03-04T10:00:00Z"),
+                **anthropic(
+                    "tokens", limit="48000", remaining="47000", reset="2025-03-04T10:00:30Z"
+                ),
+                **anthropic(
+                    "input-tokens", limit="40000", remaining="39000", reset="2025-03-04T10:00:20Z"
+                ),
+                **anthropic(
+                    "output-tokens", limit="8000", remaining="8000", reset="2025-03-04T10:00:00Z"
+                ),
                 **DATE,
             },
             RateLimits(49, 50, NS_PER_S, 39000, 40000, 20 * NS_PER_S),
@@ -62,8 +68,12 @@ def anthropic(what: str, **values: str) -> dict[str, str]:
         ),
         pytest.param(
             {
-                **anthropic("tokens", limit="48000", remaining="47000", reset="2025-03-04T10:00:30Z"),
-                **anthropic("output-tokens", limit="8000", remaining="0", reset="2025-03-04T10:00:40Z"),
+                **anthropic(
+                    "tokens", limit="48000", remaining="47000", reset="2025-03-04T10:00:30Z"
+                ),
+                **anthropic(
+                    "output-tokens", limit="8000", remaining="0", reset="2025-03-04T10:00:40Z"
+                ),
                 **DATE,
             },
             RateLimits(tokens_left=0, tokens_limit=8000, tokens_reset_ns=40 * NS_PER_S),
@@ -103,14 +113,20 @@ def anthropic(what: str, **values: str) -> dict[str, str]:
             RateLimits(requests_left=1, requests_reset_ns=LONGEST_NS),
             id="too long",
         ),
-        pytest.param(openai("requests", remaining="-1", limit="5"), None, id="less than none: not known"),
+        pytest.param(
+            openai("requests", remaining="-1", limit="5"), None, id="less than none: not known"
+        ),
         pytest.param(openai("requests", remaining="many", reset="soon"), None, id="words"),
         pytest.param(
-            openai("requests", remaining="5", limit="", reset="6m0"), RateLimits(requests_left=5), id="half a duration"
+            openai("requests", remaining="5", limit="", reset="6m0"),
+            RateLimits(requests_left=5),
+            id="half a duration",
         ),
     ],
 )
-def test_rate_limit_headers_of_each_provider_are_read(headers: Mapping[str, str], said: RateLimits | None) -> None:
+def test_rate_limit_headers_of_each_provider_are_read(
+    headers: Mapping[str, str], said: RateLimits | None
+) -> None:
     assert rate_limits(headers) == said
 
 

@@ -11,7 +11,13 @@ from splitsecond.core.service import Call, Spoken
 from splitsecond.core.upstream.target import API_FORMATS
 from splitsecond.core.upstream.transcoding import request
 from splitsecond.core.wire.api_format import Quirks
-from splitsecond.core.wire.reasoning import BUDGETS, EFFORTS, ReasoningRequest, ReasoningStyle, from_budget
+from splitsecond.core.wire.reasoning import (
+    BUDGETS,
+    EFFORTS,
+    ReasoningRequest,
+    ReasoningStyle,
+    from_budget,
+)
 
 OLDER, NEWER, OTHER = "claude-sonnet-4-5", "claude-opus-4-6", "minimax-m2"
 FLASH, PRO, THIRD = "gemini-2.5-flash", "gemini-2.5-pro", "gemini-3.1-pro"
@@ -33,21 +39,37 @@ def config(**said: Any) -> dict[str, Any]:
     return {"generationConfig": {"thinkingConfig": said}}
 
 
-NOT_OF_THINKING = {"messages", "max_tokens", "input", "contents", "model", "stream", "stream_options", "store"}
+NOT_OF_THINKING = {
+    "messages",
+    "max_tokens",
+    "input",
+    "contents",
+    "model",
+    "stream",
+    "stream_options",
+    "store",
+}
 
 
 def asked(
     client: Spoken, said: dict[str, Any], api_format: str, model: str = "m", **quirks: Any
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of the request beside the prompt, and the names of what was left out."""
-    body = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in {**MINE[client], **said}.items()}
+    body = {
+        name: msgspec.Raw(msgspec.json.encode(value))
+        for name, value in {**MINE[client], **said}.items()
+    }
     call = Call(id="1", api_format=client, body=body)
-    encoded = request(call, api_format, API_FORMATS[api_format].encode, model, msgspec.convert(quirks, Quirks))
+    encoded = request(
+        call, api_format, API_FORMATS[api_format].encode, model, msgspec.convert(quirks, Quirks)
+    )
     fields = msgspec.json.decode(encoded.body)
     sent = {name: value for name, value in fields.items() if name not in NOT_OF_THINKING}
     sent.get("generationConfig", {}).pop("maxOutputTokens", None)
     sent.get("options", {}).pop("num_predict", None)
-    return {name: value for name, value in sent.items() if value not in ({}, 64000)}, call.notes.left_out.get("", [])
+    return {
+        name: value for name, value in sent.items() if value not in ({}, 64000)
+    }, call.notes.left_out.get("", [])
 
 
 @each_case(
@@ -57,8 +79,20 @@ def asked(
         ("anthropic", ON, "openai", "m", {"reasoning_effort": "medium"}),
         ("anthropic", OFF, "openai", "m", {"reasoning_effort": "none"}),
         ("anthropic", MEASURED, "openai", "m", {"reasoning_effort": "medium"}),
-        ("anthropic", {"output_config": {"effort": "max"}}, "openai", "m", {"reasoning_effort": "high"}),
-        ("anthropic", {**MEASURED, "output_config": {"effort": "low"}}, "openai", "m", {"reasoning_effort": "low"}),
+        (
+            "anthropic",
+            {"output_config": {"effort": "max"}},
+            "openai",
+            "m",
+            {"reasoning_effort": "high"},
+        ),
+        (
+            "anthropic",
+            {**MEASURED, "output_config": {"effort": "low"}},
+            "openai",
+            "m",
+            {"reasoning_effort": "low"},
+        ),
         ("anthropic", ON, "responses", "m", {"reasoning": {"effort": "medium"}}),
         (
             "anthropic",
@@ -71,7 +105,13 @@ def asked(
         ("anthropic", ON, "gemini", FLASH, config(includeThoughts=True, thinkingBudget=-1)),
         ("anthropic", OFF, "gemini", FLASH, config(thinkingBudget=0)),
         ("anthropic", ON, "gemini", THIRD, config(includeThoughts=True)),
-        ("anthropic", MEASURED, "gemini", THIRD, config(includeThoughts=True, thinkingLevel="MEDIUM")),
+        (
+            "anthropic",
+            MEASURED,
+            "gemini",
+            THIRD,
+            config(includeThoughts=True, thinkingLevel="MEDIUM"),
+        ),
         (
             "anthropic",
             HIDDEN,
@@ -79,7 +119,13 @@ def asked(
             FLASH,
             config(includeThoughts=False, thinkingBudget=5000),
         ),
-        ("anthropic", MEASURED, "cohere", "m", {"thinking": {"type": "enabled", "token_budget": 5000}}),
+        (
+            "anthropic",
+            MEASURED,
+            "cohere",
+            "m",
+            {"thinking": {"type": "enabled", "token_budget": 5000}},
+        ),
         ("anthropic", ON, "cohere", "m", {"thinking": {"type": "enabled"}}),
         ("anthropic", OFF, "cohere", "m", {"thinking": {"type": "disabled"}}),
         ("anthropic", ON, "ollama", "m", {"think": True}),
@@ -88,8 +134,20 @@ def asked(
         ("anthropic", MEASURED, "anthropic", OLDER, MEASURED),
         # those of Responses
         ("responses", LOW, "openai", "m", {"reasoning_effort": "low"}),
-        ("responses", {"reasoning": {"effort": "minimal"}}, "openai", "m", {"reasoning_effort": "low"}),
-        ("responses", LOW, "anthropic", OLDER, {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
+        (
+            "responses",
+            {"reasoning": {"effort": "minimal"}},
+            "openai",
+            "m",
+            {"reasoning_effort": "low"},
+        ),
+        (
+            "responses",
+            LOW,
+            "anthropic",
+            OLDER,
+            {"thinking": {"type": "enabled", "budget_tokens": 1024}},
+        ),
         (
             "responses",
             LOW,
@@ -185,19 +243,33 @@ def test_reasoning_is_translated_between_all_api_formats(
     [
         ({"field": "reasoning"}, MEASURED, {"reasoning": {"max_tokens": 5000}}),
         ({"field": "reasoning"}, HIDDEN, {"reasoning": {"exclude": True, "max_tokens": 5000}}),
-        ({"field": "reasoning"}, {"output_config": {"effort": "low"}}, {"reasoning": {"effort": "low"}}),
+        (
+            {"field": "reasoning"},
+            {"output_config": {"effort": "low"}},
+            {"reasoning": {"effort": "low"}},
+        ),
         ({"field": "reasoning"}, ON, {"reasoning": {"enabled": True}}),
         ({"field": "reasoning"}, OFF, {"reasoning": {"enabled": False}}),
         ({"field": "thinking"}, MEASURED, {"thinking": {"type": "enabled"}}),
         ({"field": "thinking"}, OFF, OFF),
-        ({"field": "enable_thinking"}, MEASURED, {"enable_thinking": True, "thinking_budget": 5000}),
+        (
+            {"field": "enable_thinking"},
+            MEASURED,
+            {"enable_thinking": True, "thinking_budget": 5000},
+        ),
         ({"field": "enable_thinking"}, ON, {"enable_thinking": True}),
         ({"field": "enable_thinking"}, OFF, {"enable_thinking": False}),
         ({"efforts": ["low", "high"]}, MEASURED, {"reasoning_effort": "low"}),
-        ({"efforts": ["minimal", "max"]}, {"output_config": {"effort": "high"}}, {"reasoning_effort": "max"}),
+        (
+            {"efforts": ["minimal", "max"]},
+            {"output_config": {"effort": "high"}},
+            {"reasoning_effort": "max"},
+        ),
     ],
 )
-def test_a_chat_has_the_form_of_its_provider(way: Any, said: dict[str, Any], sent: dict[str, Any]) -> None:
+def test_a_chat_has_the_form_of_its_provider(
+    way: Any, said: dict[str, Any], sent: dict[str, Any]
+) -> None:
     assert asked("anthropic", said, "openai", thinking=[way]) == (sent, [])
 
 
@@ -207,8 +279,22 @@ def test_a_chat_has_the_form_of_its_provider(way: Any, said: dict[str, Any], sen
         ("anthropic", MEASURED, "replicate", "a/b", {}, ["thinking", "usage"]),
         ("responses", LOW, "gemini", "gemma-3-27b", {}, ["reasoning"]),
         ("responses", {"reasoning": {"effort": "none"}}, "gemini", "gemma-3-27b", {}, []),
-        ("openai", {"reasoning_effort": "low"}, "gemini", "gemini-1.5-pro", {}, ["reasoning_effort"]),
-        ("openai", {"reasoning_effort": "low"}, "gemini", "gemini-10-pro", config(thinkingLevel="LOW"), []),
+        (
+            "openai",
+            {"reasoning_effort": "low"},
+            "gemini",
+            "gemini-1.5-pro",
+            {},
+            ["reasoning_effort"],
+        ),
+        (
+            "openai",
+            {"reasoning_effort": "low"},
+            "gemini",
+            "gemini-10-pro",
+            config(thinkingLevel="LOW"),
+            [],
+        ),
         (
             "anthropic",
             OFF,
@@ -217,7 +303,14 @@ def test_a_chat_has_the_form_of_its_provider(way: Any, said: dict[str, Any], sen
             config(thinkingBudget=128),
             ["thinking"],
         ),
-        ("openai", {"reasoning_effort": "low"}, "anthropic", "claude-3-5-haiku-latest", {}, ["reasoning_effort"]),
+        (
+            "openai",
+            {"reasoning_effort": "low"},
+            "anthropic",
+            "claude-3-5-haiku-latest",
+            {},
+            ["reasoning_effort"],
+        ),
         (
             "openai",
             {"reasoning_effort": "low", "max_tokens": 1000},
@@ -229,7 +322,12 @@ def test_a_chat_has_the_form_of_its_provider(way: Any, said: dict[str, Any], sen
     ],
 )
 def test_a_request_that_cannot_be_expressed_is_reported(
-    client: Spoken, said: dict[str, Any], api_format: str, model: str, sent: dict[str, Any], named: list[str]
+    client: Spoken,
+    said: dict[str, Any],
+    api_format: str,
+    model: str,
+    sent: dict[str, Any],
+    named: list[str],
 ) -> None:
     found, dropped = asked(client, said, api_format, model)
     found.pop("input", None)
@@ -240,12 +338,21 @@ def test_models_whose_reasoning_cannot_be_set_get_no_field() -> None:
     ways = [{"models": ["gpt-5*", "o?"], "efforts": ["minimal", "low"]}]
     assert asked("anthropic", MEASURED, "openai", "gpt-4o", thinking=ways) == ({}, ["thinking"])
     assert asked("anthropic", OFF, "openai", "gpt-4o", thinking=ways) == ({}, [])
-    assert asked("anthropic", MEASURED, "openai", "o3", thinking=ways) == ({"reasoning_effort": "low"}, [])
-    assert asked("anthropic", OFF, "openai", "o3", thinking=ways) == ({"reasoning_effort": "minimal"}, ["thinking"])
+    assert asked("anthropic", MEASURED, "openai", "o3", thinking=ways) == (
+        {"reasoning_effort": "low"},
+        [],
+    )
+    assert asked("anthropic", OFF, "openai", "o3", thinking=ways) == (
+        {"reasoning_effort": "minimal"},
+        ["thinking"],
+    )
     assert asked("openai", {"reasoning_effort": "low"}, "openai", "gpt-4o", thinking=ways)[0] == {
         "reasoning_effort": "low"
     }
-    assert asked("openai", {"reasoning_effort": "low"}, "cohere", "m", thinking=[]) == ({}, ["reasoning_effort"])
+    assert asked("openai", {"reasoning_effort": "low"}, "cohere", "m", thinking=[]) == (
+        {},
+        ["reasoning_effort"],
+    )
 
 
 def test_anthropic_does_not_think_if_a_tool_call_is_forced() -> None:
@@ -266,7 +373,10 @@ def test_anthropic_gets_no_sampling_fields_with_thinking() -> None:
         assert sent.keys() == {"thinking"} | ({"output_config"} if model == NEWER else set())
         assert dropped == ["temperature", "top_p", "top_k"]
     allowed = {"reasoning_effort": "low", "temperature": 1, "top_p": 0.97}
-    assert asked("openai", allowed, "anthropic", OLDER)[0].items() >= {"temperature": 1, "top_p": 0.97}.items()
+    assert (
+        asked("openai", allowed, "anthropic", OLDER)[0].items()
+        >= {"temperature": 1, "top_p": 0.97}.items()
+    )
     sent, dropped = asked("openai", {**said, "reasoning_effort": "none"}, "anthropic", OLDER)
     assert (sent["temperature"], sent["top_k"], dropped) == (0.2, 3, [])
 
@@ -279,7 +389,10 @@ def test_no_budget_if_the_reasoning_before_a_tool_call_is_lost() -> None:
         {"role": "tool", "tool_call_id": "a", "content": "one"},
     ]
     said = {"messages": turns, "reasoning_effort": "low"}
-    assert asked("openai", said, "anthropic", OLDER) == ({}, ["reasoning_content", "reasoning_effort"])
+    assert asked("openai", said, "anthropic", OLDER) == (
+        {},
+        ["reasoning_content", "reasoning_effort"],
+    )
     assert asked("openai", said, "anthropic", NEWER)[0]["thinking"] == {"type": "adaptive"}
     turns += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And?"}]
     assert "thinking" in asked("openai", said, "anthropic", OLDER)[0]
@@ -287,17 +400,24 @@ def test_no_budget_if_the_reasoning_before_a_tool_call_is_lost() -> None:
 
 @pytest.mark.parametrize(
     "said",
-    [{"reasoning_effort": "extreme"}, {"reasoning_effort": 3}, {"reasoning": {"effort": "extreme"}}],
+    [
+        {"reasoning_effort": "extreme"},
+        {"reasoning_effort": 3},
+        {"reasoning": {"effort": "extreme"}},
+    ],
 )
 def test_an_unknown_effort_is_refused(said: dict[str, Any]) -> None:
     with pytest.raises(
-        CallerFault, match=r"cannot be translated for a target of another API format.*Possible: none, minimal"
+        CallerFault,
+        match=r"cannot be translated for a target of another API format.*Possible: none, minimal",
     ) as no:
         asked("openai", said, "cohere")
     assert no.value.kind == "not_translatable"
 
 
-@pytest.mark.parametrize("said", [{"thinking": "much"}, {"thinking": {"type": "odd"}}, {"think": 7}])
+@pytest.mark.parametrize(
+    "said", [{"thinking": "much"}, {"thinking": {"type": "odd"}}, {"think": 7}]
+)
 def test_unknown_reasoning_fields_are_dropped(said: dict[str, Any]) -> None:
     assert asked("openai", said, "gemini", FLASH) == ({}, list(said))
 
@@ -308,7 +428,14 @@ def test_budgets_and_effort_levels_correspond() -> None:
     assert list(BUDGETS.values()) == sorted(BUDGETS.values())
     for effort, tokens in BUDGETS.items():
         assert ReasoningRequest(name="x", effort=effort).tokens == tokens
-    for tokens, effort in {0: "none", 1: "low", 2048: "low", 2049: "medium", 16384: "medium", 16385: "high"}.items():
+    for tokens, effort in {
+        0: "none",
+        1: "low",
+        2048: "low",
+        2049: "medium",
+        16384: "medium",
+        16385: "high",
+    }.items():
         assert from_budget("x", tokens).level(call) == effort
     assert from_budget("x", -1).tokens is None
     assert call.notes.dropped == []
@@ -316,7 +443,9 @@ def test_budgets_and_effort_levels_correspond() -> None:
 
 def test_the_first_style_that_matches_a_model_counts() -> None:
     first, rest = ReasoningStyle(models=("a*",), efforts=("low",)), ReasoningStyle()
-    assert asked("responses", SUMMED, "openai", "abc", thinking=msgspec.to_builtins([first, rest])) == (
+    assert asked(
+        "responses", SUMMED, "openai", "abc", thinking=msgspec.to_builtins([first, rest])
+    ) == (
         {"reasoning_effort": "low"},
         [],
     )

@@ -1,4 +1,5 @@
-"""Relay and assembly of chunks: whole events, unchanged bytes, without the usage chunk, in any split."""
+"""Relay and assembly of chunks: whole events, unchanged bytes, without the usage chunk, in any
+split."""
 
 import json
 from itertools import pairwise
@@ -68,8 +69,15 @@ def test_an_unfinished_event_is_not_passed_on() -> None:
 
 
 def test_an_answer_that_is_not_streamed_becomes_a_stream() -> None:
-    message = {"role": "assistant", "content": "hi", "tool_calls": [{"id": "c", "function": {"name": "f"}}]}
-    whole = {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    message = {
+        "role": "assistant",
+        "content": "hi",
+        "tool_calls": [{"id": "c", "function": {"name": "f"}}],
+    }
+    whole = {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+    }
     for usage in (True, False):
         data = json.dumps(whole | {"usage": {"prompt_tokens": 1}}).encode()
         first, *rest = relayed(data, [5, 9], usage=usage).strip().split(b"\n\n")
@@ -92,7 +100,13 @@ def assembled(*chunks: Any, cuts: tuple[int, ...] = (7, 50)) -> Any:
 
 
 def chunk(index: int = 0, finish: str | None = None, **delta: Any) -> dict[str, Any]:
-    head = {"id": "x", "object": "chat.completion.chunk", "created": 5, "model": "m", "provider": "P"}
+    head = {
+        "id": "x",
+        "object": "chat.completion.chunk",
+        "created": 5,
+        "model": "m",
+        "provider": "P",
+    }
     return head | {"choices": [{"index": index, "delta": delta, "finish_reason": finish}]}
 
 
@@ -138,7 +152,11 @@ def test_tool_calls_are_assembled_by_their_index() -> None:
     (choice,) = answer["choices"]
     assert choice["message"]["content"] is None
     assert choice["message"]["tool_calls"] == [
-        {"id": "c0", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Bern"}'}},
+        {
+            "id": "c0",
+            "type": "function",
+            "function": {"name": "weather", "arguments": '{"city":"Bern"}'},
+        },
         {"id": "c1", "type": "function", "function": {"name": "time", "arguments": "{}"}},
     ]
 
@@ -146,24 +164,40 @@ def test_tool_calls_are_assembled_by_their_index() -> None:
 def test_a_completion_and_log_probabilities_are_assembled() -> None:
     def piece(text: str) -> dict[str, Any]:
         logprobs = {"tokens": [text], "token_logprobs": [-0.5]}
-        return {"object": "text_completion", "choices": [{"index": 0, "text": text, "logprobs": logprobs}]}
+        return {
+            "object": "text_completion",
+            "choices": [{"index": 0, "text": text, "logprobs": logprobs}],
+        }
 
     answer = assembled(piece("a"), piece("b"))
     assert answer["object"] == "text_completion"
     assert answer["choices"] == [
-        {"index": 0, "text": "ab", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-0.5, -0.5]}}
+        {
+            "index": 0,
+            "text": "ab",
+            "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-0.5, -0.5]},
+        }
     ]
 
 
 def test_an_assembled_chat_is_what_openai_sends_unstreamed() -> None:
-    head: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 5, "model": "gpt-5-mini"}
+    head: dict[str, Any] = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 5,
+        "model": "gpt-5-mini",
+    }
     head |= {"service_tier": "default", "system_fingerprint": "fp_1"}
 
     def piece(delta: Any, finish: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return {**head, "choices": [choice], "usage": None, "obfuscation": "Xk9"}
 
-    usage = {"prompt_tokens": 8, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 0}}
+    usage = {
+        "prompt_tokens": 8,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
     answer = assembled(
         piece({"role": "assistant", "content": "", "refusal": None}),
         piece({"content": "Hi"}),
@@ -171,7 +205,12 @@ def test_an_assembled_chat_is_what_openai_sends_unstreamed() -> None:
         piece({}, "stop"),
         {**head, "choices": [], "usage": usage, "obfuscation": "a"},
     )
-    message: dict[str, Any] = {"role": "assistant", "content": "Hi!", "annotations": [], "refusal": None}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "Hi!",
+        "annotations": [],
+        "refusal": None,
+    }
     whole = {
         **{name: head[name] for name in ("id", "object", "created", "model")},
         "object": "chat.completion",
@@ -184,13 +223,16 @@ def test_an_assembled_chat_is_what_openai_sends_unstreamed() -> None:
 
 def test_the_response_of_the_last_event_passes_byte_for_byte() -> None:
     response = (
-        b'{"id":"resp_1", "temperature":1.0,"status":"completed", "output":[ ],"odd":1e2,"long":12345678901234567890}'
+        b'{"id":"resp_1", "temperature":1.0,"status":"completed", "output":[ '
+        b'],"odd":1e2,"long":12345678901234567890}'
     )
     events = [
         b'{"type":"response.created","response":{"id":"resp_1"}}',
         b'{"type":"response.output_text.delta","delta":"x"}',
     ]
-    events.append(b'{"type":"response.completed","sequence_number":3, "response":' + response + b"}")
+    events.append(
+        b'{"type":"response.completed","sequence_number":3, "response":' + response + b"}"
+    )
     data = b"".join(b"event: x\ndata: " + event + b"\n\n" for event in events)
     for cut in range(0, len(data), 7):
         assembly = ResponseAssembly()

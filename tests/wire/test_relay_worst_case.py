@@ -44,6 +44,10 @@ def test_one_long_event_of_messages() -> None:
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n"])
 def test_usage_chunk_is_removed_for_any_line_end(end: bytes) -> None:
-    said = [b'data: {"choices":[{"index":0,"usage":1}]}', b'data: {"choices":[],"usage":{"usage":1}}', b"data: {}"]
+    said = [
+        b'data: {"choices":[{"index":0,"usage":1}]}',
+        b'data: {"choices":[],"usage":{"usage":1}}',
+        b"data: {}",
+    ]
     relay = ChunkRelay(CALL, "a/x", usage=False)
     assert relay.feed(b"".join(each + end for each in said)) == said[0] + end + said[2] + end

@@ -1,4 +1,5 @@
-"""Requests of every client format, read and translated for every target format: linear time, whatever they hold."""
+"""Requests of every client format, read and translated for every target format: linear time,
+whatever they hold."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,7 +33,10 @@ MESSAGES, INPUT = b'{"model":"m","messages":[', b'{"model":"m","input":['
 USER = b'{"role":"user","content":"a"}'
 PARTS, PARTS_END = MESSAGES + b'{"role":"user","content":[', b'{"type":"text","text":"a"}]}]}'
 URL, URL_END = PARTS + b'{"type":"image_url","image_url":{"url":"data:', b'"}}]}]}'
-CALL = b'{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{}"}}]},'
+CALL = (
+    b'{"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"f",'
+    b'"arguments":"{}"}}]},'
+)
 RESULT = b'{"role":"tool","tool_call_id":"%d","content":"a"},'
 USE = b'{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":{}}]},'
 IMAGE = b'{"type":"image","source":{"type":"base64","media_type":"a/b","data":"AA"}}'
@@ -42,26 +46,40 @@ WORDS = b"It was the best of times, it was the worst of times"
 KINDS: dict[Spoken, dict[str, Make]] = {
     "openai": {
         "messages": repeated(USER + b",", MESSAGES, USER + b"]}"),
-        "assistant messages": repeated(b'{"role":"assistant","content":"a"},', MESSAGES, USER + b"]}"),
+        "assistant messages": repeated(
+            b'{"role":"assistant","content":"a"},', MESSAGES, USER + b"]}"
+        ),
         "system messages": repeated(b'{"role":"system","content":"a"},', MESSAGES, USER + b"]}"),
-        "reasoning_parts": repeated(b'{"role":"assistant","content":"a","reasoning":"b"},', MESSAGES, USER + b"]}"),
+        "reasoning_parts": repeated(
+            b'{"role":"assistant","content":"a","reasoning":"b"},', MESSAGES, USER + b"]}"
+        ),
         "own fields": numbered(
-            lambda n: b'{"role":"user","content":"a","f%d":1},' % n, before=MESSAGES, after=USER + b"]}"
+            lambda n: b'{"role":"user","content":"a","f%d":1},' % n,
+            before=MESSAGES,
+            after=USER + b"]}",
         ),
         "parts": repeated(b'{"type":"text","text":"a"},', PARTS, PARTS_END),
-        "pictures": repeated(b'{"type":"image_url","image_url":{"url":"data:a/b;base64,AA"}},', PARTS, PARTS_END),
+        "pictures": repeated(
+            b'{"type":"image_url","image_url":{"url":"data:a/b;base64,AA"}},', PARTS, PARTS_END
+        ),
         "data URL of parameters": repeated(b";base64", URL + b"a/b", URL_END),
         "data URL of a long type": repeated(b"a", URL, URL_END),
         "data URL of slashes": repeated(b"a/", URL, URL_END),
         "tool calls": numbered(
-            lambda n: b'{"id":"%d","type":"function","function":{"name":"f","arguments":"{}"}},' % n,
+            lambda n: (
+                b'{"id":"%d","type":"function","function":{"name":"f","arguments":"{}"}},' % n
+            ),
             before=MESSAGES + b'{"role":"assistant","tool_calls":[',
             after=b'{"id":"x","type":"function","function":{"name":"f","arguments":"{}"}}]}]}',
         ),
         "calls and results": numbered(
-            lambda n: CALL.replace(b'"1"', b'"%d"' % n) + RESULT % n, before=MESSAGES, after=USER + b"]}"
+            lambda n: CALL.replace(b'"1"', b'"%d"' % n) + RESULT % n,
+            before=MESSAGES,
+            after=USER + b"]}",
         ),
-        "failed results": repeated(RESULT.replace(b'"%d"', b'"1","is_error":true') % (), MESSAGES + CALL, USER + b"]}"),
+        "failed results": repeated(
+            RESULT.replace(b'"%d"', b'"1","is_error":true') % (), MESSAGES + CALL, USER + b"]}"
+        ),
         "results with pictures": repeated(
             b'{"role":"tool","tool_call_id":"1","content":[{"type":"image_url","image_url":{"url":"data:a/b;base64,AA"}}]},',
             MESSAGES + CALL,
@@ -73,7 +91,9 @@ KINDS: dict[Spoken, dict[str, Make]] = {
             b'{"type":"function","function":{"name":"f"}}]}',
         ),
         "fields": numbered(lambda n: b'"f%d":1,' % n, "random", MESSAGES + USER + b"],", b'"z":1}'),
-        "a refused message": repeated(USER + b",", MESSAGES, b'{"role":"user","content":[{"type":"no"}]}]}'),
+        "a refused message": repeated(
+            USER + b",", MESSAGES, b'{"role":"user","content":[{"type":"no"}]}]}'
+        ),
         "a long type": repeated(b"a", PARTS + b'{"type":"', b'"}]}]}'),
         "a long role": repeated(b"a", MESSAGES + b'{"role":"', b'","content":""}]}'),
     },
@@ -85,7 +105,9 @@ KINDS: dict[Spoken, dict[str, Make]] = {
             MESSAGES + b'{"role":"assistant","content":[',
             b'{"type":"text","text":"a"}]}]}',
         ),
-        "spaces in a signature": repeated(b" ", MESSAGES + b'{"signature"', b':"a","role":"user","content":"a"}]}'),
+        "spaces in a signature": repeated(
+            b" ", MESSAGES + b'{"signature"', b':"a","role":"user","content":"a"}]}'
+        ),
         "tool uses": numbered(
             lambda n: b'{"type":"tool_use","id":"%d","name":"f","input":{}},' % n,
             before=MESSAGES + b'{"role":"assistant","content":[',
@@ -97,10 +119,17 @@ KINDS: dict[Spoken, dict[str, Make]] = {
             b'{"type":"text","text":"a"}]}]}',
         ),
         "output settings": numbered(
-            lambda n: b'"f%d":1,' % n, "random", MESSAGES + USER + b'],"output_config":{', b'"z":1}}'
+            lambda n: b'"f%d":1,' % n,
+            "random",
+            MESSAGES + USER + b'],"output_config":{',
+            b'"z":1}}',
         ),
         "documents in documents": nested(
-            b'{"type":"document","source":{"type":"content","content":[', b"", b"]}}", PARTS, b"]}]}"
+            b'{"type":"document","source":{"type":"content","content":[',
+            b"",
+            b"]}}",
+            PARTS,
+            b"]}]}",
         ),
         "system blocks": repeated(
             b'{"type":"text","text":"a"},',
@@ -108,43 +137,67 @@ KINDS: dict[Spoken, dict[str, Make]] = {
             b'{"type":"text","text":"a"}],"messages":[%b]}' % USER,
         ),
         "tools": repeated(
-            b'{"name":"f","input_schema":{}},', MESSAGES + USER + b'],"tools":[', b'{"name":"f","input_schema":{}}]}'
+            b'{"name":"f","input_schema":{}},',
+            MESSAGES + USER + b'],"tools":[',
+            b'{"name":"f","input_schema":{}}]}',
         ),
         "a refused message": repeated(
-            USER + b",", MESSAGES, b'{"role":"user","content":[%b]}]}' % IMAGE.replace(b"image", b"video")
+            USER + b",",
+            MESSAGES,
+            b'{"role":"user","content":[%b]}]}' % IMAGE.replace(b"image", b"video"),
         ),
     },
     "responses": {
         "messages": repeated(USER + b",", INPUT, USER + b"]}"),
-        "assistant messages": repeated(b'{"role":"assistant","content":"%b"},' % WORDS, INPUT, USER + b"]}"),
-        "reasoning_parts": repeated(b'{"type":"reasoning","summary":[{"text":"%b"}]},' % WORDS, INPUT, USER + b"]}"),
-        "calls": repeated(b'{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},', INPUT, USER + b"]}"),
+        "assistant messages": repeated(
+            b'{"role":"assistant","content":"%b"},' % WORDS, INPUT, USER + b"]}"
+        ),
+        "reasoning_parts": repeated(
+            b'{"type":"reasoning","summary":[{"text":"%b"}]},' % WORDS, INPUT, USER + b"]}"
+        ),
+        "calls": repeated(
+            b'{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},',
+            INPUT,
+            USER + b"]}",
+        ),
         "results": repeated(
-            OUTPUT, INPUT + b'{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},', USER + b"]}"
+            OUTPUT,
+            INPUT + b'{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},',
+            USER + b"]}",
         ),
         "reasoning settings": numbered(
             lambda n: b'"f%d":1,' % n, "random", INPUT + USER + b'],"reasoning":{', b'"z":1}}'
         ),
         "a long id": repeated(b"a", INPUT + b'{"id":"', b'","role":"user","content":"a"}]}'),
-        "ids of other targets": repeated(b'{"id":"a_resp_1","role":"user","content":"a"},', INPUT, USER + b"]}"),
+        "ids of other targets": repeated(
+            b'{"id":"a_resp_1","role":"user","content":"a"},', INPUT, USER + b"]}"
+        ),
         "a refused item": repeated(USER + b",", INPUT, b'{"type":"web_search_call"}]}'),
     },
 }
 REQUESTS = [
-    (api_format, kind, target) for api_format, kinds in KINDS.items() for kind in kinds for target in API_FORMATS
+    (api_format, kind, target)
+    for api_format, kinds in KINDS.items()
+    for kind in kinds
+    for target in API_FORMATS
 ]
 DEEP: dict[Spoken, tuple[bytes, ...]] = {
     "openai": (
         MESSAGES + USER + b'],"own":%b}',
-        MESSAGES + USER + b'],"tools":[{"type":"function","function":{"name":"f","parameters":{"a":%b}}}]}',
+        MESSAGES
+        + USER
+        + b'],"tools":[{"type":"function","function":{"name":"f","parameters":{"a":%b}}}]}',
         MESSAGES + b'{"role":"user","content":"a","own":%b}]}',
         MESSAGES + USER + b'],"tool_choice":%b}',
         MESSAGES + USER + b'],"stream_options":{"own":%b}}',
     ),
     "anthropic": (
-        MESSAGES + b'{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":{"a":%b}}]}]}',
+        MESSAGES + b'{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f",'
+        b'"input":{"a":%b}}]}]}',
         MESSAGES + USER + b'],"tools":[{"name":"f","input_schema":{"a":%b}}]}',
-        MESSAGES + b'{"role":"assistant","content":[{"type":"thinking","thinking":"a","signature":"","own":%b}]},'
+        MESSAGES
+        + b'{"role":"assistant","content":[{"type":"thinking","thinking":"a","signature":"",'
+        b'"own":%b}]},'
         b'{"role":"user","content":"a"}]}',
     ),
     "responses": (
@@ -168,28 +221,42 @@ def call_of(api_format: Spoken, body: bytes) -> Call:
 
 
 def written(call: Call, target: str) -> bytes:
-    return transcoding.request(call, target, API_FORMATS[target].encode, "o/m", Quirks(), target="t").body
+    return transcoding.request(
+        call, target, API_FORMATS[target].encode, "o/m", Quirks(), target="t"
+    ).body
 
 
 @sampled_cases(16)
 @each_case("api_format, kind, target", REQUESTS)
 def test_a_request_is_translated_in_linear_time(api_format: Spoken, kind: str, target: str) -> None:
-    slow = kind in ("assistant messages", "reasoning_parts", "output settings", "reasoning settings")
+    slow = kind in (
+        "assistant messages",
+        "reasoning_parts",
+        "output settings",
+        "reasoning settings",
+    )
     size = 1 << 20 if slow and target == "openai" else 1 << 16
-    check_linear(lambda body: written(call_of(api_format, body), target), KINDS[api_format][kind], size=size)
+    check_linear(
+        lambda body: written(call_of(api_format, body), target), KINDS[api_format][kind], size=size
+    )
 
 
 def test_tools_are_left_out_in_linear_time() -> None:
     """Each tool that is kept was compared with each that is left out."""
     tools = numbered(
-        lambda n: b'{"type":"web_search","n":%d},{"type":"function","name":"f%d","parameters":{}},' % (n, n),
+        lambda n: (
+            b'{"type":"web_search","n":%d},{"type":"function","name":"f%d","parameters":{}},'
+            % (n, n)
+        ),
         before=INPUT + USER + b'],"tools":[',
         after=b'{"type":"web_search"}]}',
     )
     quirks = Quirks(drop_tools=("web_search",))
     check_linear(
         lambda body: (
-            transcoding.request(call_of("responses", body), "openai", openai.encode, "m", quirks, target="t").body
+            transcoding.request(
+                call_of("responses", body), "openai", openai.encode, "m", quirks, target="t"
+            ).body
         ),
         tools,
         size=1 << 17,
@@ -198,8 +265,12 @@ def test_tools_are_left_out_in_linear_time() -> None:
 
 @sampled_cases(10)
 @each_case("target", API_FORMATS)
-@each_case("api_format, form", [(api_format, form) for api_format, forms in DEEP.items() for form in forms])
-def test_a_request_that_is_nested_deeply_is_written_or_refused(api_format: Spoken, form: bytes, target: str) -> None:
+@each_case(
+    "api_format, form", [(api_format, form) for api_format, forms in DEEP.items() for form in forms]
+)
+def test_a_request_that_is_nested_deeply_is_written_or_refused(
+    api_format: Spoken, form: bytes, target: str
+) -> None:
     """To read a value takes a little less room than to write what was made of it."""
     deepest = deepest_json()
     for depth in range(deepest - 60, deepest):
@@ -221,7 +292,8 @@ def test_a_request_is_refused_in_linear_time(api_format: Spoken) -> None:
     kinds = KINDS[api_format]
     last = {
         "anthropic": b'{"role":"user","content":[{"type":"document","source":%b}]}' % IMAGE[25:-1],
-        "responses": b'{"role":"user","content":[{"type":"input_file","file_data":"data:a/b;base64,AA"}]}',
+        "responses": b'{"role":"user","content":[{"type":"input_file","file_data":"data:a/'
+        b'b;base64,AA"}]}',
     }[api_format]
 
     def feed(body: bytes) -> None:
@@ -269,7 +341,9 @@ def test_a_stop_of_the_wrong_type_is_passed_on_or_refused(target: str, value: by
         written(call_of("openai", MESSAGES + USER + b'],"stop":%b}' % value), target)
 
 
-@pytest.mark.parametrize("value", [b'{"a":"\xff"}', b'{"a":%b}' % (b"[" * 100_000 + b"]" * 100_000), b"[]", b"1"])
+@pytest.mark.parametrize(
+    "value", [b'{"a":"\xff"}', b'{"a":%b}' % (b"[" * 100_000 + b"]" * 100_000), b"[]", b"1"]
+)
 def test_invalid_stream_options_are_refused(value: bytes) -> None:
     call = Call(id="1", body={"messages": Raw(b"[]"), "stream_options": Raw(value)})
     with pytest.raises(CallerFault, match="stream_options"):
@@ -287,7 +361,11 @@ def test_servers_read_any_request_in_linear_time(server: str, kind: str) -> None
     """The text is the whole request, and the content of one."""
 
     def feed(body: bytes) -> None:
-        for form in (b"%b", MESSAGES + b'{"role":"user","content":%b}],"max_tokens":1}', INPUT + b"%b]}"):
+        for form in (
+            b"%b",
+            MESSAGES + b'{"role":"user","content":%b}],"max_tokens":1}',
+            INPUT + b"%b]}",
+        ):
             with suppress(CallerFault):
                 read(server, form % body)
 
@@ -313,7 +391,10 @@ def test_nested_prompts_are_read_as_fast_as_flat_ones() -> None:
     """A text inside of many lists was copied for each of them."""
     depth = deepest_json() - 100
     text = nested(b"[", b'"%b"' % (b"a" * (1 << 22)), b"]")(2 * depth)
-    flat, deep = b'{"model":"m","prompt":["%b"]}' % (b"a" * (1 << 22)), b'{"model":"m","prompt":%b}' % text
+    flat, deep = (
+        b'{"model":"m","prompt":["%b"]}' % (b"a" * (1 << 22)),
+        b'{"model":"m","prompt":%b}' % text,
+    )
     assert parse_openai("completions", deep).prompt_text == "a" * (1 << 22)
     check_cheap(
         lambda: parse_openai("completions", deep),

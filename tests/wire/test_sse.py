@@ -34,7 +34,10 @@ def decode(data: bytes, *, warm: bool = False) -> list[SseEvent]:
         (b"event: x\n\ndata: b\n\n", [SseEvent(b"b")]),
         (b"data: a\n\nevent: x", [SseEvent(b"a")]),
         (b"data: a\n\nevent:x\ndata: b\n\n", [SseEvent(b"a"), SseEvent(b"b", "x")]),
-        (b"event: \xff\ndata: a\n\nevent: x\nevent: y\ndata: b\n\n", [SseEvent(b"a", "\ufffd"), SseEvent(b"b", "y")]),
+        (
+            b"event: \xff\ndata: a\n\nevent: x\nevent: y\ndata: b\n\n",
+            [SseEvent(b"a", "\ufffd"), SseEvent(b"b", "y")],
+        ),
         (b": hello\n\n", [SseEvent(None)]),
         (b":\n", [SseEvent(None)]),
         (b"data: a\n: c\ndata: b\n\n", [SseEvent(None), SseEvent(b"a\nb")]),
@@ -81,7 +84,12 @@ def test_rest_after_a_carriage_return() -> None:
 
 @each_case(
     "data",
-    [b"data: " + b"x" * 100 + b"\n\n", b"x" * 101, b"data: 0123456789\n" * 10 + b"\n", b"data: a\n\n" * 2 + b"x" * 101],
+    [
+        b"data: " + b"x" * 100 + b"\n\n",
+        b"x" * 101,
+        b"data: 0123456789\n" * 10 + b"\n",
+        b"data: a\n\n" * 2 + b"x" * 101,
+    ],
 )
 @each_case("step", [1, 7, 10_000])
 def test_event_above_the_maximum_overflows(data: bytes, step: int) -> None:
@@ -114,7 +122,9 @@ LINES = st.lists(
 
 
 @given(LINES, st.sampled_from([b"", b"\xef\xbb\xbf"]), st.lists(st.integers(0, 200)))
-def test_events_are_the_same_for_any_split(lines: list[bytes], mark: bytes, cuts: list[int]) -> None:
+def test_events_are_the_same_for_any_split(
+    lines: list[bytes], mark: bytes, cuts: list[int]
+) -> None:
     data = mark + b"".join(lines)
     whole = SseDecoder()
     expected = whole.feed(data) + whole.rest()
@@ -127,6 +137,9 @@ def test_events_are_the_same_for_any_split(lines: list[bytes], mark: bytes, cuts
     assert parts.junk == whole.junk
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\r")), st.sampled_from(["", "ping", "error"]))
+@given(
+    st.text(st.characters(codec="utf-8", exclude_characters="\r")),
+    st.sampled_from(["", "ping", "error"]),
+)
 def test_encoded_events_decode_to_the_same(text: str, name: str) -> None:
     assert decode(encode_event(text.encode(), name)) == [SseEvent(text.encode(), name)]

@@ -11,11 +11,20 @@ from tests.cases import each_case
 from tests.examples import examples
 
 from splitsecond.core.wire.sse import encode_event
-from splitsecond.core.wire.stored_ids import FIELDS, MESSAGES, RESPONSES, KeptAnswers, ids_in_request
+from splitsecond.core.wire.stored_ids import (
+    FIELDS,
+    MESSAGES,
+    RESPONSES,
+    KeptAnswers,
+    ids_in_request,
+)
 
 
 def fields(body: dict[str, Any]) -> dict[str, Raw]:
-    return {name: value if isinstance(value, Raw) else Raw(msgspec.json.encode(value)) for name, value in body.items()}
+    return {
+        name: value if isinstance(value, Raw) else Raw(msgspec.json.encode(value))
+        for name, value in body.items()
+    }
 
 
 ITEMS = [
@@ -40,13 +49,25 @@ ITEMS = [
         ({"input": ITEMS}, [("input", each) for each in ("msg_1", "msg_2", "msg_3", "rs_1")]),
         ({"input": Raw(rb'[{"\u0069\u0064":"m\u0073g_1"}]')}, [("input", "msg_1")]),
         ({"thread": {"type": "continue", "previous_message_id": "msg_1"}}, [("thread", "msg_1")]),
-        ({"thread": {"id": "msg_2", "previous_message_id": "msg_1"}}, [("thread", "msg_2"), ("thread", "msg_1")]),
+        (
+            {"thread": {"id": "msg_2", "previous_message_id": "msg_1"}},
+            [("thread", "msg_2"), ("thread", "msg_1")],
+        ),
         ({"thread": {"type": "create", "previous_message_id": 5}}, []),
         ({"previous_response_id": None, "conversation": 5, "input": None, "thread": [1]}, []),
-        ({"previous_response_id": Raw(b'"\xff"'), "conversation": Raw(b"{"), "input": Raw(b'[{"id":"\xff"}]')}, []),
+        (
+            {
+                "previous_response_id": Raw(b'"\xff"'),
+                "conversation": Raw(b"{"),
+                "input": Raw(b'[{"id":"\xff"}]'),
+            },
+            [],
+        ),
     ],
 )
-def test_stored_ids_are_found_in_requests(body: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+def test_stored_ids_are_found_in_requests(
+    body: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
     assert list(ids_in_request(fields(body))) == expected
 
 
@@ -54,7 +75,11 @@ RESPONSE = {
     "id": "resp_1",
     "conversation": {"id": "conv_1"},
     "metadata": {"id": "resp_forged"},
-    "output": [{"type": "function_call_output", "id": "fco_1", "output": "text"}, {"id": "msg_1"}, {"id": None}],
+    "output": [
+        {"type": "function_call_output", "id": "fco_1", "output": "text"},
+        {"id": "msg_1"},
+        {"id": None},
+    ],
 }
 MESSAGE = {"id": "msg_1", "type": "message", "content": [{"id": "toolu_1"}]}
 
@@ -82,15 +107,22 @@ def event(name: str, **more: Any) -> bytes:
         (MESSAGES, b"", []),
     ],
 )
-def test_stored_ids_are_found_in_responses(kept: KeptAnswers, answer: bytes, expected: list[str]) -> None:
+def test_stored_ids_are_found_in_responses(
+    kept: KeptAnswers, answer: bytes, expected: list[str]
+) -> None:
     assert kept.ids(answer) == expected
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.sampled_from(["id", "item_reference", "reasoning"]),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from(["id", "item_reference", "reasoning"]),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["id", "type", "role", "output", "item", "response", "message"]), inner)
+        | st.dictionaries(
+            st.sampled_from(["id", "type", "role", "output", "item", "response", "message"]), inner
+        )
     ),
 )
 
@@ -100,6 +132,9 @@ values = st.recursive(
 def test_any_value_is_read_without_an_error(value: Any) -> None:
     found = [identity for _, identity in ids_in_request(fields(dict.fromkeys(FIELDS, value)))]
     for kept in (RESPONSES, MESSAGES):
-        for answer in (msgspec.json.encode(value), event("response.created", response=value, item=value)):
+        for answer in (
+            msgspec.json.encode(value),
+            event("response.created", response=value, item=value),
+        ):
             found += kept.ids(answer)
     assert all(isinstance(identity, str) for identity in found)

@@ -1,4 +1,5 @@
-"""Assembly of events that only add to a text: the same result as with each event decoded and merged."""
+"""Assembly of events that only add to a text: the same result as with each event decoded and
+merged."""
 
 import json
 from collections.abc import Callable
@@ -48,7 +49,10 @@ class SlowMessage(MessageAssembly):
 
 
 def chunk(random: Random, delta: Any, head: dict[str, Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    fields: dict[str, Any] = {
+        **head,
+        "choices": [{"index": 0, "delta": delta, "finish_reason": None}],
+    }
     rare = random.random()
     if rare < 0.05:
         fields["choices"][0]["index"] = random.choice([1, 2, "x", None])
@@ -57,7 +61,10 @@ def chunk(random: Random, delta: Any, head: dict[str, Any]) -> dict[str, Any]:
     elif rare < 0.13:
         fields["citations"] = [random.random()]
     elif rare < 0.16:
-        fields["usage"] = {"completion_tokens": random.randrange(9), "details": {"text": "t", "n": [1]}}
+        fields["usage"] = {
+            "completion_tokens": random.randrange(9),
+            "details": {"text": "t", "n": [1]},
+        }
     elif rare < 0.18:
         fields["choices"].append({"index": 1, "delta": {"content": "second"}})
     elif rare < 0.2:
@@ -81,7 +88,11 @@ def chunk_delta(random: Random) -> dict[str, Any]:
     if kind < 0.8:
         return {"refusal": text}
     if kind < 0.85:
-        call = {"index": random.randrange(2), "id": "call", "function": {"name": "f", "arguments": text}}
+        call = {
+            "index": random.randrange(2),
+            "id": "call",
+            "function": {"name": "f", "arguments": text},
+        }
         return {"tool_calls": [call]}
     if kind < 0.9:
         return {"content": text, "unknown": {"deep": [text, {"a": 1}], "text": text}}
@@ -97,7 +108,10 @@ def chat(random: Random) -> list[tuple[str, str]]:
     events = []
     for _ in range(40):
         if random.random() < 0.7:  # stays in one mode
-            delta = {name: random.choice(TEXTS) if isinstance(v, str) else v for name, v in deltas[0].items()}
+            delta = {
+                name: random.choice(TEXTS) if isinstance(v, str) else v
+                for name, v in deltas[0].items()
+            }
         else:
             delta = chunk_delta(random)
         events.append(("", encoded(random, chunk(random, delta, head))))
@@ -106,9 +120,17 @@ def chat(random: Random) -> list[tuple[str, str]]:
 
 def message(random: Random) -> list[tuple[str, str]]:
     """A stream of Messages."""
-    events: list[dict[str, Any]] = [{"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1}}}]
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1}}}
+    ]
     for index in range(3):
-        events.append({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": "s"}})
+        events.append(
+            {
+                "type": "content_block_start",
+                "index": index,
+                "content_block": {"type": "text", "text": "s"},
+            }
+        )
         name = random.choice(["text", "thinking", "partial_json", "signature"])
         for _ in range(12):
             delta: dict[str, Any] = {"type": f"{name}_delta", name: random.choice(TEXTS)}
@@ -118,7 +140,13 @@ def message(random: Random) -> list[tuple[str, str]]:
             elif rare < 0.2:
                 delta["other"] = random.choice([None, 1, "joined", ["list"]])
             events.append({"type": "content_block_delta", "index": index, "delta": delta})
-    events.append({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}})
+    events.append(
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn"},
+            "usage": {"output_tokens": 3},
+        }
+    )
     return [(event["type"], encoded(random, event)) for event in events]
 
 
@@ -157,10 +185,14 @@ def outcome(make: Callable[[], Assembly], pieces: list[bytes]) -> Any:
 
 @repeated(few=50, full=150)
 @pytest.mark.parametrize(
-    ("make", "fast", "slow"), [(chat, ChunkAssembly, SlowChunks), (message, MessageAssembly, SlowMessage)]
+    ("make", "fast", "slow"),
+    [(chat, ChunkAssembly, SlowChunks), (message, MessageAssembly, SlowMessage)],
 )
 def test_any_stream_gives_the_same_response(
-    make: Callable[[Random], list[tuple[str, str]]], fast: type[Assembly], slow: type[Assembly], repeats: int
+    make: Callable[[Random], list[tuple[str, str]]],
+    fast: type[Assembly],
+    slow: type[Assembly],
+    repeats: int,
 ) -> None:
     answers = set()
     for seed in range(repeats):
@@ -202,11 +234,17 @@ def test_text_events_are_not_merged_one_by_one(
 
     monkeypatch.setattr(type_, "merge", recorded)
     if make is chat:
-        event = '{"id":"c","model":"m","choices":[{"index":0,"delta":{"content":%s},"finish_reason":null}]}'
+        event = (
+            '{"id":"c","model":"m","choices":[{"index":0,"delta":{"content":%s},'
+            '"finish_reason":null}]}'
+        )
         data = "".join(f"data: {event % json.dumps(f'w{n}')}\n\n" for n in range(100))
     else:
         event = '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%s}}'
-        data = "".join(f"event: content_block_delta\ndata: {event % json.dumps(f'w{n}')}\n\n" for n in range(100))
+        data = "".join(
+            f"event: content_block_delta\ndata: {event % json.dumps(f'w{n}')}\n\n"
+            for n in range(100)
+        )
     whole = outcome(type_, [data.encode()])
     assert len(merged) == 3  # the first two, and one that probes what was learned
     assert "".join(f"w{n}" for n in range(100)).encode() in whole

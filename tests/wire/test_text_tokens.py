@@ -22,7 +22,11 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6
 
 
 def _event(text: str, index: int = 0, **more: Any) -> bytes:
-    chunk = {"id": "c-1", "model": "word", "choices": [{"index": index, "delta": {"content": text}, **more}]}
+    chunk = {
+        "id": "c-1",
+        "model": "word",
+        "choices": [{"index": index, "delta": {"content": text}, **more}],
+    }
     return b"data: " + json.dumps(chunk, ensure_ascii=len(text) % 2 == 0).encode() + b"\n\n"
 
 
@@ -49,7 +53,12 @@ def test_other_field_with_the_same_value_is_not_the_text() -> None:
 
 def test_finish_reason_is_seen_in_a_similar_event() -> None:
     reading = decoder("chat")
-    reads = [_event("word"), _event("more"), _event("last", finish_reason="stop"), b"data: [DONE]\n\n"]
+    reads = [
+        _event("word"),
+        _event("more"),
+        _event("last", finish_reason="stop"),
+        b"data: [DONE]\n\n",
+    ]
     kinds = [type(event).__name__ for data in reads for event in reading.feed(data, 1)]
     assert kinds == ["Token", "Token", "Token", "Finish", "Done"]
 
@@ -60,8 +69,14 @@ def test_events_that_all_differ_are_decoded_completely() -> None:
 
 
 @given(st.lists(st.tuples(TEXTS, st.integers(0, 1)), min_size=1, max_size=60), st.integers(0, 2000))
-def test_a_run_of_tokens_is_the_same_observation_as_its_tokens(pieces: list[tuple[str, int]], cut: int) -> None:
-    end = _event("", 0, finish_reason="stop") + _event("", 1, finish_reason="stop") + b"data: [DONE]\n\n"
+def test_a_run_of_tokens_is_the_same_observation_as_its_tokens(
+    pieces: list[tuple[str, int]], cut: int
+) -> None:
+    end = (
+        _event("", 0, finish_reason="stop")
+        + _event("", 1, finish_reason="stop")
+        + b"data: [DONE]\n\n"
+    )
     body = b"".join(_event(text, index) for text, index in pieces) + end
     seen: list[Observation] = []
     for in_runs in (False, True):
@@ -117,13 +132,19 @@ def test_only_complete_events_with_a_text_count_as_texts() -> None:
     reading.feed(_event("word") + _event("more"), 0)
     assert reading.feed_texts(_event("word")) == [4]
     assert reading.feed_texts(_event('a "quote"\n') + _event("é")) == [10, 1]
-    for other in (_event("word")[:-1], _event(""), _event("word", finish_reason="stop"), _event("word", 1)):
+    for other in (
+        _event("word")[:-1],
+        _event(""),
+        _event("word", finish_reason="stop"),
+        _event("word", 1),
+    ):
         assert reading.feed_texts(other) == (), other
         assert reading.feed_texts(_event("word") + other) == (), other
 
 
 def _timed(packets: list[bytes], *, together: bool) -> tuple[list[int], list[int]]:
-    """Return the times and the lengths of the tokens in `packets`, of which the number 10 came at 10."""
+    """Return the times and the lengths of the tokens in `packets`, of which the number 10 came at
+    10."""
     reading, timeline = decoder("chat"), Timeline(attempt="c.1", call="c", target="x/y")
     reading.in_runs = True
     for data in (_event("word"), _event("more")):
@@ -139,8 +160,14 @@ def _timed(packets: list[bytes], *, together: bool) -> tuple[list[int], list[int
     return list(seen.token_at), list(seen.token_lengths)
 
 
-@given(st.lists(TEXTS, min_size=1, max_size=12), st.lists(st.integers(0, 3000), max_size=6), st.booleans())
-def test_packets_that_are_decoded_together_keep_their_times(texts: list[str], cuts: list[int], whole: bool) -> None:
+@given(
+    st.lists(TEXTS, min_size=1, max_size=12),
+    st.lists(st.integers(0, 3000), max_size=6),
+    st.booleans(),
+)
+def test_packets_that_are_decoded_together_keep_their_times(
+    texts: list[str], cuts: list[int], whole: bool
+) -> None:
     events = [_event(text) for text in texts]
     wire = b"".join(events)
     bounds = sorted({0, len(wire), *(cut % len(wire) for cut in cuts)})
@@ -185,10 +212,16 @@ def test_runs_of_each_kind_are_learned_in_each_format(name: str) -> None:
     parts += [write.token(f"v{n}") for n in range(9)] if name != "gemini" else []
     parts.append(write.end("tool_calls", Usage(1, 5, 50)))
     body, seen, kinds = b"".join(parts), list[Observation](), set[str]()
-    expected = [(event.kind, event.text, event.tool) for event in _read(name, [body]) if isinstance(event, Token)]
+    expected = [
+        (event.kind, event.text, event.tool)
+        for event in _read(name, [body])
+        if isinstance(event, Token)
+    ]
     for pieces in ([body], parts, [body[at : at + 50] for at in range(0, len(body), 50)]):
         events = _read(name, pieces)
-        assert [(event.kind, event.text, event.tool) for event in events if isinstance(event, Token)] == expected
+        assert [
+            (event.kind, event.text, event.tool) for event in events if isinstance(event, Token)
+        ] == expected
         for in_runs in (False, True):
             timeline = Timeline(attempt="a", call="c", target="t")
             found = _read(name, pieces, in_runs=in_runs)

@@ -1,4 +1,5 @@
-"""Tool calls: numbered as they arrive, and written in every API format such that they read back the same."""
+"""Tool calls: numbered as they arrive, and written in every API format such that they read back the
+same."""
 
 import json
 from collections.abc import Iterable
@@ -20,7 +21,8 @@ CALLS = (
 
 
 def calls_in(events: Iterable[Event]) -> list[CalledTool]:
-    """The tool calls of an answer, put together from its tokens as anyone would who tells it in another api_format."""
+    """The tool calls of an answer, put together from its tokens as anyone would who tells it in
+    another api_format."""
     calls: dict[int, CalledTool] = {}
     for token in events:
         if isinstance(token, Token) and token.tool is not None:
@@ -29,7 +31,9 @@ def calls_in(events: Iterable[Event]) -> list[CalledTool]:
             calls[part.number] = CalledTool(
                 begun.id or part.id, begun.name or part.name, begun.arguments + token.arguments
             )
-    return [CalledTool(call.id, call.name, call.arguments or "{}") for _, call in sorted(calls.items())]
+    return [
+        CalledTool(call.id, call.name, call.arguments or "{}") for _, call in sorted(calls.items())
+    ]
 
 
 def meant(calls: Iterable[CalledTool]) -> list[tuple[str, str, object]]:
@@ -43,29 +47,48 @@ def test_calls_read_back_streamed_and_whole(api_format: ModuleType) -> None:
     for call in CALLS:
         data += write.tool_call(call.name, call.id)
         if call.arguments != "{}":
-            data += write.token(call.arguments[:5], "tool") + write.token(call.arguments[5:], "tool")
+            data += write.token(call.arguments[:5], "tool") + write.token(
+                call.arguments[5:], "tool"
+            )
     data += write.finish("tool_calls") + write.usage(Usage(0, 1, 2)) + write.done()
     answer = ServerAnswer(text="I will look.", calls=CALLS, finish="tool_calls")
-    for body in (data, api_format.StreamWriter("chat", "m", id="x", created=1).whole([answer], Usage(0, 1, 2))):
+    for body in (
+        data,
+        api_format.StreamWriter("chat", "m", id="x", created=1).whole([answer], Usage(0, 1, 2)),
+    ):
         decoder = api_format.decoder("chat")
         events = decoder.feed(body, 0) + decoder.close(0)
         assert meant(calls_in(events)) == meant(CALLS)
-        assert next(event for event in events if isinstance(event, Token)) == Token(0, "I will look.")
+        assert next(event for event in events if isinstance(event, Token)) == Token(
+            0, "I will look."
+        )
 
 
 @each_case(
     "fragments, parts",
     [
-        ([(0, "a", "f"), (0, "", ""), (1, "b", "g"), (0, "", "")], [(0, "a", "f"), (0,), (1, "b", "g"), (0,)]),
+        (
+            [(0, "a", "f"), (0, "", ""), (1, "b", "g"), (0, "", "")],
+            [(0, "a", "f"), (0,), (1, "b", "g"), (0,)],
+        ),
         ([(0, "a", ""), (0, "", "f"), (0, "", "")], [(0,), (0, "a", "f"), (0,)]),
         ([(0, "a", "f"), (0, "a", "f")], [(0, "a", "f"), (0,)]),
         ([(0, "a", "f"), (0, "b", "g"), (0, "b", "")], [(0, "a", "f"), (1, "b", "g"), (1,)]),
         ([(0, "a", "f"), (0, "z", ""), (0, "y", "")], [(0, "a", "f"), (0,), (0,)]),
         ([(None, "", "f"), (None, "", ""), (None, "", "f")], [(0, "", "f"), (0,), (1, "", "f")]),
         ([(None, "", "")], [(0,)]),
-        ([(0, "a", "f"), (7, "", ""), (7, "", ""), (1, "b", "g")], [(0, "a", "f"), (0,), (0,), (1, "b", "g")]),
-        ([(0, "", "f"), (0, "", ""), (0, "", "g"), (0, "", "")], [(0, "", "f"), (0,), (1, "", "g"), (1,)]),
-        ([(None, "a", "f"), (None, "z", ""), (None, "b", "f")], [(0, "a", "f"), (0,), (1, "b", "f")]),
+        (
+            [(0, "a", "f"), (7, "", ""), (7, "", ""), (1, "b", "g")],
+            [(0, "a", "f"), (0,), (0,), (1, "b", "g")],
+        ),
+        (
+            [(0, "", "f"), (0, "", ""), (0, "", "g"), (0, "", "")],
+            [(0, "", "f"), (0,), (1, "", "g"), (1,)],
+        ),
+        (
+            [(None, "a", "f"), (None, "z", ""), (None, "b", "f")],
+            [(0, "a", "f"), (0,), (1, "b", "f")],
+        ),
     ],
     ids=[
         "numbered",

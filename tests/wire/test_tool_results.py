@@ -1,4 +1,5 @@
-"""Results of tools that hold pictures, or are failures: where an API format has a place for that, and where not."""
+"""Results of tools that hold pictures, or are failures: where an API format has a place for that,
+and where not."""
 
 from typing import Any
 
@@ -44,12 +45,18 @@ def user(content: Any) -> dict[str, Any]:
             [result([PICTURE]), result("two"), user("So?")],
             [result(BESIDE), result("two"), user([WHOSE, PICTURE, text("So?")])],
         ),
-        ([result([PICTURE]), user([text("So?")])], [result(BESIDE), user([WHOSE, PICTURE, text("So?")])]),
+        (
+            [result([PICTURE]), user([text("So?")])],
+            [result(BESIDE), user([WHOSE, PICTURE, text("So?")])],
+        ),
         (
             [result([PICTURE]), {"role": "assistant", "content": "x"}],
             [result(BESIDE), user([WHOSE, PICTURE]), {"role": "assistant", "content": "x"}],
         ),
-        ([result([{"type": "document", "document": {}}])], [result([{"type": "document", "document": {}}])]),
+        (
+            [result([{"type": "document", "document": {}}])],
+            [result([{"type": "document", "document": {}}])],
+        ),
         ([result("no", is_error=True)], [result("Error: no")]),
         ([result("error: no", is_error=True)], [result("error: no")]),
         ([result("no", is_error=False)], [result("no")]),
@@ -65,8 +72,14 @@ def test_tool_results_become_text_and_user_messages(messages: Any, made: Any) ->
 
 def test_failures_are_marked_and_pictures_moved() -> None:
     failed = result([text("no"), PICTURE], is_error=True)
-    assert text_results([failed], failures=True) == [result([text("no")], is_error=True), user([WHOSE, PICTURE])]
-    assert mark_failures([failed, user("x")]) == [result([text("Error:"), text("no"), PICTURE]), user("x")]
+    assert text_results([failed], failures=True) == [
+        result([text("no")], is_error=True),
+        user([WHOSE, PICTURE]),
+    ]
+    assert mark_failures([failed, user("x")]) == [
+        result([text("Error:"), text("no"), PICTURE]),
+        user("x"),
+    ]
 
 
 TURNS = [
@@ -89,8 +102,16 @@ TURNS = [
 @pytest.mark.parametrize(
     ("api_format", "field", "expected"),
     [
-        ("openai", "messages", [result([text("Error:"), text("no")]), user([WHOSE, PICTURE, text("So?")])]),
-        ("cohere", "messages", [result([text("Error:"), text("no")]), user([WHOSE, PICTURE, text("So?")])]),
+        (
+            "openai",
+            "messages",
+            [result([text("Error:"), text("no")]), user([WHOSE, PICTURE, text("So?")])],
+        ),
+        (
+            "cohere",
+            "messages",
+            [result([text("Error:"), text("no")]), user([WHOSE, PICTURE, text("So?")])],
+        ),
         (
             "ollama",
             "messages",
@@ -144,12 +165,22 @@ def test_responses_tool_results_are_translated_for_anthropic() -> None:
     given = [
         user("hi"),
         {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "a", "output": [{"type": "input_image", "image_url": URL}]},
+        {
+            "type": "function_call_output",
+            "call_id": "a",
+            "output": [{"type": "input_image", "image_url": URL}],
+        },
     ]
-    call = Call(id="1", api_format="responses", body={"input": msgspec.Raw(msgspec.json.encode(given))})
+    call = Call(
+        id="1", api_format="responses", body={"input": msgspec.Raw(msgspec.json.encode(given))}
+    )
     encoded = request(call, "anthropic", API_FORMATS["anthropic"].encode, "m", Quirks())
     assert msgspec.json.decode(encoded.body)["messages"][2]["content"] == [
-        {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image", "source": SOURCE}]}
+        {
+            "type": "tool_result",
+            "tool_use_id": "a",
+            "content": [{"type": "image", "source": SOURCE}],
+        }
     ]
 
 
@@ -157,14 +188,22 @@ def test_is_error_of_a_chat_is_kept_for_anthropic() -> None:
     called = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     said = [user("hi"), {"role": "assistant", "tool_calls": [called]}, result("no", is_error=True)]
     encoded = request(
-        Call(id="1", body={"messages": said}), "anthropic", API_FORMATS["anthropic"].encode, "m", Quirks()
+        Call(id="1", body={"messages": said}),
+        "anthropic",
+        API_FORMATS["anthropic"].encode,
+        "m",
+        Quirks(),
     )
     assert msgspec.json.decode(encoded.body)["messages"][2]["content"] == [
         {"type": "tool_result", "tool_use_id": "a", "content": [text("no")], "is_error": True}
     ]
 
 
-PARTS = st.none() | st.integers(0, 3) | st.sampled_from(["x", text("y"), PICTURE, {"type": "odd"}, {}, []])
+PARTS = (
+    st.none()
+    | st.integers(0, 3)
+    | st.sampled_from(["x", text("y"), PICTURE, {"type": "odd"}, {}, []])
+)
 MESSAGES = st.fixed_dictionaries(
     {"role": st.sampled_from(["tool", "user", "assistant"])},
     optional={
@@ -178,7 +217,11 @@ MESSAGES = st.fixed_dictionaries(
 @given(st.lists(MESSAGES | PARTS, max_size=5))
 def test_any_messages_keep_all_parts(messages: list[Any]) -> None:
     before = str(messages)
-    for made in (text_results(messages), text_results(messages, failures=True), mark_failures(messages)):
+    for made in (
+        text_results(messages),
+        text_results(messages, failures=True),
+        mark_failures(messages),
+    ):
         assert str(made).count("AA==") == before.count("AA==")
         assert str(made).count("'odd'") == before.count("'odd'")
     assert str(messages) == before

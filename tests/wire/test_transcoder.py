@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from tests.cases import each_case
 
 from splitsecond.core.errors import CallerFault, ProviderFault
-from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
+from splitsecond.core.events import (
+    Broken,
+    Done,
+    Event,
+    Finish,
+    Quiet,
+    Token,
+    TokenKind,
+    ToolPart,
+    Usage,
+)
 from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, responses
 from splitsecond.core.wire import transcoder as module
 from splitsecond.core.wire.transcoder import Transcoder
@@ -30,7 +40,8 @@ def heard(client: str, data: bytes) -> list[Event]:
 
 
 def runs(events: list[Event]) -> list[tuple[str, ...]]:
-    """Return the content of an answer, however it is cut into tokens: reasoning, texts and tool calls in order."""
+    """Return the content of an answer, however it is cut into tokens: reasoning, texts and tool
+    calls in order."""
     found: list[list[str]] = []
     open_call: int | None = None
     for event in events:
@@ -55,14 +66,20 @@ def answers(draw: st.DrawFn) -> list[Event]:
     """Events as decoders return them."""
     events: list[Event] = []
     calls = 0
-    for kind in draw(st.lists(st.sampled_from(["text", "reasoning", "tool", "quiet", "usage"]), max_size=12)):
+    for kind in draw(
+        st.lists(st.sampled_from(["text", "reasoning", "tool", "quiet", "usage"]), max_size=12)
+    ):
         match kind:
             case "tool":
                 name = draw(st.sampled_from(["f", "weather"]))
                 arguments = draw(st.sampled_from(['{"a":1}', "{}", '{"b":"\\u0000\\n"}']))
                 cut = draw(st.integers(0, len(arguments)))
                 rest = ToolPart(calls)
-                events.append(Token(1, name + arguments[:cut], "tool", tool=ToolPart(calls, f"id_{calls}", name)))
+                events.append(
+                    Token(
+                        1, name + arguments[:cut], "tool", tool=ToolPart(calls, f"id_{calls}", name)
+                    )
+                )
                 if arguments[cut:]:
                     events.append(Token(1, arguments[cut:], "tool", tool=rest))
                 calls += 1
@@ -71,16 +88,23 @@ def answers(draw: st.DrawFn) -> list[Event]:
             case "usage":
                 events.append(Usage(1, draw(st.integers(1, 99)), draw(st.integers(1, 99))))
             case "text" | "reasoning" as said:
-                events += [Token(1, text, said) for text in draw(st.lists(TEXT, min_size=1, max_size=3))]
+                events += [
+                    Token(1, text, said) for text in draw(st.lists(TEXT, min_size=1, max_size=3))
+                ]
     usage = Usage(
-        1, draw(st.integers(20, 99)), draw(st.integers(1, 99)), cached_tokens=draw(st.sampled_from([None, 7]))
+        1,
+        draw(st.integers(20, 99)),
+        draw(st.integers(1, 99)),
+        cached_tokens=draw(st.sampled_from([None, 7])),
     )
     reason = draw(st.sampled_from(["stop", "end_turn", "MAX_TOKENS", "content_filter", "COMPLETE"]))
     return [*events, Finish(1, reason), usage, Done(1, True)]
 
 
 @given(answers(), st.sampled_from(sorted(CLIENTS)), st.data())
-def test_the_content_is_the_same_in_any_split(events: list[Event], client: str, data: st.DataObject) -> None:
+def test_the_content_is_the_same_in_any_split(
+    events: list[Event], client: str, data: st.DataObject
+) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(events)), max_size=4)))
     telling = transcoder_for(client)
     parts = [telling.encode(events[begin:end]) for begin, end in pairwise([0, *cuts, len(events)])]
@@ -89,12 +113,17 @@ def test_the_content_is_the_same_in_any_split(events: list[Event], client: str, 
     assert runs(again) == runs(events)
     counted = [event for event in events if isinstance(event, Usage)][-1]
     usage = [event for event in again if isinstance(event, Usage)][-1]
-    assert (usage.input_tokens, usage.output_tokens) == (counted.input_tokens, counted.output_tokens)
+    assert (usage.input_tokens, usage.output_tokens) == (
+        counted.input_tokens,
+        counted.output_tokens,
+    )
     assert (usage.cached_tokens or None) == counted.cached_tokens
 
 
 @given(answers(), st.sampled_from(sorted(CLIENTS)), st.integers(0, 30))
-def test_truncated_response_never_looks_complete(events: list[Event], client: str, end: int) -> None:
+def test_truncated_response_never_looks_complete(
+    events: list[Event], client: str, end: int
+) -> None:
     data = transcoder_for(client).encode(events[: min(end, len(events) - 1)])
     assert not any(isinstance(event, Done) for event in heard(client, data))
 
@@ -141,7 +170,9 @@ def test_finish_reasons(reason: str, called: bool, words: tuple[str, ...]) -> No
     token = Token(1, "f{}", "tool", tool=ToolPart(0, "id", "f")) if called else Token(1, "a")
     for client, word in zip(CLIENTS, words, strict=True):
         data = transcoder_for(client).encode([token, Finish(1, reason), Done(1, False)])
-        assert [event.reason for event in heard(client, data) if isinstance(event, Finish)] == [word]
+        assert [event.reason for event in heard(client, data) if isinstance(event, Finish)] == [
+            word
+        ]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -161,7 +192,9 @@ def test_provider_tool_calls_are_dropped_and_missing_ids_added(client: str) -> N
     first, second = runs(heard(client, transcoder_for(client).encode(events)))
     assert (first[2:], second[2:]) == (("f", "{}"), ("g", "{}"))
     assert first[1] != second[1]
-    assert all(len(call[1]) <= 40 and call[1].replace("_", "").isalnum() for call in (first, second))
+    assert all(
+        len(call[1]) <= 40 and call[1].replace("_", "").isalnum() for call in (first, second)
+    )
 
 
 def test_formats_with_one_choice_get_the_first() -> None:
@@ -174,10 +207,15 @@ def test_formats_with_one_choice_get_the_first() -> None:
     ]
     assert runs(heard("anthropic", transcoder_for("anthropic").encode(events))) == [("text", "a")]
     both = heard("openai", transcoder_for("openai").encode(events))
-    assert [(event.index, event.text) for event in both if isinstance(event, Token)] == [(0, "a"), (1, "b")]
+    assert [(event.index, event.text) for event in both if isinstance(event, Token)] == [
+        (0, "a"),
+        (1, "b"),
+    ]
 
 
-@pytest.mark.parametrize(("client", "kind"), [("anthropic", "image"), ("anthropic", "audio"), ("responses", "audio")])
+@pytest.mark.parametrize(
+    ("client", "kind"), [("anthropic", "image"), ("anthropic", "audio"), ("responses", "audio")]
+)
 def test_content_that_a_format_cannot_express(client: str, kind: TokenKind) -> None:
     telling = transcoder_for(client)
     telling.encode([Token(1, "a")])
@@ -188,7 +226,10 @@ def test_content_that_a_format_cannot_express(client: str, kind: TokenKind) -> N
 @pytest.mark.parametrize("client", ["openai", "responses"])
 def test_images(client: str) -> None:
     url = "data:image/png;base64,AA=="
-    again = heard(client, transcoder_for(client).encode([Token(1, url, "image"), Finish(1, "stop"), Done(1, True)]))
+    again = heard(
+        client,
+        transcoder_for(client).encode([Token(1, url, "image"), Finish(1, "stop"), Done(1, True)]),
+    )
     assert runs(again) == [("image", url)]
 
 
@@ -204,7 +245,11 @@ INTERLEAVED: list[Event] = [
 @pytest.mark.parametrize("client", CLIENTS)
 def test_interleaved_calls_come_out_one_after_another(client: str) -> None:
     data = transcoder_for(client).encode([*INTERLEAVED, Finish(1, "tool_calls"), Done(1, True)])
-    assert [run[2:] for run in runs(heard(client, data))] == [("f", '{"a":1}'), ("g", '{"b":2}'), ("h", "{}")]
+    assert [run[2:] for run in runs(heard(client, data))] == [
+        ("f", '{"a":1}'),
+        ("g", '{"b":2}'),
+        ("h", "{}"),
+    ]
 
 
 def test_a_call_after_a_complete_one_is_not_held_back() -> None:

@@ -1,14 +1,26 @@
-"""Raw answers of real servers (vLLM, llama.cpp, llama-cpp-python), heads and chunk framing included.
+"""Raw answers of real servers (vLLM, llama.cpp, llama-cpp-python), heads and chunk framing
+included.
 
-Beside each ``.http`` file stands an ``.events`` file with what our decoder must make of it, a line for each event.
-``python tests/wire/test_transcripts.py`` writes them anew; look at the difference before you keep it.
+Beside each ``.http`` file stands an ``.events`` file with what our decoder must make of it, a line
+for each event. ``python tests/wire/test_transcripts.py`` writes them anew; look at the difference
+before you keep it.
 """
 
 from pathlib import Path
 
 from tests.cases import each_case
 
-from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenRun, Usage, WholeText
+from splitsecond.core.events import (
+    Broken,
+    Done,
+    Event,
+    Finish,
+    Quiet,
+    Token,
+    TokenRun,
+    Usage,
+    WholeText,
+)
 from splitsecond.core.wire import openai
 
 FOLDER = Path(__file__).parent / "transcripts"

@@ -42,7 +42,11 @@ def test_dropped_fields_are_noted_once(api_format: ModuleType, dropped: list[str
 
 def test_tools_inside_an_item_are_left_out_like_others() -> None:
     search, own = {"type": "web_search_preview"}, {"type": "function", "name": "weather"}
-    items: list[Any] = [{"type": "additional_tools", "tools": [search, own]}, {"type": "web_search_call"}, "odd"]
+    items: list[Any] = [
+        {"type": "additional_tools", "tools": [search, own]},
+        {"type": "web_search_call"},
+        "odd",
+    ]
     call = Call(id="req-1", body={"input": items, "tools": [own, search]}, api_format="responses")
     body = without_tools(call, "input", ["web_search"]).body
     assert body["tools"] == [own]

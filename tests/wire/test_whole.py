@@ -1,4 +1,5 @@
-"""Answers asked for whole: a request that says so in each API format, and a decoder that reads them in any split."""
+"""Answers asked for whole: a request that says so in each API format, and a decoder that reads them
+in any split."""
 
 import json
 from types import ModuleType
@@ -18,7 +19,10 @@ API_FORMATS = (anthropic, cohere, gemini, ollama, openai, responses)
 WHOLE = Quirks(stream_whole=False)
 BODY = {"messages": [{"role": "user", "content": "Hello"}]}
 ANSWER = ServerAnswer(
-    text="Yes “you” 😀", reasoning="Hm", calls=(CalledTool("c1", "now", '{"a":1}'),), finish="tool_calls"
+    text="Yes “you” 😀",
+    reasoning="Hm",
+    calls=(CalledTool("c1", "now", '{"a":1}'),),
+    finish="tool_calls",
 )
 
 api_formats = pytest.mark.parametrize(
@@ -26,7 +30,9 @@ api_formats = pytest.mark.parametrize(
 )
 
 
-def sent(api_format: ModuleType, *, stream: bool, quirks: Quirks) -> tuple[bool, dict[str, str], dict[str, Any], str]:
+def sent(
+    api_format: ModuleType, *, stream: bool, quirks: Quirks
+) -> tuple[bool, dict[str, str], dict[str, Any], str]:
     encoded = api_format.encode(Call(id="1", body=BODY, stream=stream), "m", quirks)
     return encoded.streamed, dict(encoded.headers), json.loads(encoded.body), encoded.path
 
@@ -61,7 +67,10 @@ def test_a_whole_answer_is_read_in_any_split(api_format: ModuleType, repeats: in
     assert decoder.feed(body[:-1], 1) == decoder.feed(body[-1:], 2) == []
     events: list[Event] = decoder.close(3)
     tokens = [event for event in events if isinstance(event, Token)]
-    assert [(token.kind, token.text) for token in tokens][:2] == [("reasoning", "Hm"), ("text", "Yes “you” 😀")]
+    assert [(token.kind, token.text) for token in tokens][:2] == [
+        ("reasoning", "Hm"),
+        ("text", "Yes “you” 😀"),
+    ]
     assert {token.at for token in tokens} == {2}
     (finish,) = [event for event in events if isinstance(event, Finish)]
     assert openai_reason(finish.reason, called=True) == "tool_calls"

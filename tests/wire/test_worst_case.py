@@ -1,4 +1,5 @@
-"""Whatever a provider sends, decoding it takes linear time and bounded memory, and raises nothing."""
+"""Whatever a provider sends, decoding it takes linear time and bounded memory, and raises
+nothing."""
 
 import json
 from collections.abc import Callable
@@ -101,32 +102,43 @@ def test_lines_take_bounded_memory(name: str, kind: str) -> None:
 INDEXED: dict[str, tuple[str, Callable[[int], bytes]]] = {
     "choices": (
         "openai",
-        lambda n: event(b'{"choices":[{"index":%d,"delta":{"content":"a"},"usage":{"completion_tokens":1}}]}' % n),
+        lambda n: event(
+            b'{"choices":[{"index":%d,"delta":{"content":"a"},"usage":{"completion_tokens":1}}]}'
+            % n
+        ),
     ),
     "tool calls": (
         "openai",
-        lambda n: event(b'{"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"function":{"name":"f"}}]}}]}' % n),
+        lambda n: event(
+            b'{"choices":[{"index":0,"delta":{"tool_calls":[{"index":%d,"function":{"name":"f"}}]}}]}'
+            % n
+        ),
     ),
     "blocks": (
         "anthropic",
         lambda n: event(
-            b'{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","name":"f"}}' % n
+            b'{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","name":"f"}}'
+            % n
         ),
     ),
     "candidates": (
         "gemini",
-        lambda n: event(b'{"candidates":[{"index":%d,"content":{"parts":[{"functionCall":{"name":"f"}}]}}]}' % n),
+        lambda n: event(
+            b'{"candidates":[{"index":%d,"content":{"parts":[{"functionCall":{"name":"f"}}]}}]}' % n
+        ),
     ),
     "items": (
         "responses",
         lambda n: event(
-            b'{"type":"response.output_item.added","output_index":%d,"item":{"type":"function_call","name":"f"}}' % n
+            b'{"type":"response.output_item.added","output_index":%d,"item":{"type":"function_call","name":"f"}}'
+            % n
         ),
     ),
     "cohere's calls": (
         "cohere",
         lambda n: event(
-            b'{"type":"tool-call-start","index":%d,"delta":{"message":{"tool_calls":{"function":{"name":"f"}}}}}' % n
+            b'{"type":"tool-call-start","index":%d,"delta":{"message":{"tool_calls":{"function":{"name":"f"}}}}}'
+            % n
         ),
     ),
 }
@@ -141,7 +153,9 @@ def test_decoding_many_indexes_takes_linear_time(kind: str, order: str) -> None:
 
 
 def test_decoding_many_usage_events_takes_linear_time() -> None:
-    two = event(b'{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"a"}}]}')
+    two = event(
+        b'{"choices":[{"index":0,"delta":{"content":"a"}},{"index":1,"delta":{"content":"a"}}]}'
+    )
     make = repeated(event(b'{"choices":[],"usage":{"completion_tokens":1}}'), two)
     check_linear(reader("openai"), make, allowed=NONE)
 
@@ -149,7 +163,9 @@ def test_decoding_many_usage_events_takes_linear_time() -> None:
 def test_more_choices_than_any_answer_has_break_it() -> None:
     decoder = DECODERS["openai"]()
     one = b'{"choices":[{"index":%d,"delta":{"content":"a"}}]}'
-    events = [each for index in range(MAX_CHOICES + 1) for each in decoder.feed(event(one % index), 1)]
+    events = [
+        each for index in range(MAX_CHOICES + 1) for each in decoder.feed(event(one % index), 1)
+    ]
     assert all(isinstance(each, Token) for each in events[:-1])
     assert isinstance(events[-1], Broken)
     assert str(MAX_CHOICES) in events[-1].fault.message
@@ -157,7 +173,9 @@ def test_more_choices_than_any_answer_has_break_it() -> None:
 
 def test_an_event_that_holds_its_text_many_times() -> None:
     first = event(b'{"choices":[{"delta":{"content":"a"}}]}')
-    make = repeated(b'"a",', first + b'data: {"x":[', b'1],"choices":[{"delta":{"content":"a"}}]}\n\n')
+    make = repeated(
+        b'"a",', first + b'data: {"x":[', b'1],"choices":[{"delta":{"content":"a"}}]}\n\n'
+    )
     check_linear(reader("openai"), make, allowed=NONE)
 
 
@@ -190,7 +208,11 @@ def test_a_refusal(kind: str) -> None:
             fault_from_response(status, {}, body)
 
     make = JSON_KINDS[kind]
-    for each in (make, inside(b'{"error":', make, b"}"), inside(b'{"error":{"details":', make, b"}}")):
+    for each in (
+        make,
+        inside(b'{"error":', make, b"}"),
+        inside(b'{"error":{"details":', make, b"}}"),
+    ):
         check_linear(feed, each, size=SMALL, allowed=NONE)
 
 
@@ -212,7 +234,10 @@ def test_events_are_read_from_small_pieces(kind: str, size: int) -> None:
 def test_events_are_cut_from_small_pieces(kind: str, size: int) -> None:
     def feed(text: bytes) -> None:
         cutter = EventCutter()
-        assert b"".join([cutter.feed(piece) for piece in in_pieces(text, size)]) + cutter.left() == text
+        assert (
+            b"".join([cutter.feed(piece) for piece in in_pieces(text, size)]) + cutter.left()
+            == text
+        )
 
     check_linear(feed, LINE_KINDS[kind], allowed=NONE)
 
@@ -234,8 +259,12 @@ def test_continuation_encoder_cuts_a_long_event_in_linear_time() -> None:
 
 
 def test_many_parts_of_one_item_take_linear_time() -> None:
-    begin = event(b'{"type":"response.output_item.added","output_index":0,"item":{"type":"message","content":[]}}')
-    part = event(b'{"type":"response.content_part.done","output_index":0,"part":{"type":"output_text","text":""}}')
+    begin = event(
+        b'{"type":"response.output_item.added","output_index":0,"item":{"type":"message","content":[]}}'
+    )
+    part = event(
+        b'{"type":"response.content_part.done","output_index":0,"part":{"type":"output_text","text":""}}'
+    )
 
     def feed(text: bytes) -> None:
         encoder = ResponseEncoder(Call(id="c", operation="chat", body={}, api_format="responses"))

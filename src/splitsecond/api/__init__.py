@@ -1,1 +1,2 @@
-"""The public Python API, which `import splitsecond` re-exports lazily. `splitsecond.sync` is its synchronous form."""
+"""The public Python API, which `import splitsecond` re-exports lazily. `splitsecond.sync` is its
+synchronous form."""

@@ -21,9 +21,9 @@ from splitsecond.routing.router.settings import RouterSettings
 class BatchRun(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a batch.
 
-    `result` has the counts (`answered`, `refused`, `left`, …), the tokens, the rates and `cost_usd`. `path` has a line
-    for each response, also those of earlier runs; `refused_path` has the requests that failed for good, None if there
-    are none.
+    `result` has the counts (`answered`, `refused`, `left`, …), the tokens, the rates and
+    `cost_usd`. `path` has a line for each response, also those of earlier runs; `refused_path` has
+    the requests that failed for good, None if there are none.
     """
 
     result: BatchThroughput
@@ -31,7 +31,8 @@ class BatchRun(msgspec.Struct, frozen=True, kw_only=True):
     refused_path: Path | None
 
     def responses(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the `custom_id` and the body of each response, in the order in which they arrived."""
+        """Yield the `custom_id` and the body of each response, in the order in which they
+        arrived."""
         with self.path.open("rb") as file:
             for line in file:
                 found = msgspec.json.decode(line)
@@ -51,13 +52,15 @@ async def batch(
 ) -> BatchRun:
     """Answer every request of `file`, at the highest concurrency that the targets accept.
 
-    Each line is a request in OpenAI's or Anthropic's batch format. All of them go through `policy`: a target, a policy
-    or a `Server`, as for `connect`. With `config`, the configuration of a gateway, `policy` is one of its routes or
-    "provider/model"; "" leaves each request with its own model. At most `concurrency` requests are in flight.
+    Each line is a request in OpenAI's or Anthropic's batch format. All of them go through `policy`:
+    a target, a policy or a `Server`, as for `connect`. With `config`, the configuration of a
+    gateway, `policy` is one of its routes or "provider/model"; "" leaves each request with its own
+    model. At most `concurrency` requests are in flight.
 
-    Each response is written to `out` at once, by default FILE.answers.jsonl. Requests with a response there are not
-    sent again, so the same call continues a batch that was cancelled or has reached `max_cost` US dollars. Raises
-    `CallerFault` for a file that cannot be read, an unknown model, or a missing key.
+    Each response is written to `out` at once, by default FILE.answers.jsonl. Requests with a
+    response there are not sent again, so the same call continues a batch that was cancelled or has
+    reached `max_cost` US dollars. Raises `CallerFault` for a file that cannot be read, an unknown
+    model, or a missing key.
     """
     with ExitStack() as processes:
         settings: RouterSettings
@@ -84,4 +87,8 @@ async def batch(
         async with simulated:
             with shown.shown(len(session.items)):
                 result = await session.run()
-    return BatchRun(result=result, path=session.path, refused_path=session.refused_path if result.refused else None)
+    return BatchRun(
+        result=result,
+        path=session.path,
+        refused_path=session.refused_path if result.refused else None,
+    )

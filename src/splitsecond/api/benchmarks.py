@@ -40,7 +40,8 @@ LONGEST_WAIT_S = 30 * 24 * 3600
 
 
 class RequestSettings(TypedDict, total=False):
-    """Settings that `bench`, `watch` and `capacity` share; see `splitsecond.benchmark.runs.settings.RunSettings`."""
+    """Settings that `bench`, `watch` and `capacity` share; see
+    `splitsecond.benchmark.runs.settings.RunSettings`."""
 
     policy_file: Path | None
     config: Path | None
@@ -94,30 +95,35 @@ async def bench(
     """Time `targets` side by side in one run, and return it.
 
     A target is a name such as "groq/llama-3.3-70b-versatile" or "sim/groq", a policy such as
-    ``race("a/x", "b/x")``, or a `Server`. The load is a closed loop at each `concurrency` (by default 1, 8 and 32), an
-    open loop at each `rate` of requests per second, or both. Each row gets `requests` measured requests, by default 50,
-    in `rounds` that are spread over the run (by default 6 to 8). Instead of `requests`, rounds follow until each row
-    has a `precision` ("5%" of TTFT p50 and TPS p50, or "ttft_ms.p95=5%,tps.p50=3%"), until `duration` seconds have
-    passed, or whichever comes first. With `over`, rounds begin at even distances over so many seconds; over 900 or
-    more, findings hold for more than the minutes of the run. Several targets are compared over 750 seconds by default;
-    with `quick`, rounds follow each other at once, and findings hold for the seconds of the run only. A `trace` is
-    a file of recorded arrivals, sent once instead of another load, with its times multiplied by `time_scale`;
-    `requests` or `duration` limits it. The run is recorded in the folder `out`, by default ``runs/ID``.
+    ``race("a/x", "b/x")``, or a `Server`. The load is a closed loop at each `concurrency` (by
+    default 1, 8 and 32), an open loop at each `rate` of requests per second, or both. Each row gets
+    `requests` measured requests, by default 50, in `rounds` that are spread over the run (by
+    default 6 to 8). Instead of `requests`, rounds follow until each row has a `precision` ("5%" of
+    TTFT p50 and TPS p50, or "ttft_ms.p95=5%,tps.p50=3%"), until `duration` seconds have passed, or
+    whichever comes first. With `over`, rounds begin at even distances over so many seconds; over
+    900 or more, findings hold for more than the minutes of the run. Several targets are compared
+    over 750 seconds by default; with `quick`, rounds follow each other at once, and findings hold
+    for the seconds of the run only. A `trace` is a file of recorded arrivals, sent once instead of
+    another load, with its times multiplied by `time_scale`; `requests` or `duration` limits it. The
+    run is recorded in the folder `out`, by default ``runs/ID``.
 
-    With `sessions` ("agent", "chat", or a file of sessions), requests are turns of sessions: `concurrency` is the
-    number of sessions at a time, and `session_rate` the number of new sessions per second. A turn is sent when the
-    answer before it has ended and its tool time has passed, at most `longest_wait` seconds. It contains the answer that
-    the "server" gave, or with `answers` "recorded" filler of the recorded length.
+    With `sessions` ("agent", "chat", or a file of sessions), requests are turns of sessions:
+    `concurrency` is the number of sessions at a time, and `session_rate` the number of new sessions
+    per second. A turn is sent when the answer before it has ended and its tool time has passed, at
+    most `longest_wait` seconds. It contains the answer that the "server" gave, or with `answers`
+    "recorded" filler of the recorded length.
 
-    Raises a `Fault` of `splitsecond.core.errors` if the run cannot start or is ended early. What was measured until
-    then, or until the task is cancelled, stays in the folder: see `load`.
+    Raises a `Fault` of `splitsecond.core.errors` if the run cannot start or is ended early. What
+    was measured until then, or until the task is cancelled, stays in the folder: see `load`.
     """
     if session_rate is not None and (rate is not None or not sessions):
         raise wrong("session_rate", session_rate, "sessions with it, and no rate")
     rate = rate if session_rate is None else session_rate
     levels = CONCURRENCY if concurrency is None and rate is None and trace is None else concurrency
     loads = [PlannedLoad(concurrency=level) for level in _sequence(levels)]
-    loads += [PlannedLoad(rate=each, pattern=arrivals, burstiness=burstiness) for each in _sequence(rate)]
+    loads += [
+        PlannedLoad(rate=each, pattern=arrivals, burstiness=burstiness) for each in _sequence(rate)
+    ]
     wanted = BenchSettings(
         **_named(targets),
         **settings,
@@ -155,11 +161,13 @@ async def capacity(
     progress: bool = True,
     **settings: Unpack[RequestSettings],
 ) -> BenchRun:
-    """Find the highest load at which `share` of the requests meet `slo`; see `BenchRun.capacity` of the result.
+    """Find the highest load at which `share` of the requests meet `slo`; see `BenchRun.capacity` of
+    the result.
 
-    The load is a concurrency from `first` to `last`, or with `rate` a number of requests per second; with `sessions`,
-    which are as in `bench`, it is their number at a time. With `over`, the rounds that confirm the result begin at even
-    distances over so many seconds. A target that is paid by the token needs `max_cost`. Raises as `bench` does.
+    The load is a concurrency from `first` to `last`, or with `rate` a number of requests per
+    second; with `sessions`, which are as in `bench`, it is their number at a time. With `over`, the
+    rounds that confirm the result begin at even distances over so many seconds. A target that is
+    paid by the token needs `max_cost`. Raises as `bench` does.
     """
     wanted = CapacitySettings(
         **_named([target]),
@@ -187,11 +195,12 @@ async def watch(
     progress: bool = True,
     **settings: Unpack[RequestSettings],
 ) -> AsyncIterator[MeasuredRound]:
-    """Measure `targets` again and again, and yield each round with its judgement by the rounds before it.
+    """Measure `targets` again and again, and yield each round with its judgement by the rounds
+    before it.
 
-    There are `times` rounds (None: without end), one `every` "30m", "3h" or "1d". They are kept in the folder `out`;
-    rounds that are there already count as past rounds. `fail_if` has gates such as "ttft_ms.p95 > +20%", whose
-    breaches each round lists. Raises as `bench` does.
+    There are `times` rounds (None: without end), one `every` "30m", "3h" or "1d". They are kept in
+    the folder `out`; rounds that are there already count as past rounds. `fail_if` has gates such
+    as "ttft_ms.p95 > +20%", whose breaches each round lists. Raises as `bench` does.
     """
     every_ns = Duration.parse("every", every, LONGEST_WAIT_S).ns
     at_least_one(times=times)
@@ -205,7 +214,14 @@ async def watch(
     )
     with ExitStack() as started:
         jobs = await in_thread(lambda: watch_jobs(wanted, started, Recorded.of(wanted)))
-        rounds = Watch(jobs, wanted.folder, every_ns, _Listener(progress), max_cost=wanted.max_cost, gates=gates)
+        rounds = Watch(
+            jobs,
+            wanted.folder,
+            every_ns,
+            _Listener(progress),
+            max_cost=wanted.max_cost,
+            gates=gates,
+        )
         async for each in rounds.rounds(times):
             yield each
 

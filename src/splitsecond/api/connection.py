@@ -31,8 +31,9 @@ Messages = str | Sequence[Mapping[str, Any]]
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
     """A complete response.
 
-    `text` is the visible text, `reasoning` the model's reasoning, if it is shown. `observation` has the figures of the
-    call (`ttft_ms`, `e2e_ms`, `tps`, …); `attempts` has those of each attempt of a policy. `target` answered.
+    `text` is the visible text, `reasoning` the model's reasoning, if it is shown. `observation` has
+    the figures of the call (`ttft_ms`, `e2e_ms`, `tps`, …); `attempts` has those of each attempt of
+    a policy. `target` answered.
     """
 
     text: str
@@ -44,13 +45,18 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Connection:
-    """Targets and a policy over them, ready for requests. Use it as an asynchronous context manager.
+    """Targets and a policy over them, ready for requests. Use it as an asynchronous context
+    manager.
 
     It keeps connections open, learns how fast targets are, and skips those that are down.
     """
 
     def __init__(
-        self, policy: str | Server, servers: Sequence[Server] = (), *, headers: Mapping[str, str] | None = None
+        self,
+        policy: str | Server,
+        servers: Sequence[Server] = (),
+        *,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """Raises `CallerFault` for an invalid policy."""
         self._expression, self._servers = expression_of(policy, servers)
@@ -63,7 +69,9 @@ class Connection:
         return f"<Connection {self._expression!r}>"
 
     async def __aenter__(self) -> Self:
-        settings = await resolved_settings(self._expression, self._servers, self._processes, self._headers)
+        settings = await resolved_settings(
+            self._expression, self._servers, self._processes, self._headers
+        )
         self._specs = settings.specs
         try:
             self._router = Router(settings)
@@ -83,30 +91,40 @@ class Connection:
         self._router = None
         self._processes.close()
 
-    async def chat(self, messages: Messages, *, timeout: float | None = None, **body: Any) -> ChatReply:
+    async def chat(
+        self, messages: Messages, *, timeout: float | None = None, **body: Any
+    ) -> ChatReply:
         """Send a chat request and return the complete response.
 
-        `timeout` is the longest time for all of it, in seconds. `body` has further fields of OpenAI's request:
-        ``max_tokens``, ``temperature``, ``tools``, …. Raises a `Fault` if no target answers.
+        `timeout` is the longest time for all of it, in seconds. `body` has further fields of
+        OpenAI's request: ``max_tokens``, ``temperature``, ``tools``, …. Raises a `Fault` if no
+        target answers.
         """
         stream = self.stream(messages, timeout=timeout, **body)
         async for _ in stream:
             pass
         return stream.reply
 
-    def stream(self, messages: Messages, *, timeout: float | None = None, **body: Any) -> "ChatStream":
-        """Return the response of a chat request as an asynchronous iterator over its pieces of text.
+    def stream(
+        self, messages: Messages, *, timeout: float | None = None, **body: Any
+    ) -> "ChatStream":
+        """Return the response of a chat request as an asynchronous iterator over its pieces of
+        text.
 
         After its end, `ChatStream.reply` is the complete response. Raises as `chat` does.
         """
         if self._router is None:
             raise RuntimeError("a connection is used inside `async with`")
-        asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
+        asked = (
+            [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
+        )
         now_ns = clock.now_ns()
         observations: list[Observation] = []
         expression = self._expression
         name = expression.name if isinstance(expression, TargetName) else repr(expression)
-        measured = MeasuredCall(condition="", target=name, role="measured", emit=observations.append)
+        measured = MeasuredCall(
+            condition="", target=name, role="measured", emit=observations.append
+        )
         call = Call(
             id=uuid4().hex,
             body={"messages": asked, "stream": True, **body},
@@ -187,13 +205,16 @@ class ChatStream:
 
 
 def connect(
-    policy: str | Server, servers: Sequence[Server] = (), *, headers: Mapping[str, str] | None = None
+    policy: str | Server,
+    servers: Sequence[Server] = (),
+    *,
+    headers: Mapping[str, str] | None = None,
 ) -> Connection:
     """Return a connection to a target, a policy or a `Server`, to be used with ``async with``.
 
-    A policy may name the targets of the catalogue, simulated ones, and `servers` by their names. `headers` are sent
-    with every request. Raises `CallerFault` for an invalid policy; entering it raises for unknown targets and missing
-    keys.
+    A policy may name the targets of the catalogue, simulated ones, and `servers` by their names.
+    `headers` are sent with every request. Raises `CallerFault` for an invalid policy; entering it
+    raises for unknown targets and missing keys.
     """
     return Connection(policy, servers, headers=headers)
 
@@ -213,18 +234,27 @@ class ResolvedSettings(RouterSettings, frozen=True, kw_only=True):
         return ProviderSettings(base_url=self.specs[target].base_url, account=target)
 
 
-def expression_of(policy: str | Server, servers: Sequence[Server]) -> tuple[Expression, Sequence[Server]]:
+def expression_of(
+    policy: str | Server, servers: Sequence[Server]
+) -> tuple[Expression, Sequence[Server]]:
     if isinstance(policy, Server):
         return TargetName(server_spec(policy).name), [*servers, policy]
     return parse(policy), servers
 
 
 async def resolved_settings(
-    expression: Expression, servers: Sequence[Server], processes: ExitStack, headers: Mapping[str, str] | None = None
+    expression: Expression,
+    servers: Sequence[Server],
+    processes: ExitStack,
+    headers: Mapping[str, str] | None = None,
 ) -> ResolvedSettings:
     """Return the settings of a router with the one route `ROUTE`. Raises as `resolve` does."""
     own = [server_spec(server).name for server in servers]
     names = [name for name in targets(expression) if name not in own]
-    specs = await in_thread(lambda: resolve(names, servers, processes, headers=headers, timeouts=TIMEOUTS))
+    specs = await in_thread(
+        lambda: resolve(names, servers, processes, headers=headers, timeouts=TIMEOUTS)
+    )
     listed = frozenset(name for name in names if not name.startswith((SIMULATED, ENGINE)))
-    return ResolvedSettings(routes={ROUTE: expression}, environment=os.environ, specs=specs, listed=listed)
+    return ResolvedSettings(
+        routes={ROUTE: expression}, environment=os.environ, specs=specs, listed=listed
+    )

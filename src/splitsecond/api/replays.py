@@ -22,23 +22,26 @@ async def what_if(
 ) -> WhatIf:
     """Return what the calls of a log would have met with another policy, or several.
 
-    `log`: its URL, a SQLite file, or a folder of Parquet files; "": that of the configuration `config`. `today`: the
-    policy of `route` in that time; "": that of the configuration. `route`: "": the one with most calls. `since`: how
-    far to look back. `any_load`: the speed of no target depends on how many of these calls it gets. At most `calls`
-    are replayed. docs/what-if.md explains the answer. Raises `CallerFault` for a policy that cannot be replayed, or a
-    log that cannot be read.
+    `log`: its URL, a SQLite file, or a folder of Parquet files; "": that of the configuration
+    `config`. `today`: the policy of `route` in that time; "": that of the configuration. `route`:
+    "": the one with most calls. `since`: how far to look back. `any_load`: the speed of no target
+    depends on how many of these calls it gets. At most `calls` are replayed. docs/what-if.md
+    explains the answer. Raises `CallerFault` for a policy that cannot be replayed, or a log that
+    cannot be read.
 
     It runs in a process of its own, because virtual time replaces the clock of its process.
     """
     options = {
         "--log": os.fspath(log), "--today": today, "--route": route, "--since": since,
-        "--config": "" if config is None else os.fspath(config), "--calls": "" if calls is None else str(calls),
+        "--config": "" if config is None else os.fspath(config), "--calls": "" if calls is None
+        else str(calls),
     }  # fmt: skip
     given = [text for name, value in options.items() if value for text in (name, value)]
     policies = [policy] if isinstance(policy, str) else [*policy]
     flags = ["--any-load"] if any_load else []
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "splitsecond", "what-if", "--json", "-", *given, *flags, "--", *policies,
+        sys.executable, "-m", "splitsecond", "what-if", "--json", "-", *given, *flags, "--",
+        *policies,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

@@ -44,7 +44,8 @@ class Estimate(float):
 
 
 class Distribution:
-    """Distribution of one figure over the requests of a row, of which failed ones count as slower than all others.
+    """Distribution of one figure over the requests of a row, of which failed ones count as slower
+    than all others.
 
     Attributes that are None are not defined: no request has the figure.
     """
@@ -75,8 +76,8 @@ class Distribution:
 class Row:
     """One row of a run: one target under one load.
 
-    Each figure of docs/reference/figures.md is an attribute with its `Distribution`: `ttft_ms`, `tps`, `e2e_ms`, ….
-    `findings` has all other fields, as in `run.json`.
+    Each figure of docs/reference/figures.md is an attribute with its `Distribution`: `ttft_ms`,
+    `tps`, `e2e_ms`, …. `findings` has all other fields, as in `run.json`.
     """
 
     def __init__(self, findings: ConditionFindings) -> None:
@@ -94,7 +95,8 @@ class Row:
         self.errors = findings.errors
         """Measured requests that failed."""
         self.output_tokens_per_s = findings.output_tokens_per_s
-        """Output tokens per second of all requests together, while the concurrency was at its target."""
+        """Output tokens per second of all requests together, while the concurrency was at its
+        target."""
         self.cost_usd = findings.cost_usd
         """The cost of all requests of the row, warm-ups included; None if no price is known."""
         self.invalid = findings.invalid
@@ -116,8 +118,9 @@ class Row:
 class BenchRun(Mapping[str, Row]):
     """A run: its rows by name, and everything that was measured.
 
-    ``run["sim/groq", 8]`` is the row of a target at a concurrency, ``run["sim/groq@c8"]`` the same by its name, and
-    ``run["sim/groq"]`` the only row of a target. `findings` has what `run.json` has, `observations` every attempt.
+    ``run["sim/groq", 8]`` is the row of a target at a concurrency, ``run["sim/groq@c8"]`` the same
+    by its name, and ``run["sim/groq"]`` the only row of a target. `findings` has what `run.json`
+    has, `observations` every attempt.
     """
 
     def __init__(self, findings: Run, observations: Sequence[Observation], path: Path) -> None:
@@ -178,14 +181,16 @@ class BenchRun(Mapping[str, Row]):
         roles: Sequence[Role] = ("measured",),
         backend: FrameLibrary | None = None,
     ) -> Any:
-        """Return a data frame with one row per request or session, of the first installed library of `FRAMES`.
+        """Return a data frame with one row per request or session, of the first installed library
+        of `FRAMES`.
 
-        In a run of sessions, requests have columns for their session, branch and turn and their planned tokens.
-        Sessions are all that were in flight while turns were measured; their times are those within the round, along
-        the critical path. `finished` and `broken` tell whether they ended in it, `ends_round` whether it ended with
-        their last answer: such a session does not count in the mean time of sessions.
-        `roles` selects the requests: "measured", "warmup", "calibration", and for attempts of policies "winner" and
-        "loser". `backend` names the library. Raises `CallerFault` if it is not installed.
+        In a run of sessions, requests have columns for their session, branch and turn and their
+        planned tokens. Sessions are all that were in flight while turns were measured; their times
+        are those within the round, along the critical path. `finished` and `broken` tell whether
+        they ended in it, `ends_round` whether it ended with their last answer: such a session does
+        not count in the mean time of sessions. `roles` selects the requests: "measured", "warmup",
+        "calibration", and for attempts of policies "winner" and "loser". `backend` names the
+        library. Raises `CallerFault` if it is not installed.
         """
         import narwhals as nw
 
@@ -200,7 +205,10 @@ class BenchRun(Mapping[str, Row]):
         return nw.from_dict(columns, backend=library).to_native()
 
     def _session_columns(self) -> dict[str, list[Any]]:
-        times = {name: session_times(own) for name, own in grouped(self.observations, lambda o: o.condition).items()}
+        times = {
+            name: session_times(own)
+            for name, own in grouped(self.observations, lambda o: o.condition).items()
+        }
         rows = [(row, each) for row in self.rows.values() for each in times.get(row.condition, ())]
         columns = {name: [of(each) for _, each in rows] for name, of in _SESSIONS.items()}
         about = {name: [getattr(row, name) for row, _ in rows] for name in ("condition", "target")}
@@ -229,7 +237,11 @@ class BenchRun(Mapping[str, Row]):
             "outcome": lambda o: o.outcome,
             "error": lambda o: o.fault.kind if o.fault else "",
             "start_s": lambda o: (o.start_ns - self.findings.began_ns) / NS_PER_S,
-            **{each.name: partial(_value, each) for each in FIGURES.values() if each.per_request and shown(each)},
+            **{
+                each.name: partial(_value, each)
+                for each in FIGURES.values()
+                if each.per_request and shown(each)
+            },
             "input_tokens": lambda o: o.input_tokens,
             "output_tokens": lambda o: o.output_tokens,
             "cached_tokens": lambda o: o.cached_tokens,
@@ -247,7 +259,10 @@ class BenchRun(Mapping[str, Row]):
 
         target = Path(path)
         with file_faults(f"cannot write {target}", kind="unwritable_file"):
-            target.write_text(render_run(self.findings, self.observations, read_series(self.path)), encoding="utf-8")
+            target.write_text(
+                render_run(self.findings, self.observations, read_series(self.path)),
+                encoding="utf-8",
+            )
         return target
 
 
@@ -266,12 +281,17 @@ AnyRun = BenchRun | str | os.PathLike[str]
 
 
 def compare(
-    before: AnyRun | Sequence[AnyRun], after: AnyRun | Sequence[AnyRun], *, match: Mapping[str, str] | None = None
+    before: AnyRun | Sequence[AnyRun],
+    after: AnyRun | Sequence[AnyRun],
+    *,
+    match: Mapping[str, str] | None = None,
 ) -> Comparison:
-    """Compare two runs, each given as a `BenchRun` or its folder: changes, intervals and tests over the rounds.
+    """Compare two runs, each given as a `BenchRun` or its folder: changes, intervals and tests over
+    the rounds.
 
-    Each side may be several runs; if they are of different days, the days are compared. `match` maps names of targets
-    before to names after; without it, the only target of each side is matched.
+    Each side may be several runs; if they are of different days, the days are compared. `match`
+    maps names of targets before to names after; without it, the only target of each side is
+    matched.
     """
     return compare_runs(_side(before), _side(after), match=match)
 

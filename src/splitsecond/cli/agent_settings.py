@@ -78,7 +78,8 @@ AGENTS = tuple(_SETTINGS)
 
 
 def agent_settings(agent: str, origin: str, route: str) -> str:
-    """Return the settings with which `agent` uses `route` of the gateway at `origin`, an address without a path.
+    """Return the settings with which `agent` uses `route` of the gateway at `origin`, an address
+    without a path.
 
     Raises `CallerFault` for an unknown agent.
     """
@@ -86,6 +87,8 @@ def agent_settings(agent: str, origin: str, route: str) -> str:
     if found is None:
         known = f"Known: {', '.join(AGENTS)}."
         raise CallerFault(
-            f"--for: no settings are known for {agent!r}", kind="bad_option", hint=nearest(agent, AGENTS) or known
+            f"--for: no settings are known for {agent!r}",
+            kind="bad_option",
+            hint=nearest(agent, AGENTS) or known,
         )
     return found(origin, route)

@@ -1,6 +1,8 @@
-"""Coding agents and their settings: the variables that name an API's address, and what each program needs beside them.
+"""Coding agents and their settings: the variables that name an API's address, and what each program
+needs beside them.
 
-Clients do not agree on what the address contains: OpenAI's has ``/v1``, the others add the whole path themselves.
+Clients do not agree on what the address contains: OpenAI's has ``/v1``, the others add the whole
+path themselves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +20,22 @@ _ADDRESSES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "gemini": ("GOOGLE_GEMINI_BASE_URL", "/v1beta", ("GEMINI_API_BASE",)),
     "ollama": ("OLLAMA_HOST", "", ("OLLAMA_API_BASE",)),
 }
-"""By vendor: the variable with its address, the end of the path that clients add to it, and other clients' names."""
-_SUFFIXES: Mapping[str, str] = {"OPENAI_BASE_URL": "/v1", "OPENAI_API_BASE": "/v1", "GEMINI_API_BASE": "/v1beta"}
+"""By vendor: the variable with its address, the end of the path that clients add to it, and other
+clients' names."""
+_SUFFIXES: Mapping[str, str] = {
+    "OPENAI_BASE_URL": "/v1",
+    "OPENAI_API_BASE": "/v1",
+    "GEMINI_API_BASE": "/v1beta",
+}
 """What clients expect at the end of the variable's value."""
 _ARGUMENTS: Mapping[str, Sequence[str]] = {
     # With the login of a subscription it compresses requests, which the gateway would have to read.
-    "codex": ("-c", 'openai_base_url="{origin}/v1"', "-c", "features.enable_request_compression=false")
+    "codex": (
+        "-c",
+        'openai_base_url="{origin}/v1"',
+        "-c",
+        "features.enable_request_compression=false",
+    )
 }
 """Arguments of programs that read none of the variables."""
 VENDORS = tuple(_ADDRESSES)
@@ -32,7 +44,8 @@ CHATGPT_URL = "https://chatgpt.com/backend-api/codex"
 
 
 def vendor_addresses(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the base URL of each vendor: the catalogue's, or that of the variable with which clients replace it."""
+    """Return the base URL of each vendor: the catalogue's, or that of the variable with which
+    clients replace it."""
     found = {}
     for vendor, (variable, path, _) in _ADDRESSES.items():
         address = environment.get(variable, "").strip().rstrip("/")
@@ -43,12 +56,15 @@ def vendor_addresses(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def command_line(program: Sequence[str], origin: str) -> list[str]:
-    """Return the command line of `program` with the arguments that send it to the gateway at `origin`."""
+    """Return the command line of `program` with the arguments that send it to the gateway at
+    `origin`."""
     added = _ARGUMENTS.get(Path(program[0]).name, ())
     return [program[0], *(each.format(origin=origin) for each in added), *program[1:]]
 
 
-def client_variables(origin: str, environment: Mapping[str, str], *, keys: bool = False) -> dict[str, str]:
+def client_variables(
+    origin: str, environment: Mapping[str, str], *, keys: bool = False
+) -> dict[str, str]:
     """Return the variables that send clients to the gateway at `origin`.
 
     `keys`: also keys where none is set, for clients that refuse to start without one.

@@ -1,9 +1,10 @@
 """The `splitsecond` command: its subcommands, and how they end.
 
-Exit codes: 0 success; 1 a measured target or a gate failed; 2 wrong usage; 130 ended by SIGINT (Ctrl-C), 143 by SIGTERM
-(what was measured is kept and reported).
+Exit codes: 0 success; 1 a measured target or a gate failed; 2 wrong usage; 130 ended by SIGINT
+(Ctrl-C), 143 by SIGTERM (what was measured is kept and reported).
 
-The module of a command is imported when the command runs, or its help is shown: all of them take a second.
+The module of a command is imported when the command runs, or its help is shown: all of them take a
+second.
 """
 
 import os
@@ -87,9 +88,13 @@ class CommandTable(Mapping[str, Command]):
         function = getattr(import_module(f"splitsecond.cli.commands.{python_name}"), python_name)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         settings = {"allow_interspersed_args": name not in _RUN_PROGRAMS}
-        alone.command(name, cls=Command, rich_help_panel=heading, help=_help(function), context_settings=settings)(
-            without_tracebacks(function)
-        )
+        alone.command(
+            name,
+            cls=Command,
+            rich_help_panel=heading,
+            help=_help(function),
+            context_settings=settings,
+        )(without_tracebacks(function))
         return cast(Command, typer.main.get_command(alone))
 
 
@@ -107,7 +112,9 @@ class Root(Group):
         """Return what the list of commands shows of one."""
         for heading, listed in COMMANDS.items():
             if cmd_name in listed:
-                return Command(name=cmd_name, callback=None, help=listed[cmd_name], rich_help_panel=heading)
+                return Command(
+                    name=cmd_name, callback=None, help=listed[cmd_name], rich_help_panel=heading
+                )
         return None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -133,7 +140,8 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def splitsecond(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Benchmark LLM endpoints with a measured error, and route live traffic to the fastest."""
@@ -163,7 +171,8 @@ def without_tracebacks(command: Callable[..., None]) -> Callable[..., None]:
 _HINTS = {
     "no_target": "Name one, such as groq/openai/gpt-oss-120b or sim/groq, or the URL of a server. "
     "`splitsecond demo` needs neither key nor network.",
-    "no_price": "Set it with --price TARGET=INPUT,OUTPUT in US dollars per million tokens; 0,0 is free.",
+    "no_price": "Set it with --price TARGET=INPUT,OUTPUT in US dollars per "
+    "million tokens; 0,0 is free.",
     "cost_reached": "Raise the limit with --max-cost, or send less with -n, -c or --output-tokens.",
     "folder_taken": "Name another folder with --out.",
     "unwritable_folder": "Name another folder with --out.",
@@ -174,30 +183,43 @@ _HINTS = {
 def _name_options(fault: Fault) -> None:
     from splitsecond.core.catalog.provider import OWN_SERVER
 
-    fault.hint = _HINTS.get(fault.kind, fault.hint.replace(OWN_SERVER, f"{OWN_SERVER} Use --base-url."))
-    if isinstance(fault, CallerFault) and fault.kind == "bad_option" and re.fullmatch("[a-z_]+", fault.param):
-        fault.message = f"--{fault.param.replace('_', '-')}{fault.message.removeprefix(fault.param)}"
+    fault.hint = _HINTS.get(
+        fault.kind, fault.hint.replace(OWN_SERVER, f"{OWN_SERVER} Use --base-url.")
+    )
+    if (
+        isinstance(fault, CallerFault)
+        and fault.kind == "bad_option"
+        and re.fullmatch("[a-z_]+", fault.param)
+    ):
+        fault.message = (
+            f"--{fault.param.replace('_', '-')}{fault.message.removeprefix(fault.param)}"
+        )
 
 
 def _help(command: Callable[..., None]) -> str:
     """Return the text of `--help`: the docstring, re-wrapped except for examples (``\\b``)."""
     paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
-    return "\n\n".join(each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs)
+    return "\n\n".join(
+        each if each.startswith("\b") else each.replace("\n", " ") for each in paragraphs
+    )
 
 
 def main() -> None:
     for argument in sys.argv[1:]:
-        if not argument.isascii() and "\\udc" in ascii(argument):  # how Python represents bytes that are not UTF-8
+        # how Python represents bytes that are not UTF-8
+        if not argument.isascii() and "\\udc" in ascii(argument):
             typer.echo(f"splitsecond: got {argument!a}, expected UTF-8 text", err=True)
             sys.exit(2)
     _complete_at_first_tab()
-    if len(sys.argv) == 3 and sys.argv[1] == "--show-completion":  # Typer ignores the name, and asks which shell runs
+    # Typer ignores the name, and asks which shell runs
+    if len(sys.argv) == 3 and sys.argv[1] == "--show-completion":
         os.environ["_SPLITSECOND_COMPLETE"] = f"source_{sys.argv[2]}"
     _without_failure_of_pipes()
 
 
 def _complete_at_first_tab() -> None:
-    """Let the completion of zsh answer the first Tab of a shell, too: Typer's script then only defines its function."""
+    """Let the completion of zsh answer the first Tab of a shell, too: Typer's script then only
+    defines its function."""
     from typer import _completion_shared
 
     scripts: dict[str, str] = vars(_completion_shared).get("_completion_scripts", {})

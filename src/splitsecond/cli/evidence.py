@@ -3,7 +3,12 @@ from pathlib import Path
 
 import msgspec
 
-from splitsecond.benchmark.findings.quality import CAPABILITIES, Quality, Requirements, parse_quality
+from splitsecond.benchmark.findings.quality import (
+    CAPABILITIES,
+    Quality,
+    Requirements,
+    parse_quality,
+)
 from splitsecond.benchmark.findings.recommendation import Evidence, evidence_of_log, evidence_of_run
 from splitsecond.benchmark.runs.concluding import recompute
 from splitsecond.cli.log_source import LoggedTraffic, speeds
@@ -15,7 +20,8 @@ from splitsecond.core.validation import one_of, wrong
 
 
 def evidence_of_folders(runs: Sequence[Path], only: Sequence[str]) -> list[list[Evidence]]:
-    """Return the evidence of each target whose name contains one of `only`; of several runs, the last that has it.
+    """Return the evidence of each target whose name contains one of `only`; of several runs, the
+    last that has it.
 
     Raises `CallerFault` if the runs have no such target with a valid row.
     """
@@ -28,7 +34,9 @@ def evidence_of_folders(runs: Sequence[Path], only: Sequence[str]) -> list[list[
                 found[name] = loads
     if not found:
         like = f" like {' or '.join(map(repr, only))}" if only else ""
-        raise CallerFault(f"{', '.join(map(str, runs))}: no target{like} has a valid row", kind="nothing_measured")
+        raise CallerFault(
+            f"{', '.join(map(str, runs))}: no target{like} has a valid row", kind="nothing_measured"
+        )
     return list(found.values())
 
 
@@ -37,7 +45,9 @@ def logged_evidence(logged: LoggedTraffic, only: Sequence[str]) -> list[list[Evi
     return evidence_of_log(speeds(logged, only=only, least=1)[0])
 
 
-def requirements(needs: str, context: str, quality: Path | None, least_quality: float | None) -> Requirements:
+def requirements(
+    needs: str, context: str, quality: Path | None, least_quality: float | None
+) -> Requirements:
     if least_quality is not None and quality is None:
         raise wrong("--least-quality", least_quality, "--quality FILE with it")
     scores = Quality()
@@ -45,14 +55,20 @@ def requirements(needs: str, context: str, quality: Path | None, least_quality: 
         with file_faults(f"cannot read {quality}", kind="bad_quality"):
             scores = parse_quality(quality.read_text("utf-8"), str(quality))
     return Requirements(
-        needs=[one_of("--needs", each.strip(), CAPABILITIES) for each in needs.split(",") if each.strip()],
+        needs=[
+            one_of("--needs", each.strip(), CAPABILITIES)
+            for each in needs.split(",")
+            if each.strip()
+        ],
         context_tokens=tokens(context, "--context") if context else None,
         least_quality=least_quality,
         quality=scores,
     )
 
 
-def with_requirements(evidence: Sequence[Sequence[Evidence]], required: Requirements) -> list[list[Evidence]]:
+def with_requirements(
+    evidence: Sequence[Sequence[Evidence]], required: Requirements
+) -> list[list[Evidence]]:
     return [[_required(each, required) for each in loads] for loads in evidence]
 
 

@@ -10,7 +10,8 @@ from splitsecond.core.errors import CallerFault
 
 
 def check_json(where: str) -> None:
-    """Raise `CallerFault` if `write_json` cannot write there. Called before the work, not after it."""
+    """Raise `CallerFault` if `write_json` cannot write there. Called before the work, not after
+    it."""
     if where != "-":
         check_file(where, "--json")
 
@@ -36,12 +37,15 @@ def write_file(data: bytes, where: str, option: str) -> None:
 
 
 def write_json(result: object, where: str) -> None:
-    """Write structs, or lists or dicts of them, as JSON: to a file, for "-" to standard output, for "" nowhere.
+    """Write structs, or lists or dicts of them, as JSON: to a file, for "-" to standard output, for
+    "" nowhere.
 
     Raises `CallerFault` if the file cannot be written.
     """
     if where:
-        write_data(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n", where, "--json")
+        write_data(
+            msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n", where, "--json"
+        )
 
 
 def write_data(data: bytes, where: str, option: str) -> None:
@@ -59,5 +63,7 @@ def write_data(data: bytes, where: str, option: str) -> None:
 
 def _unwritable(where: str, why: str, option: str) -> CallerFault:
     return CallerFault(
-        f"cannot write to {where}: {why}", kind="unwritable_file", hint=f"Name another file with {option}."
+        f"cannot write to {where}: {why}",
+        kind="unwritable_file",
+        hint=f"Name another file with {option}.",
     )

@@ -1,8 +1,9 @@
 """A program that runs in the foreground in our place: it has the terminal, and gets our signals.
 
-Both are in one process group, so signals of the terminal (Ctrl-C, Ctrl-Z, its size) reach the program without us. We
-outlive them: handlers that do nothing, rather than ignored signals, which the program would inherit. Other signals are
-passed on. If the program stops itself, we stop too, so that the shell gets the terminal.
+Both are in one process group, so signals of the terminal (Ctrl-C, Ctrl-Z, its size) reach the
+program without us. We outlive them: handlers that do nothing, rather than ignored signals, which
+the program would inherit. Other signals are passed on. If the program stops itself, we stop too, so
+that the shell gets the terminal.
 """
 
 import os
@@ -75,7 +76,8 @@ def _wait(process: "subprocess.Popen[bytes]") -> int:
     while True:
         _, status = os.waitpid(process.pid, os.WUNTRACED)
         if os.WIFSTOPPED(status):
-            os.kill(os.getpid(), signal.SIGSTOP)  # the shell continues the group, and so the program
+            # the shell continues the group, and so the program
+            os.kill(os.getpid(), signal.SIGSTOP)
             continue
         code = os.waitstatus_to_exitcode(status)
         process.returncode = code

@@ -15,7 +15,8 @@ def absolute_gates(texts: Sequence[str]) -> list[Gate]:
             raise CallerFault(
                 f"the gate {gate.text!r} is a change, and one run has nothing to compare with",
                 kind="bad_gate",
-                hint="Give the limit in the figure's own unit, such as 'tps.p50 < 100', or use `splitsecond compare`.",
+                hint="Give the limit in the figure's own unit, such as 'tps.p50 < 100', or use "
+                "`splitsecond compare`.",
             )
     return gates
 
@@ -37,7 +38,8 @@ def concluded(
     console: Console,
     close_rounds: RoundSpread | None = None,
 ) -> int:
-    """Show the sentences about gates and return the exit code: 0, 1 if a gate is missed, or `UNCHECKED`."""
+    """Show the sentences about gates and return the exit code: 0, 1 if a gate is missed, or
+    `UNCHECKED`."""
     unchecked = [breach for breach in breaches if isinstance(breach, Unchecked)]
     missed = [breach for breach in breaches if not isinstance(breach, Unchecked)]
     for breach in missed:
@@ -47,7 +49,14 @@ def concluded(
     if (gates or equivalences) and not breaches:
         absent = [f"none of {', '.join(gate.text for gate in gates)}"] if gates else []
         shown = [", ".join(each.text for each in equivalences)] if equivalences else []
-        console.print(f"Passed: {'; '.join(absent + shown)}.", style="green", markup=False, highlight=False)
+        console.print(
+            f"Passed: {'; '.join(absent + shown)}.", style="green", markup=False, highlight=False
+        )
     if (gates or equivalences) and close_rounds is not None:
-        console.print(f"The gates judge {close_rounds.period()} only.", style="dim", markup=False, highlight=False)
+        console.print(
+            f"The gates judge {close_rounds.period()} only.",
+            style="dim",
+            markup=False,
+            highlight=False,
+        )
     return 1 if missed else UNCHECKED if unchecked else 0

@@ -1,8 +1,8 @@
 """The classes of commands with our form of help.
 
-Typer shows the Python type of each value, doubles the brackets of arguments in the usage line, and breaks long examples
-anywhere. Here a value has the name of its declaration (`metavar`), and an example that is longer than a line continues
-after a backslash, so that it can be copied.
+Typer shows the Python type of each value, doubles the brackets of arguments in the usage line, and
+breaks long examples anywhere. Here a value has the name of its declaration (`metavar`), and an
+example that is longer than a line continues after a backslash, so that it can be copied.
 """
 
 import re
@@ -21,7 +21,9 @@ HELP_ALL = "--help-all"
 class Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments. `--dialect` is an older name of `--api-format`."""
-        return super().parse_args(ctx, [re.sub(r"^--dialect(?==|$)", "--api-format", each) for each in args])
+        return super().parse_args(
+            ctx, [re.sub(r"^--dialect(?==|$)", "--api-format", each) for each in args]
+        )
 
     def get_params(self, ctx: Any) -> list[Any]:
         return [_without_type(each) for each in super().get_params(ctx)]
@@ -32,7 +34,8 @@ class Command(TyperCommand):
         return [_without_type(each) for each in super().get_params(ctx)]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return the parts of the usage line. An optional argument is in brackets, its own or added ones."""
+        """Return the parts of the usage line. An optional argument is in brackets, its own or added
+        ones."""
         names = [
             each.metavar if each.required or each.metavar.startswith("[") else f"[{each.metavar}]"
             for each in self.params
@@ -41,7 +44,8 @@ class Command(TyperCommand):
         return ["[OPTIONS]", *names]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse arguments. `--help-all` shows all options of a command whose `--help` shows the first ones."""
+        """Parse arguments. `--help-all` shows all options of a command whose `--help` shows the
+        first ones."""
         if self._first and HELP_ALL in args:
             ctx.obj, args = HELP_ALL, ["--help"]
         return super().parse_args(ctx, args)
@@ -58,7 +62,9 @@ class Command(TyperCommand):
         self.help = "\n\n".join(_folded(each, width) for each in text.split("\n\n"))
         options: list[Any] = [each for each in self.params if each.param_type_name == "option"]
         others = [each for each in options if each.name not in self._first]
-        hidden = [each for each in others if self._first and ctx.obj != HELP_ALL and not each.hidden]
+        hidden = [
+            each for each in others if self._first and ctx.obj != HELP_ALL and not each.hidden
+        ]
         for each in hidden:
             each.hidden = True
         if hidden:
@@ -84,7 +90,9 @@ def _name_of_value(parameter: Any, ctx: object) -> str | None:
 def _folded(paragraph: str, width: int) -> str:
     if not paragraph.startswith("\b\n"):
         return paragraph
-    return "\n".join(_folded_line(each, width) for each in paragraph.removeprefix("\b\n").splitlines())
+    return "\n".join(
+        _folded_line(each, width) for each in paragraph.removeprefix("\b\n").splitlines()
+    )
 
 
 def _folded_line(command: str, width: int) -> str:

@@ -1,11 +1,11 @@
 """End of a long command at SIGINT (Ctrl-C) or SIGTERM: what was measured is kept and reported.
 
-A handler that raises is not safe: Python drops an exception that is raised inside a finalizer. So the handler sets a
-flag and cancels the task that runs; the command checks the flag between its steps. A further signal ends the process at
-once.
+A handler that raises is not safe: Python drops an exception that is raised inside a finalizer. So
+the handler sets a flag and cancels the task that runs; the command checks the flag between its
+steps. A further signal ends the process at once.
 
-SIGINT stays ignored if the process was started with it ignored (by `nohup`, or in the background of a script). SIGTERM
-always works.
+SIGINT stays ignored if the process was started with it ignored (by `nohup`, or in the background of
+a script). SIGTERM always works.
 """
 
 import os
@@ -35,11 +35,14 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__()
         self.code = _exit_code(number)
-        self.words = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+        self.words = (
+            "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+        )
 
 
 class Interruption:
-    """Record of the signal that asked the command to end. Use as a context manager, in the main thread."""
+    """Record of the signal that asked the command to end. Use as a context manager, in the main
+    thread."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -73,8 +76,9 @@ class Interruption:
     ) -> T:
         """Run `work` in an event loop of its own; a signal cancels it.
 
-        With `first`, the first signal calls that instead and the second one cancels. Raises `Interrupted` where `work`
-        was cancelled, or not started because a signal had arrived before.
+        With `first`, the first signal calls that instead and the second one cancels. Raises
+        `Interrupted` where `work` was cancelled, or not started because a signal had arrived
+        before.
         """
         import asyncio  # not before it is needed, as `--help` imports this module
 
@@ -96,7 +100,9 @@ class Interruption:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None  # this is a coroutine of a task
         # Only this call wakes up a loop that waits for its sockets.
-        self._steps = [partial(loop.call_soon_threadsafe, act) for act in (first, task.cancel) if act]
+        self._steps = [
+            partial(loop.call_soon_threadsafe, act) for act in (first, task.cancel) if act
+        ]
         if self._number:  # it arrived while the loop was made
             self._steps.pop(0)()
         try:

@@ -32,8 +32,8 @@ LONGEST_DAYS = 3650.0
 
 
 class LoggedTraffic:
-    """The last `days` of a log. `log` is a URL, the path of a SQLite file, or a folder of Parquet files; "": the log of
-    the configuration, or without a configuration that of `splitsecond run`.
+    """The last `days` of a log. `log` is a URL, the path of a SQLite file, or a folder of Parquet
+    files; "": the log of the configuration, or without a configuration that of `splitsecond run`.
 
     Raises `CallerFault` if there is no log, or for an invalid number of days.
     """
@@ -41,7 +41,8 @@ class LoggedTraffic:
     def __init__(self, log: str, config: Path | None, days: float) -> None:
         if not 0 < days <= LONGEST_DAYS:
             raise CallerFault(
-                f"--days: got {days:g}, expected more than 0, at most {LONGEST_DAYS:g}", kind="bad_option"
+                f"--days: got {days:g}, expected more than 0, at most {LONGEST_DAYS:g}",
+                kind="bad_option",
             )
         self.until: datetime = clock.wall_time()
         self.since: datetime = self.until - timedelta(days=days)
@@ -62,15 +63,19 @@ class LoggedTraffic:
         return f"{self.since:%Y-%m-%d %H:%M} to {self.until:%Y-%m-%d %H:%M} UTC"
 
     def targets(self, only: Sequence[str] = ()) -> list[str]:
-        """Return the targets whose name contains one of `only`, or all targets. Raises `CallerFault` for none."""
-        named = [name for name in self._past.targets() if not only or any(text in name for text in only)]
+        """Return the targets whose name contains one of `only`, or all targets. Raises
+        `CallerFault` for none."""
+        named = [
+            name for name in self._past.targets() if not only or any(text in name for text in only)
+        ]
         if not named:
             what = f"target like {' or '.join(map(repr, only))}" if only else "request"
             raise CallerFault(f"the log has no {what}", kind="nothing_logged")
         return named
 
     def price(self, targets: Sequence[str]) -> Callable[[str], Price | None]:
-        """Return the prices of targets by the configuration, or by the public list and the catalogue without one."""
+        """Return the prices of targets by the configuration, or by the public list and the
+        catalogue without one."""
         if self._settings is None:
             return prices(targets).get
 
@@ -85,31 +90,39 @@ class LoggedTraffic:
         return directory.facts
 
     def policy(self, route: str) -> Expression | None:
-        """Return the policy of a route by the configuration; that of a target is the target. None: not known."""
+        """Return the policy of a route by the configuration; that of a target is the target. None:
+        not known."""
         known = None if self._settings is None else self._settings.routes.get(route)
         return TargetName(route) if known is None and "/" in route else known
 
     def policies(self) -> Mapping[str, Policy]:
         """Return the policies of the user, by the configuration."""
-        return self._settings.policies.policies() if self._settings and self._settings.policies else {}
+        return (
+            self._settings.policies.policies() if self._settings and self._settings.policies else {}
+        )
 
     def routes(self) -> list[tuple[str, int]]:
         """Return the routes in the log and the numbers of their calls, the most frequent first."""
         return self._past.routes(self.since, self.until)
 
     def requests(self, route: str, max_calls: int) -> tuple[RequestColumns, int]:
-        """Return calls to `route` with their attempts, and how many calls there are: if these are more than
-        `max_calls`, whole hours that are evenly spread over the time."""
+        """Return calls to `route` with their attempts, and how many calls there are: if these are
+        more than `max_calls`, whole hours that are evenly spread over the time."""
         hours = self._past.calls_by_hour(route, self.since, self.until)
         count = sum(calls for _, calls in hours)
         every = max(count / max_calls, 1.0)
-        taken = dict.fromkeys(hours[int(place * every)][0] for place in range(int(len(hours) / every)))
+        taken = dict.fromkeys(
+            hours[int(place * every)][0] for place in range(int(len(hours) / every))
+        )
         first_us, last_us = (round(each.timestamp() * 1e6) for each in (self.since, self.until))
-        spans = [(max(at * US_PER_HOUR, first_us), min((at + 1) * US_PER_HOUR, last_us)) for at in taken]
+        spans = [
+            (max(at * US_PER_HOUR, first_us), min((at + 1) * US_PER_HOUR, last_us)) for at in taken
+        ]
         return self._past.requests(route, spans), count
 
     def stops_billing(self, target: str) -> bool | None:
-        """Return whether output is not billed that would have come after we closed a request; None: not known."""
+        """Return whether output is not billed that would have come after we closed a request; None:
+        not known."""
         if self._billing is None:
             self._billing = TargetDirectory(self._settings or RouterSettings())
         return self._billing.closing_stops_billing(target)
@@ -162,10 +175,11 @@ def speeds(
     least: int,
     also: Callable[[AttemptColumns], None] = lambda columns: None,
 ) -> tuple[list[ProductionSpeed], list[SpeedComparison]]:
-    """Return the speed of each row, and comparisons of targets that serve one model and are in different rows.
+    """Return the speed of each row, and comparisons of targets that serve one model and are in
+    different rows.
 
-    Counts the targets whose name contains one of `only`, or all. `also` receives the same attempts. Raises
-    `CallerFault` without calls.
+    Counts the targets whose name contains one of `only`, or all. `also` receives the same attempts.
+    Raises `CallerFault` without calls.
     """
     named = logged.targets(only)
     period_h = period_hours((logged.until - logged.first()).total_seconds())
@@ -187,7 +201,10 @@ def speeds(
 
 def runs_log() -> Path:
     """Return the log of `splitsecond run`, in the folder for data of this user."""
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "splitsecond/runs.db"
+    return (
+        Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share")
+        / "splitsecond/runs.db"
+    )
 
 
 def log_url(log: str) -> str:
@@ -197,7 +214,8 @@ def log_url(log: str) -> str:
 
 
 def _settings(log: str, config: Path | None) -> GatewaySettings | None:
-    """Load the gateway's configuration: `config`, or without a `log` the default file. Keys are not needed."""
+    """Load the gateway's configuration: `config`, or without a `log` the default file. Keys are not
+    needed."""
     path = config if log else config_file(config)
     if path is None:
         return None
@@ -214,10 +232,13 @@ def _opened(log: str, settings: GatewaySettings | None) -> Past:
         raise CallerFault(
             f"no log is given, and there is no {CONFIG} here",
             kind="no_log",
-            hint="Name it with --log sqlite:///splitsecond.db, or the gateway's configuration with --config FILE.",
+            hint="Name it with --log sqlite:///splitsecond.db, or the gateway's configuration "
+            "with --config FILE.",
         )
     if settings.log is None:
         raise CallerFault(
-            "the configuration has no log", kind="no_log", hint="Add log: sqlite:///splitsecond.db to it."
+            "the configuration has no log",
+            kind="no_log",
+            hint="Add log: sqlite:///splitsecond.db to it.",
         )
     return Past.open(settings.log.url)

@@ -1,7 +1,7 @@
 """The list of models of `splitsecond models`.
 
-Providers write the name of one model with different dashes, dots and capitals ("Llama-3.3-70B", "llama-v3p3-70b"), so a
-search ignores these.
+Providers write the name of one model with different dashes, dots and capitals ("Llama-3.3-70B",
+"llama-v3p3-70b"), so a search ignores these.
 """
 
 import difflib
@@ -25,7 +25,8 @@ from splitsecond.core.errors import CallerFault
 FEWER = ("price of", "mix", "cached", "context")
 """Columns that a narrow console leaves out, one after another."""
 MIN_NAME = 32
-"""Width in columns that a target's name needs before it is broken; a name breaks after slashes and hyphens."""
+"""Width in columns that a target's name needs before it is broken; a name breaks after slashes and
+hyphens."""
 LIKE = 0.7
 _ANY = "Unlisted models can be called too, as PROVIDER/MODEL."
 _MARKS = re.compile(r"[^a-z0-9]+")
@@ -34,9 +35,10 @@ _MARKS = re.compile(r"[^a-z0-9]+")
 class ModelEntry(Struct, frozen=True, kw_only=True):
     """One model, as in `--json`.
 
-    `target` is its name in every command. `price` is None if it is unknown; `blended_usd` is the price of a million
-    tokens, three of input for each of output. `retired`: the day on which its provider shuts it down, past or future;
-    `replaced_by`: the provider's replacement. `tiers`: its speed tiers with a known price, as factors of `price`.
+    `target` is its name in every command. `price` is None if it is unknown; `blended_usd` is the
+    price of a million tokens, three of input for each of output. `retired`: the day on which its
+    provider shuts it down, past or future; `replaced_by`: the provider's replacement. `tiers`: its
+    speed tiers with a known price, as factors of `price`.
     """
 
     target: str
@@ -50,8 +52,13 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
 
 
 def entries_of(of: Provider, *, everything: bool) -> list[ModelEntry]:
-    """Return a provider's models: `everything` that is known, or only those with a published speed."""
-    known = provider_models(of) if everything or any(model.speeds for model in of.models.values()) else {}
+    """Return a provider's models: `everything` that is known, or only those with a published
+    speed."""
+    known = (
+        provider_models(of)
+        if everything or any(model.speeds for model in of.models.values())
+        else {}
+    )
     return [
         ModelEntry(
             target=f"{of.name}/{name}",
@@ -61,7 +68,11 @@ def entries_of(of: Provider, *, everything: bool) -> list[ModelEntry]:
             published=model.speeds,
             retired=model.retired,
             replaced_by=model.replaced_by,
-            tiers={each: factor for each, tier in of.tiers.items() if (factor := tier.factor(name)) is not None},
+            tiers={
+                each: factor
+                for each, tier in of.tiers.items()
+                if (factor := tier.factor(name)) is not None
+            },
         )
         for name, model in known.items()
         if everything or model.speeds
@@ -72,7 +83,9 @@ def show(found: Sequence[ModelEntry], asked: str) -> None:
     console = Console()
     if not found:
         console.print(
-            f"The catalogue lists no model of {asked}, but every model can be called.", markup=False, highlight=False
+            f"The catalogue lists no model of {asked}, but every model can be called.",
+            markup=False,
+            highlight=False,
         )
         return
     console.print(_fitting(found, console))
@@ -101,14 +114,22 @@ def _notes(found: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]:
     for number, source in enumerate(sources, 1):
         yield f"[{number}] {source}"
     if sources:
-        yield "Published speeds are measurements of others; their prices and context windows are those of their date."
-    days = dict.fromkeys(f"{entry.price.source}, {entry.price.as_of}" for entry in found if entry.price)
+        yield (
+            "Published speeds are measurements of others; their prices and context windows are "
+            "those of their date."
+        )
+    days = dict.fromkeys(
+        f"{entry.price.source}, {entry.price.as_of}" for entry in found if entry.price
+    )
     if days:
         yield f"Prices in US dollars per million tokens: {'; '.join(days)}."
         yield "mix: three input tokens for each output token. +: more for long prompts."
     if tiered := next((entry for entry in found if entry.tiers), None):
         examples = ", ".join(f"{tiered.target}@{name}" for name in sorted(tiered.tiers))
-        yield f"Speed tiers are targets: {examples}. Their prices: splitsecond providers PROVIDER, or --json."
+        yield (
+            f"Speed tiers are targets: {examples}. Their prices: splitsecond providers "
+            f"PROVIDER, or --json."
+        )
 
 
 def _fitting(found: Sequence[ModelEntry], console: Console) -> Table:
@@ -132,8 +153,14 @@ def _table(found: Sequence[ModelEntry], left_out: Sequence[str], name_width: int
         name = Text(broken(entry.target, name_width) if name_width else "")
         if name_width and (end := _end(entry, today)):
             name.append(f"\n{end}", "dim")
-        cells = (_tokens(entry.context_tokens), *_rates(entry.price), entry.price.as_of if entry.price else "")
-        shown = (cell for heading, cell in zip(headings, cells, strict=True) if heading not in left_out)
+        cells = (
+            _tokens(entry.context_tokens),
+            *_rates(entry.price),
+            entry.price.as_of if entry.price else "",
+        )
+        shown = (
+            cell for heading, cell in zip(headings, cells, strict=True) if heading not in left_out
+        )
         table.add_row(name, *shown)
     return table
 
@@ -142,7 +169,9 @@ def _end(entry: ModelEntry, today: str) -> str:
     if not entry.retired:
         return ""
     if entry.retired <= today:
-        return f"gone since {entry.retired}" + (f"; instead: {entry.replaced_by}" if entry.replaced_by else "")
+        return f"gone since {entry.retired}" + (
+            f"; instead: {entry.replaced_by}" if entry.replaced_by else ""
+        )
     return f"until {entry.retired}" + (f", then {entry.replaced_by}" if entry.replaced_by else "")
 
 
@@ -153,7 +182,12 @@ def _rates(price: Price | None) -> tuple[str, str, str, str]:
         return "", "", f"{price.per_hour_usd:g}/h", ""
     more = "+" if price.tiers else ""
     cached = "" if price.cached_usd is None else f"{price.cached_usd:g}"
-    return f"{price.input_usd:g}{more}", cached, f"{price.output_usd:g}{more}", f"{price.blended_usd:.3g}{more}"
+    return (
+        f"{price.input_usd:g}{more}",
+        cached,
+        f"{price.output_usd:g}{more}",
+        f"{price.blended_usd:.3g}{more}",
+    )
 
 
 def _tokens(count: int | None) -> str:
@@ -167,15 +201,18 @@ def _tokens(count: int | None) -> str:
 def search(words: Sequence[str]) -> list[ModelEntry]:
     """Return the models with all of `words` in their names.
 
-    A provider's name alone returns all of its models, which can be an empty list. "PROVIDER/TEXT" searches its models,
-    and those of all providers if it has no such model. Raises `CallerFault` with suggestions if nothing is found.
+    A provider's name alone returns all of its models, which can be an empty list. "PROVIDER/TEXT"
+    searches its models, and those of all providers if it has no such model. Raises `CallerFault`
+    with suggestions if nothing is found.
     """
     first, slash, text = words[0].partition("/")
     own, unknown = _entries_of_provider(first) if slash or len(words) == 1 else ([], "")
     alone = len(words) == 1 and not slash
     if alone and not unknown:
         return own
-    if matching := [entry for entry in own if _has(entry.target.partition("/")[2], [text, *words[1:]])]:
+    if matching := [
+        entry for entry in own if _has(entry.target.partition("/")[2], [text, *words[1:]])
+    ]:
         return matching
     everything = _all_entries()
     if matching := [entry for entry in everything if _has(entry.target, words)]:
@@ -213,7 +250,11 @@ def _meant(words: Sequence[str], known: Sequence[ModelEntry]) -> str:
     asked = [part for word in words for part in word.lower().split("/") if part]
     names_of = [entry.target.lower().partition("/")[2] for entry in known]
     parts = {part for name in names_of for part in (name, *re.split(r"[/:@-]", name))}
-    parts |= {each for name in names() for each in (name, *(f"{name}-{region}" for region in provider(name).regions))}
+    parts |= {
+        each
+        for name in names()
+        for each in (name, *(f"{name}-{region}" for region in provider(name).regions))
+    }
     near = [
         found
         for word in asked

@@ -1,4 +1,5 @@
-"""Parsing of options: text becomes values, or a `CallerFault` that names the option and what it expects."""
+"""Parsing of options: text becomes values, or a `CallerFault` that names the option and what it
+expects."""
 
 import math
 from collections.abc import Sequence
@@ -25,14 +26,25 @@ RATES = ("input_usd", "output_usd", "cached_usd", "cache_write_usd")
 
 
 def servers(
-    base_urls: Sequence[str], model: str, name: str = "", api_key_env: str = "", api_format: str = ""
+    base_urls: Sequence[str],
+    model: str,
+    name: str = "",
+    api_key_env: str = "",
+    api_format: str = "",
 ) -> list[Server]:
-    """Return the servers that options describe: "URL" or "NAME=URL" each, with the same model, key and API format.
+    """Return the servers that options describe: "URL" or "NAME=URL" each, with the same model, key
+    and API format.
 
-    Raises `CallerFault` for options without a server, for one name for several, and for a name that is given twice.
+    Raises `CallerFault` for options without a server, for one name for several, and for a name that
+    is given twice.
     """
     if not base_urls:
-        options = {"--model": model, "--name": name, "--api-key-env": api_key_env, "--api-format": api_format}
+        options = {
+            "--model": model,
+            "--name": name,
+            "--api-key-env": api_key_env,
+            "--api-format": api_format,
+        }
         if given := [option for option, value in options.items() if value]:
             raise CallerFault(f"{' and '.join(given)} needs --base-url with it", kind="bad_option")
     if name and len(base_urls) > 1:
@@ -43,14 +55,21 @@ def servers(
         if own and own in urls:
             raise CallerFault(f"--base-url: {own} is the name of two servers", kind="bad_option")
         if text in urls:
-            raise CallerFault(f"--base-url: {text} is given twice", kind="bad_option", hint="Name them: a=URL b=URL.")
+            raise CallerFault(
+                f"--base-url: {text} is given twice",
+                kind="bad_option",
+                hint="Name them: a=URL b=URL.",
+            )
         urls[own or text] = url
     same = {"model": model, "api_key_env": api_key_env, "api_format": api_format or "openai"}
-    return [Server(base_url=url, name=name if key == url else key, **same) for key, url in urls.items()]
+    return [
+        Server(base_url=url, name=name if key == url else key, **same) for key, url in urls.items()
+    ]
 
 
 def judged_load(text: str, option: str) -> AtLoad:
-    """Return the load that a text such as c=16 or rate=2.5 names. Raises `CallerFault` for another one."""
+    """Return the load that a text such as c=16 or rate=2.5 names. Raises `CallerFault` for another
+    one."""
     kind, _, amount = text.partition("=")
     try:
         value = float(amount)
@@ -66,22 +85,35 @@ def named_url(text: str) -> tuple[str, str]:
     return (name, url) if equals and "://" not in name else ("", text)
 
 
-def prices(per_token: Sequence[str], per_hour: Sequence[str], owned: Sequence[str] = ()) -> dict[str, Price]:
-    """Return the prices of --price, --price-per-hour and --owned by target; "" has the price of all other targets."""
+def prices(
+    per_token: Sequence[str], per_hour: Sequence[str], owned: Sequence[str] = ()
+) -> dict[str, Price]:
+    """Return the prices of --price, --price-per-hour and --owned by target; "" has the price of all
+    other targets."""
     today = clock.wall_time().date().isoformat()
     found: dict[str, Price] = {}
-    for option, texts in (("--price", per_token), ("--price-per-hour", per_hour), ("--owned", owned)):
+    for option, texts in (
+        ("--price", per_token),
+        ("--price-per-hour", per_hour),
+        ("--owned", owned),
+    ):
         for text in texts:
             target, _, figures = text.rpartition("=")
             before = found.get(target, Price(as_of=today, source="the command line"))
             if option == "--price":
                 rates = _figures(option, text, figures, 2, len(RATES))
-                found[target] = msgspec.structs.replace(before, **dict(zip(RATES, rates, strict=False)))
+                found[target] = msgspec.structs.replace(
+                    before, **dict(zip(RATES, rates, strict=False))
+                )
             elif option == "--owned":
                 machine = _ownership(text, figures)
-                found[target] = msgspec.structs.replace(before, per_hour_usd=machine.usd_per_hour, owned=machine)
+                found[target] = msgspec.structs.replace(
+                    before, per_hour_usd=machine.usd_per_hour, owned=machine
+                )
             else:
-                found[target] = msgspec.structs.replace(before, per_hour_usd=_figures(option, text, figures, 1, 1)[0])
+                found[target] = msgspec.structs.replace(
+                    before, per_hour_usd=_figures(option, text, figures, 1, 1)[0]
+                )
     return found
 
 
@@ -96,7 +128,10 @@ def _ownership(text: str, figures: str) -> Ownership:
     except ValueError:
         purchase = years = watts = kwh_usd = -1.0
     if not (0 <= purchase < 1e9 and 0 < years <= 100 and 0 <= watts < 1e7 and 0 <= kwh_usd < 1e3):
-        expected = f"USD,YEARS,WATTS,USD/KWH such as 1500,3,450,0.15, or {' or '.join(known)} with YEARS,USD/KWH"
+        expected = (
+            f"USD,YEARS,WATTS,USD/KWH such as 1500,3,450,0.15, or {' or '.join(known)} "
+            f"with YEARS,USD/KWH"
+        )
         raise wrong("--owned", text, f"{expected}; for one target TARGET=…")
     return Ownership(purchase_usd=purchase, life_years=years, watts=watts, usd_per_kwh=kwh_usd)
 
@@ -108,7 +143,9 @@ def _figures(option: str, text: str, figures: str, least: int, most: int) -> lis
         found = []
     if not (least <= len(found) <= most and all(0 <= figure < 1e9 for figure in found)):
         expected = (
-            "US dollars per hour, such as 2.69" if most == 1 else "INPUT,OUTPUT[,CACHED[,CACHE WRITE]] in US dollars"
+            "US dollars per hour, such as 2.69"
+            if most == 1
+            else "INPUT,OUTPUT[,CACHED[,CACHE WRITE]] in US dollars"
         )
         raise wrong(option, text, f"{expected}; for one target TARGET=…")
     return found
@@ -160,25 +197,34 @@ def calls_per_day(text: str, option: str) -> float:
     return tokens(amount.strip(), option) * a_day
 
 
-def workloads(lengths: str, names: Sequence[str], file: Path | None, *, keep_rate: bool) -> list[NamedWorkload]:
+def workloads(
+    lengths: str, names: Sequence[str], file: Path | None, *, keep_rate: bool
+) -> list[NamedWorkload]:
     """Return the workloads of a sweep: of several prompt lengths, or named ones; empty for none.
 
     Without `keep_rate`, the load of the command line replaces their rates.
     """
     parts = [part.strip() for part in lengths.split(",") if part.strip()]
     if names and parts:
-        raise wrong("--workload", names[0], "no --input-tokens with it: a workload has its own lengths")
+        raise wrong(
+            "--workload", names[0], "no --input-tokens with it: a workload has its own lengths"
+        )
     if file is not None and not names:
         raise wrong("--workloads", str(file), "--workload NAME with it")
     if len(parts) > 1:
-        return [NamedWorkload(name=part, input_tokens=tokens(part, "--input-tokens")) for part in parts]
+        return [
+            NamedWorkload(name=part, input_tokens=tokens(part, "--input-tokens")) for part in parts
+        ]
     known = BUILT_IN | (read_workloads(file) if file else {})
     found = [known[one_of("--workload", name, tuple(known))] for name in names]
     return found if keep_rate else [msgspec.structs.replace(each, rate=None) for each in found]
 
 
-def loads(concurrency: str, rate: str, arrivals: str, burstiness: float, trace: Path | None) -> list[PlannedLoad]:
-    """Return the loads of the options: closed loops, unless a rate is given without -c; none for a trace."""
+def loads(
+    concurrency: str, rate: str, arrivals: str, burstiness: float, trace: Path | None
+) -> list[PlannedLoad]:
+    """Return the loads of the options: closed loops, unless a rate is given without -c; none for a
+    trace."""
     _check_load(concurrency, rate, arrivals, trace)
     if not (math.isfinite(burstiness) and burstiness > 0):
         raise wrong("--burstiness", burstiness, "a number above 0")
@@ -237,7 +283,9 @@ def json_object(text: str, option: str) -> dict[str, Any]:
         return msgspec.json.decode(text, type=dict[str, Any])
     except PARSER_ERRORS as error:
         why = parser_words(error)
-        raise wrong(option, text, f"a JSON object such as '{{\"temperature\": 0}}' ({why})") from None
+        raise wrong(
+            option, text, f"a JSON object such as '{{\"temperature\": 0}}' ({why})"
+        ) from None
 
 
 def headers(lines: Sequence[str]) -> dict[str, str]:

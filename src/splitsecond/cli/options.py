@@ -11,7 +11,8 @@ PANELS = ("", "Targets", "Limits", "Load", "Requests", "Cost", "Results")
 
 
 def option(*names: str, default: str = "", **more: Any) -> Any:
-    """Return a `typer.Option`. `default` describes the default in words, where the value itself says nothing."""
+    """Return a `typer.Option`. `default` describes the default in words, where the value itself
+    says nothing."""
     if default:
         more |= {"help": f"{more['help']} Default: {default}.", "show_default": False}
     return typer.Option(*names, **more)
@@ -32,17 +33,25 @@ TargetNames = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TARGET...",
-        help="provider/model, sim/PROFILE (simulated), engine/small (llama.cpp, random weights), or the [NAME=]URL of "
+        help="provider/model, sim/PROFILE (simulated), engine/small (llama.cpp, random weights), "
+        "or the [NAME=]URL of "
         "a server.",
         show_default=False,
     ),
 ]
 BaseUrl = Annotated[
     list[str] | None,
-    of_targets("--base-url", metavar="[NAME=]URL", help="Any OpenAI-compatible server. Repeatable."),
+    of_targets(
+        "--base-url", metavar="[NAME=]URL", help="Any OpenAI-compatible server. Repeatable."
+    ),
 ]
-Model = Annotated[str, of_targets(metavar="NAME", help="The model of --base-url.", default="the only one it lists")]
-ApiKeyEnv = Annotated[str, of_targets(metavar="VAR", help="Environment variable with the key of --base-url.")]
+Model = Annotated[
+    str,
+    of_targets(metavar="NAME", help="The model of --base-url.", default="the only one it lists"),
+]
+ApiKeyEnv = Annotated[
+    str, of_targets(metavar="VAR", help="Environment variable with the key of --base-url.")
+]
 ApiFormat = Annotated[
     str,
     of_targets(
@@ -52,20 +61,38 @@ ApiFormat = Annotated[
     ),
 ]
 OutputTokens = Annotated[int, of_requests(metavar="N", help="Length of the responses in tokens.")]
-Requests = Annotated[int, of_load("-n", "--requests", metavar="N", help="Measured requests per row.")]
+Requests = Annotated[
+    int, of_load("-n", "--requests", metavar="N", help="Measured requests per row.")
+]
 Concurrency = Annotated[
-    str, of_load("-c", "--concurrency", metavar="N,N", help="Requests in flight (closed loop).", default="1,8,32")
+    str,
+    of_load(
+        "-c",
+        "--concurrency",
+        metavar="N,N",
+        help="Requests in flight (closed loop).",
+        default="1,8,32",
+    ),
 ]
 
-Log = Annotated[str, typer.Option(metavar="URL", help="The log; default: that of splitsecond.yaml, or of `run`.")]
+Log = Annotated[
+    str,
+    typer.Option(metavar="URL", help="The log; default: that of splitsecond.yaml, or of `run`."),
+]
 RunConfig = Annotated[
     Path | None,
-    of_targets("--config", metavar="FILE", help="A gateway's configuration, whose providers targets may name."),
+    of_targets(
+        "--config",
+        metavar="FILE",
+        help="A gateway's configuration, whose providers targets may name.",
+    ),
 ]
 Config = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="The gateway's configuration; default: splitsecond.yaml, if it exists.", show_default=False
+        metavar="FILE",
+        help="The gateway's configuration; default: splitsecond.yaml, if it exists.",
+        show_default=False,
     ),
 ]
 Policies = Annotated[
@@ -77,19 +104,30 @@ Policies = Annotated[
     ),
 ]
 GatewayUrl = Annotated[
-    str, typer.Option(metavar="URL", help="The gateway's address; default: that of the configuration.")
+    str,
+    typer.Option(metavar="URL", help="The gateway's address; default: that of the configuration."),
 ]
 GatewayKey = Annotated[
     str,
     typer.Option(
-        "--api-key-env", metavar="NAME", help="Variable with a client key for all routes, for a remote gateway."
+        "--api-key-env",
+        metavar="NAME",
+        help="Variable with a client key for all routes, for a remote gateway.",
     ),
 ]
 Days = Annotated[float, typer.Option(metavar="N", help="Days to look back.")]
-Json = Annotated[str, typer.Option("--json", metavar="FILE", help="Write the results as JSON; - is standard output.")]
-Csv = Annotated[str, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV; - is standard output.")]
+Json = Annotated[
+    str,
+    typer.Option("--json", metavar="FILE", help="Write the results as JSON; - is standard output."),
+]
+Csv = Annotated[
+    str, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV; - is standard output.")
+]
 Markdown = Annotated[
-    str, typer.Option("--markdown", metavar="FILE", help="Write the tables as Markdown; - is standard output.")
+    str,
+    typer.Option(
+        "--markdown", metavar="FILE", help="Write the tables as Markdown; - is standard output."
+    ),
 ]
 
 

@@ -1,4 +1,5 @@
-"""`bench URL` without options: a pilot decides lengths and loads, and any server gives an answer within two minutes."""
+"""`bench URL` without options: a pilot decides lengths and loads, and any server gives an answer
+within two minutes."""
 
 import asyncio
 from dataclasses import replace
@@ -24,14 +25,17 @@ PILOT_TOKENS, PILOT_WORDS, AT_ONCE, TIMEOUT_S = 16, 400, 8, 30.0
 CROWDED = 3
 """Times as long as alone, from which on several requests at once are queued, and fewer are sent."""
 DECIDED = (
-    "concurrency", "requests", "rate", "trace", "rounds", "precision", "duration", "over", "quick", "input_tokens",
-    "output_tokens", "workload", "workloads", "prompts", "sessions", "cache", "policy", "use", "warmup", "on",
+    "concurrency", "requests", "rate", "trace", "rounds", "precision", "duration", "over", "quick",
+    "input_tokens",
+    "output_tokens", "workload", "workloads", "prompts", "sessions", "cache", "policy", "use",
+    "warmup", "on",
 )  # fmt: skip
 """Options that say how to measure. With one of them there is no pilot."""
 
 
 class Pilot(Struct, frozen=True, kw_only=True):
-    """Time to the first token, and of each further one, of a request alone; and its time among `AT_ONCE` ÷ alone."""
+    """Time to the first token, and of each further one, of a request alone; and its time among
+    `AT_ONCE` ÷ alone."""
 
     ttft_s: float
     token_s: float
@@ -42,11 +46,14 @@ def needs_pilot(options: Any) -> bool:
     """Return whether one server is to be measured, and no option says how."""
     urls = [*(options.base_url or []), *(each for each in options.named_targets if "://" in each)]
     single = len(urls) == 1 and all("://" in each for each in options.named_targets)
-    return single and not any(value for name in DECIDED if (value := getattr(options, name)) not in ("", "fresh"))
+    return single and not any(
+        value for name in DECIDED if (value := getattr(options, name)) not in ("", "fresh")
+    )
 
 
 def piloted(options: Options, server: Server, headers: dict[str, str]) -> tuple[Options, str]:
-    """Return the options with what a pilot decides, and that in words; unchanged and "" if the pilot fails."""
+    """Return the options with what a pilot decides, and that in words; unchanged and "" if the
+    pilot fails."""
     try:
         found = asyncio.run(_pilot(with_model(server, headers), headers))
     except Fault:
@@ -55,19 +62,28 @@ def piloted(options: Options, server: Server, headers: dict[str, str]) -> tuple[
 
 
 def decided(options: Options, pilot: Pilot) -> tuple[Options, str]:
-    """Return the options with lengths, loads and a duration for a server of this speed, and them in words."""
+    """Return the options with lengths, loads and a duration for a server of this speed, and them in
+    words."""
     tokens = next(
-        (each for each in OUTPUT_TOKENS if pilot.ttft_s + each * pilot.token_s <= RESPONSE_S), OUTPUT_TOKENS[-1]
+        (each for each in OUTPUT_TOKENS if pilot.ttft_s + each * pilot.token_s <= RESPONSE_S),
+        OUTPUT_TOKENS[-1],
     )
     prompt = INPUT_TOKENS if pilot.ttft_s <= RESPONSE_S else SHORT_INPUT_TOKENS
     loads = "1,8" if pilot.crowding < CROWDED else "1,2"
     speed = f", {number(1 / pilot.token_s)} tokens/s" if pilot.token_s else ""
     words = (
-        f"A pilot measured TTFT {number(1000 * pilot.ttft_s)} ms{speed}. So this run sends prompts of {prompt} tokens "
-        f"for responses of {tokens} tokens, {loads.replace(',', ' and ')} at a time, for about {DURATION_S} s. "
+        f"A pilot measured TTFT {number(1000 * pilot.ttft_s)} ms{speed}. So this run sends "
+        f"prompts of {prompt} tokens "
+        f"for responses of {tokens} tokens, {loads.replace(',', ' and ')} at a time, for about "
+        f"{DURATION_S} s. "
         "For the method of published benchmarks: -n 50 --output-tokens 512."
     )
-    changes = {"concurrency": loads, "output_tokens": tokens, "input_tokens": str(prompt), "duration": f"{DURATION_S}s"}
+    changes = {
+        "concurrency": loads,
+        "output_tokens": tokens,
+        "input_tokens": str(prompt),
+        "duration": f"{DURATION_S}s",
+    }
     return replace(options, **changes), words
 
 

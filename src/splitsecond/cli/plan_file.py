@@ -1,4 +1,5 @@
-"""A benchmark's options in a file: `splitsecond bench plan.toml`. Each run writes such a file into its folder."""
+"""A benchmark's options in a file: `splitsecond bench plan.toml`. Each run writes such a file into
+its folder."""
 
 import json
 from dataclasses import MISSING, Field, fields, replace
@@ -17,18 +18,23 @@ LEFT_OUT = ("out", "json", "csv", "markdown", "header", "verbose")
 FIELDS = {"for": "use", "policies": "policy_file"}
 """The fields of options with another name than the option."""
 KEYS = {name: key for key, name in FIELDS.items()}
-HINT = "Its keys are the options of `splitsecond bench --help-all`, such as targets, concurrency or requests."
+HINT = (
+    "Its keys are the options of `splitsecond bench --help-all`, such as targets, concurrency "
+    "or requests."
+)
 
 
 def is_plan(name: str) -> bool:
-    """Return whether a target's name is that of a plan file: profiles of the simulator begin with ``sim/``."""
+    """Return whether a target's name is that of a plan file: profiles of the simulator begin with
+    ``sim/``."""
     return name.endswith(".toml") and "://" not in name and not name.startswith("sim/")
 
 
 def with_plan(options: Options, path: Path) -> Options:
     """Return the options with those of a file; what the command line says itself comes first.
 
-    Raises `CallerFault` for a file that cannot be read, and for an unknown option or a wrong value in it.
+    Raises `CallerFault` for a file that cannot be read, and for an unknown option or a wrong value
+    in it.
     """
     with (
         file_faults(f"cannot read {path}", kind="bad_plan"),
@@ -49,11 +55,14 @@ def with_plan(options: Options, path: Path) -> Options:
 
 
 def plan_text(options: Any) -> str:
-    """Return the file that repeats a benchmark with these options: those that are not the default."""
+    """Return the file that repeats a benchmark with these options: those that are not the
+    default."""
     lines = [
         f"{KEYS.get(each.name, each.name.replace('_', '-'))} = {_written(value)}"
         for each in fields(options)
-        if each.name not in LEFT_OUT and (value := getattr(options, each.name)) != _default(each) and value is not None
+        if each.name not in LEFT_OUT
+        and (value := getattr(options, each.name)) != _default(each)
+        and value is not None
     ]
     return "\n".join(["# Repeat with: splitsecond bench plan.toml", *sorted(lines), ""])
 

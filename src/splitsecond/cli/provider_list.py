@@ -65,16 +65,36 @@ WIDEST = 190
 
 
 _SHOWN = (
-    *("name", "title", "api_format", "base_url", "auth", "default_model", "quirks", "billed_by_hour"),
-    *("closing_stops_billing", "prefill", "tiers", "error_in_200", "distances", "notes", "source", "checked"),
+    *(
+        "name",
+        "title",
+        "api_format",
+        "base_url",
+        "auth",
+        "default_model",
+        "quirks",
+        "billed_by_hour",
+    ),
+    *(
+        "closing_stops_billing",
+        "prefill",
+        "tiers",
+        "error_in_200",
+        "distances",
+        "notes",
+        "source",
+        "checked",
+    ),
 )
 """Fields of a provider that `--json` shows as they are."""
 
 
 class ProviderEntry(Struct, frozen=True):
-    """A provider, and whether it can be called from here. `key`: the variable that holds its key, "" if none is set.
+    """A provider, and whether it can be called from here. `key`: the variable that holds its key,
+    "" if none is set.
 
-    `why_not`: the reason why it cannot be called now: its key is missing, or its address is not complete.
+    `why_not`: the reason why it cannot be called now: its key is missing, or its address is not
+    complete.
     """
 
     provider: Provider
@@ -111,10 +131,12 @@ def entry_of(found: Provider, environment: Mapping[str, str]) -> ProviderEntry:
 
 
 def check_spoken(found: Provider) -> None:
-    """Raise `CallerFault` if this version does not know the provider's API format or one of its quirks."""
+    """Raise `CallerFault` if this version does not know the provider's API format or one of its
+    quirks."""
     if found.api_format not in API_FORMATS:
         raise CallerFault(
-            f"unknown API format {found.api_format!r}, expected one of {', '.join(API_FORMATS)}", kind="bad_catalogue"
+            f"unknown API format {found.api_format!r}, expected one of {', '.join(API_FORMATS)}",
+            kind="bad_catalogue",
         )
     try:
         msgspec.convert(found.quirks, Quirks)
@@ -127,7 +149,9 @@ def show(found: Sequence[ProviderEntry]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     widths = {  # users copy these words, so they are not wrapped
         "provider": max(len(entry.provider.name) for entry in found),
-        "key": max(len(name) for entry in found for name in ("not needed", *entry.provider.api_key_env)),
+        "key": max(
+            len(name) for entry in found for name in ("not needed", *entry.provider.api_key_env)
+        ),
         "format": max(len("anthropic"), *(len(entry.provider.api_format) for entry in found)),
     }
     table.add_column("", width=1)
@@ -139,7 +163,9 @@ def show(found: Sequence[ProviderEntry]) -> None:
     for entry in found:
         here = Text("✓", "green") if entry.key and entry.ready else ""
         own = entry.provider
-        table.add_row(here, own.name, _key(entry), own.api_format, *(tell(own) for tell in more.values()))
+        table.add_row(
+            here, own.name, _key(entry), own.api_format, *(tell(own) for tell in more.values())
+        )
     console.print(table)
     for line in _notes(found, console.width):
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
@@ -149,8 +175,12 @@ def _columns(width: int) -> dict[str, Callable[[Provider], str]]:
     columns: dict[str, Callable[[Provider], str]] = {}
     if width >= WIDE:
         columns |= {
-            "token counts": lambda each: _COUNTS.get(counts := each.quirks.get("usage", ""), counts),
-            "closed early": lambda each: {True: "stops", False: "billed on", None: ""}[each.closing_stops_billing],
+            "token counts": lambda each: _COUNTS.get(
+                counts := each.quirks.get("usage", ""), counts
+            ),
+            "closed early": lambda each: {True: "stops", False: "billed on", None: ""}[
+                each.closing_stops_billing
+            ],
             "prefill": lambda each: _SHORT.get(each.prefill, str(each.prefill)),
             "200": lambda each: "error" if each.error_in_200 else "",
         }
@@ -167,7 +197,10 @@ def show_one(entry: ProviderEntry) -> None:
     facts = [
         ("name", f"{found.name}, {found.title}"),
         ("address", found.base_url),
-        *((f"address of {found.name}-{name}", region.base_url) for name, region in sorted(found.regions.items())),
+        *(
+            (f"address of {found.name}-{name}", region.base_url)
+            for name, region in sorted(found.regions.items())
+        ),
         ("API format", found.api_format),
         ("key", " or ".join(found.api_key_env) or "not needed"),
         ("sent as", found.auth if found.api_key_env else ""),
@@ -179,7 +212,10 @@ def show_one(entry: ProviderEntry) -> None:
         ("continues a beginning", _SAYS[found.prefill]),
         *((f"speed tier {name}", _tier(name, tier)) for name, tier in sorted(found.tiers.items())),
         ("errors in a 200", "possible" if found.error_in_200 else ""),
-        *((f"distance, {each.date}", f"{each.summary} ({each.source})") for each in found.distances),
+        *(
+            (f"distance, {each.date}", f"{each.summary} ({each.source})")
+            for each in found.distances
+        ),
         *(("note", note) for note in found.notes),
         ("source", found.source + (f", checked {found.checked}" if found.checked else "")),
     ]
@@ -200,14 +236,22 @@ def _quirk(name: str, value: Any) -> tuple[str, str]:
 
 
 def _tier(name: str, tier: SpeedTier) -> str:
-    prices = ", ".join(f"{price.factor:g} times for {' '.join(price.models)}" for price in tier.prices)
+    prices = ", ".join(
+        f"{price.factor:g} times for {' '.join(price.models)}" for price in tier.prices
+    )
     price = f"; price {prices}" if prices else "; no price"
-    return f"MODEL@{name}, sent as {tier.field}: {tier.value}{price} ({tier.source}, checked {tier.checked})"
+    return (
+        f"MODEL@{name}, sent as {tier.field}: {tier.value}{price} ({tier.source}, checked "
+        f"{tier.checked})"
+    )
 
 
 def _way(way: Mapping[str, Any]) -> str:
     efforts = way.get("efforts")
-    text = f"{way.get('field', 'reasoning_effort')}{f', {efforts[0]} to {efforts[-1]}' if efforts else ''}"
+    text = (
+        f"{way.get('field', 'reasoning_effort')}"
+        f"{f', {efforts[0]} to {efforts[-1]}' if efforts else ''}"
+    )
     return f"{' '.join(way['models'])}: {text}" if "models" in way else text
 
 
@@ -219,11 +263,15 @@ def _notes(found: Sequence[ProviderEntry], width: int) -> Iterator[str]:
             yield f"{entry.provider.name}: {entry.key} is set, but {entry.why_not}."
     if width >= WIDE:
         yield (
-            "Closed early: whether closing a response stops its bill. Prefill: whether a model continues the beginning "
-            "of a response, and how it is marked. 200: errors may come with this status. Empty: unknown."
+            "Closed early: whether closing a response stops its bill. Prefill: whether a model "
+            "continues the beginning "
+            "of a response, and how it is marked. 200: errors may come with this status. Empty: "
+            "unknown."
         )
     regions = [
-        f"{own.name}-{'|'.join(sorted(own.regions))}" for own in (each.provider for each in found) if own.regions
+        f"{own.name}-{'|'.join(sorted(own.regions))}"
+        for own in (each.provider for each in found)
+        if own.regions
     ]
     yield f"A target is PROVIDER/MODEL. Providers with regions: {', '.join(regions)}."
     yield "Details: splitsecond providers PROVIDER. Models and prices: splitsecond models PROVIDER"

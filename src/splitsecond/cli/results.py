@@ -25,7 +25,9 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
         files = {"--json": self.json, "--csv": self.csv, "--markdown": self.markdown}
         if [*files.values()].count("-") > 1:
             names = " and ".join(option for option, where in files.items() if where == "-")
-            raise CallerFault(f"{names} cannot both go to standard output", kind="bad_option", hint="Name a file.")
+            raise CallerFault(
+                f"{names} cannot both go to standard output", kind="bad_option", hint="Name a file."
+            )
         for option, where in files.items():
             if where != "-":
                 check_file(where, option)
@@ -33,7 +35,12 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     def screen(self) -> Console:
         return Console(stderr="-" in (self.json, self.csv, self.markdown))
 
-    def write(self, result: object, records: Callable[[], Iterable[object]], tables: Callable[[Console], None]) -> None:
+    def write(
+        self,
+        result: object,
+        records: Callable[[], Iterable[object]],
+        tables: Callable[[Console], None],
+    ) -> None:
         """Write the files that are asked for. Raises `CallerFault` if one cannot be written."""
         write_json(result, self.json)
         if self.csv:

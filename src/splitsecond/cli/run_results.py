@@ -1,5 +1,5 @@
-"""Results of a run, in files and in the terminal. A file that cannot be written is reported, and everything else is
-still written."""
+"""Results of a run, in files and in the terminal. A file that cannot be written is reported, and
+everything else is still written."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -43,7 +43,11 @@ def show(
             folder.write(PLAN, str(plan).encode())
     with _noting(failed, output.json):
         output.write(run, lambda: run_records(run), lambda console: run_table(run, console))
-        files += [Path(where) for where in (output.json, output.csv, output.markdown) if where not in ("", "-")]
+        files += [
+            Path(where)
+            for where in (output.json, output.csv, output.markdown)
+            if where not in ("", "-")
+        ]
     if output.html:
         with _noting(failed, folder.path / REPORT):
             files.append(folder.write(REPORT, render_run(run, observations, server).encode()))

@@ -23,7 +23,8 @@ def gateway_address(settings: GatewaySettings, url: str) -> str:
 
 
 def answer_of(address: str, path: str, key_env: str, *, post: bool = False) -> bytes | None:
-    """Return the answer of the gateway at `address`; None if none answers. Raises `CallerFault` if it refuses.
+    """Return the answer of the gateway at `address`; None if none answers. Raises `CallerFault` if
+    it refuses.
 
     `key_env`: the variable with a client's key; "" for none.
     """

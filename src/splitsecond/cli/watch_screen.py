@@ -11,7 +11,12 @@ from splitsecond.benchmark.report.terminal import round_lines
 from splitsecond.benchmark.report.watch_page import render_watch
 from splitsecond.benchmark.runs.cost_limit import CostMeter
 from splitsecond.benchmark.runs.measuring import FolderFailed
-from splitsecond.benchmark.runs.watching import MeasuredRound, Watch, WatchListener, drifting_for_the_worse
+from splitsecond.benchmark.runs.watching import (
+    MeasuredRound,
+    Watch,
+    WatchListener,
+    drifting_for_the_worse,
+)
 from splitsecond.cli.files import write_json
 from splitsecond.cli.interruption import Interruption
 from splitsecond.cli.results import Output
@@ -34,7 +39,8 @@ class WatchScreen(WatchListener):
         self._watch: Watch | None = None
 
     def run(self, watch: Watch, times: int | None) -> int:
-        """Run the watch; return the exit code. Raises the `Fault` that ends it early, or `Interrupted`."""
+        """Run the watch; return the exit code. Raises the `Fault` that ends it early, or
+        `Interrupted`."""
         self._watch = watch
         with Interruption() as stop:
             try:
@@ -69,11 +75,15 @@ class WatchScreen(WatchListener):
         judged = ended.judged
         self._last = ended
         if judged.failed:
-            self._print(self._console, f"{minute(judged.at)}  the round failed: {judged.failed}", "red")
+            self._print(
+                self._console, f"{minute(judged.at)}  the round failed: {judged.failed}", "red"
+            )
         else:
             for line in round_lines(judged, ended.news):
                 whole = not self._console.is_terminal  # for programs that read it
-                for number, part in enumerate([line] if whole else line.wrap(self._console, self._console.width - 4)):
+                for number, part in enumerate(
+                    [line] if whole else line.wrap(self._console, self._console.width - 4)
+                ):
                     self._console.print(Text("    " if number else "") + part, soft_wrap=True)
         for breach in ended.breaches:
             self._breached = True
@@ -104,7 +114,9 @@ class WatchScreen(WatchListener):
             unfinished.write_text(render_watch(found), encoding="utf-8")
             unfinished.replace(self._page)
         except OSError as error:
-            raise FolderFailed(cannot_write(self._page, error), kind="disk", phase="queue") from None
+            raise FolderFailed(
+                cannot_write(self._page, error), kind="disk", phase="queue"
+            ) from None
 
     def _code(self, watch: Watch) -> int:
         if self._output.html:

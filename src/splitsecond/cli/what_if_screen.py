@@ -23,22 +23,38 @@ HEADINGS = {
     "usd_per_1000": "$ per 1,000 calls",
     "failed": "failed",
 }
-_IN_IDENTITY = ("ttft_p50_ms", "ttft_p95_ms", "total_p50_ms", "total_p95_ms", "usd_per_1000", "failed")
+_IN_IDENTITY = (
+    "ttft_p50_ms",
+    "ttft_p95_ms",
+    "total_p50_ms",
+    "total_p95_ms",
+    "usd_per_1000",
+    "failed",
+)
 
 
 def print_what_if(found: WhatIf, console: Console) -> None:
     _print_identity(found.identity, console)
-    since, until = (datetime.fromtimestamp(each / 1e6, UTC) for each in (found.since_us, found.until_us))
+    since, until = (
+        datetime.fromtimestamp(each / 1e6, UTC) for each in (found.since_us, found.until_us)
+    )
     console.print()
     replayed = counted_as(found.calls, "call")
     if found.logged_calls > found.replayed_calls:
         replayed += f" of {found.logged_calls:,}, in whole hours that are evenly spread"
     print_item(
-        console, "", f"Route {printable(found.route)}, {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC: {replayed}"
+        console,
+        "",
+        f"Route {printable(found.route)}, {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC: "
+        f"{replayed}",
     )
     print_item(console, "", f"Today: {printable(found.today)}")
     if found.unpriced:
-        print_item(console, "", f"Cost: not known, because {printable(' and '.join(found.unpriced))} have no price.")
+        print_item(
+            console,
+            "",
+            f"Cost: not known, because {printable(' and '.join(found.unpriced))} have no price.",
+        )
     for each in found.answers:
         console.print()
         _print_answer(each, console)
@@ -51,26 +67,49 @@ def print_exploration(found: Exploration, route: str, console: Console) -> None:
     print_item(
         console,
         "",
-        f"About {found.per_day:,.0f} calls a day then go to {printable(names)}, whatever happened before. "
-        f"With them, {percent(found.coverage)} of the calls rest on at least 20 similar attempts within an hour.",
+        f"About {found.per_day:,.0f} calls a day then go to {printable(names)}, whatever happened "
+        f"before. "
+        f"With them, {percent(found.coverage)} of the calls rest on at least 20 similar attempts "
+        f"within an hour.",
     )
     if found.coverage < 0.8:
-        more = "No share up to 50% is enough" if found.needed is None else f"{percent(found.needed)} would be enough"
+        more = (
+            "No share up to 50% is enough"
+            if found.needed is None
+            else f"{percent(found.needed)} would be enough"
+        )
         print_item(console, "", f"{more} for 80% of the calls.", "yellow")
 
 
 def _print_identity(identity: Identity, console: Console) -> None:
     if identity.agrees:
-        text = ", ".join(_replayed(each) for each in identity.figures if each.name in _IN_IDENTITY and _known(each))
+        text = ", ".join(
+            _replayed(each)
+            for each in identity.figures
+            if each.name in _IN_IDENTITY and _known(each)
+        )
         print_item(
-            console, "✓ ", f"Today's policy, replayed over its own log, gives the log's figures: {text}.", "green"
+            console,
+            "✓ ",
+            f"Today's policy, replayed over its own log, gives the log's figures: {text}.",
+            "green",
         )
         return
     if not identity.figures:
-        print_item(console, "✗ ", "Today's policy cannot be replayed over its own log: see what is left out.", "red")
+        print_item(
+            console,
+            "✗ ",
+            "Today's policy cannot be replayed over its own log: see what is left out.",
+            "red",
+        )
         _print_coverage(identity.coverage, console)
         return
-    print_item(console, "✗ ", "Today's policy, replayed over its own log, does not give the log's figures:", "red")
+    print_item(
+        console,
+        "✗ ",
+        "Today's policy, replayed over its own log, does not give the log's figures:",
+        "red",
+    )
     for kind, figures in (("", identity.figures), (DRAWN, identity.drawn)):
         for each in figures:
             if f"{each.name}{kind}" in identity.differs:
@@ -78,7 +117,8 @@ def _print_identity(identity: Identity, console: Console) -> None:
     print_item(
         console,
         "  ",
-        "So there is no answer. Is this the policy of that time? Name it with --today, or look back less far.",
+        "So there is no answer. Is this the policy of that time? Name it with --today, or look "
+        "back less far.",
     )
 
 
@@ -105,21 +145,31 @@ def _print_answer(answer: PolicyAnswer, console: Console) -> None:
             continue
         name = HEADINGS.get(each.name, f"answered by {each.name}")
         cells = (_text(each, each.today), _text(each, each.what_if))
-        table.add_row(printable(name), *cells, Text(_difference(each), "" if each.is_real else "dim"))
+        table.add_row(
+            printable(name), *cells, Text(_difference(each), "" if each.is_real else "dim")
+        )
     console.print(table)
 
 
 def _print_coverage(coverage: Coverage, console: Console) -> None:
-    words = f"{percent(coverage.share)} of {counted_as(coverage.calls, 'call')} rest on at least 20 similar attempts."
+    words = (
+        f"{percent(coverage.share)} of {counted_as(coverage.calls, 'call')} rest on at least "
+        f"20 similar attempts."
+    )
     if coverage.left_out:
         reasons = sorted(coverage.left_out.items(), key=lambda one: -one[1])
-        listed = "; ".join(f"{reason} ({percent(count / coverage.calls)})" for reason, count in reasons)
+        listed = "; ".join(
+            f"{reason} ({percent(count / coverage.calls)})" for reason, count in reasons
+        )
         hours = f", mostly {coverage.hours}" if coverage.hours else ""
         words += f" Left out{hours}: {listed}."
     print_item(console, "  ", words)
     if coverage.over_load:
         share = percent(coverage.over_load / coverage.calls)
-        words = f"{share} met more calls at a target than it ever had in the log: taken to be no slower (--any-load)."
+        words = (
+            f"{share} met more calls at a target than it ever had in the log: taken to be no "
+            f"slower (--any-load)."
+        )
         print_item(console, "  ", words, "yellow")
 
 

@@ -1,1 +1,2 @@
-"""One request to one target: bytes to events to one observation. Also formats, sockets, clock, catalogue and prices."""
+"""One request to one target: bytes to events to one observation. Also formats, sockets, clock,
+catalogue and prices."""

@@ -1,7 +1,8 @@
-"""A child process whose standard input is its lifeline: it ends when the pipe closes, however its parent ends.
+"""A child process whose standard input is its lifeline: it ends when the pipe closes, however its
+parent ends.
 
-Commands go to its standard input and answers come from its standard output, one line each. What the lines say is agreed
-upon by the modules that use it.
+Commands go to its standard input and answers come from its standard output, one line each. What the
+lines say is agreed upon by the modules that use it.
 """
 
 import asyncio
@@ -24,12 +25,16 @@ class ChildProcess:
 
     @classmethod
     async def start(
-        cls, *command: str | bytes, answers: bool = True, longest_line: int = 1 << 16, inherited: Sequence[int] = ()
+        cls,
+        *command: str | bytes,
+        answers: bool = True,
+        longest_line: int = 1 << 16,
+        inherited: Sequence[int] = (),
     ) -> Self:
         """Start `command`. Without `answers`, its standard output is the parent's.
 
-        Raises `OSError`, also if the machine has no more processes, memory or file descriptors, which may pass
-        (`passes`).
+        Raises `OSError`, also if the machine has no more processes, memory or file descriptors,
+        which may pass (`passes`).
         """
         pipe = asyncio.subprocess.PIPE
         try:
@@ -42,7 +47,8 @@ class ChildProcess:
                 start_new_session=True,
             )
         except RuntimeError as error:
-            if "new thread" not in str(error):  # which asyncio starts for each process, to wait for it
+            # which asyncio starts for each process, to wait for it
+            if "new thread" not in str(error):
                 raise
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
         return cls(process)
@@ -52,7 +58,8 @@ class ChildProcess:
         return self._process.pid
 
     async def write(self, data: bytes) -> None:
-        """Send `data`. If the process is dead nothing is sent, and the next `read_line` returns at once."""
+        """Send `data`. If the process is dead nothing is sent, and the next `read_line` returns at
+        once."""
         stdin = self._process.stdin
         assert stdin is not None  # it is a pipe
         with contextlib.suppress(ConnectionError):
@@ -66,7 +73,8 @@ class ChildProcess:
         return line[:-1] if line.endswith(b"\n") else None
 
     async def read(self, most: int) -> bytes:
-        """Return the bytes that have come, at most `most`; b"" at the end of its output. Waits for at least one."""
+        """Return the bytes that have come, at most `most`; b"" at the end of its output. Waits for
+        at least one."""
         stdout = self._process.stdout
         assert stdout is not None  # it is a pipe
         return await stdout.read(most)
@@ -100,8 +108,8 @@ class ChildProcess:
 class ServerProcess(NamedTuple):
     """A server that was started. `lines`: those that it printed when it was ready.
 
-    They are fewer than expected if it ended (with the exit `code`) or was not ready in time (`code` None). Then
-    `errors` is the text of its standard error.
+    They are fewer than expected if it ended (with the exit `code`) or was not ready in time (`code`
+    None). Then `errors` is the text of its standard error.
     """
 
     pid: int
@@ -116,13 +124,15 @@ def server_process(
 ) -> Iterator[ServerProcess]:
     """Run a server, for callers without an event loop, while the context is open.
 
-    It is ready when it has printed `lines` lines, at most `ready_s` after its start. At the end it gets SIGTERM, and is
-    killed if it has not ended after `stop_s`.
+    It is ready when it has printed `lines` lines, at most `ready_s` after its start. At the end it
+    gets SIGTERM, and is killed if it has not ended after `stop_s`.
     """
     pipe = subprocess.PIPE
     with (
         tempfile.TemporaryFile() as errors,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, start_new_session=True) as process,
+        subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=errors, start_new_session=True
+        ) as process,
     ):
         try:
             found, ended = _first_lines(process, lines, ready_s)
@@ -134,7 +144,10 @@ def server_process(
                         process.wait(stop_s)
                 errors.seek(0)
                 yield ServerProcess(
-                    process.pid, found, process.poll(), errors.read().decode("utf-8", "replace").strip()
+                    process.pid,
+                    found,
+                    process.poll(),
+                    errors.read().decode("utf-8", "replace").strip(),
                 )
         finally:
             process.terminate()
@@ -144,7 +157,9 @@ def server_process(
                 process.kill()
 
 
-def _first_lines(process: "subprocess.Popen[bytes]", count: int, within_s: float) -> tuple[list[str], bool]:
+def _first_lines(
+    process: "subprocess.Popen[bytes]", count: int, within_s: float
+) -> tuple[list[str], bool]:
     assert process.stdout is not None  # it is a pipe
     pipe, output = process.stdout.fileno(), b""
     deadline_ns = clock.now_ns() + round(within_s * clock.NS_PER_S)
@@ -167,7 +182,11 @@ def passes(error: OSError) -> bool:
 
 
 def how_it_ended(code: int) -> str:
-    """Return how a process with that exit code ended, in words: "ended with exit code 3", "was ended by SIGKILL"."""
+    """Return how a process with that exit code ended, in words: "ended with exit code 3", "was
+    ended by SIGKILL"."""
     if code >= 0:
         return f"ended with exit code {code}"
-    return f"was ended by {next((each.name for each in signal.Signals if each == -code), f'signal {-code}')}"
+    return (
+        f"was ended by "
+        f"{next((each.name for each in signal.Signals if each == -code), f'signal {-code}')}"
+    )

@@ -14,11 +14,12 @@ _KEYS = (b"authorization", b"x-api-key", b"x-goog-api-key")
 SUBSCRIPTION_HEADER = b"chatgpt-account-id"
 """Codex sends it with the credentials of a ChatGPT subscription."""
 _BESIDE = (
-    SUBSCRIPTION_HEADER, b"openai-organization", b"openai-project", b"openai-beta", b"originator", b"version",
+    SUBSCRIPTION_HEADER, b"openai-organization", b"openai-project", b"openai-beta", b"originator",
+    b"version",
     b"x-goog-user-project", b"x-goog-api-client", b"x-app", b"user-agent",
 )  # fmt: skip
-"""Headers that belong to the credentials: the account they are for, and the program, which some vendors check for the
-tokens of a subscription."""
+"""Headers that belong to the credentials: the account they are for, and the program, which some
+vendors check for the tokens of a subscription."""
 VENDORS: Mapping[str, str] = {
     "openai": "openai",
     "responses": "openai",
@@ -34,7 +35,8 @@ KEYLESS = frozenset({"ollama"})
 
 
 class ClientCredentials(Struct, frozen=True):
-    """`vendor`: whose API the client uses, one of the values of `VENDORS`. `headers`: what it sent."""
+    """`vendor`: whose API the client uses, one of the values of `VENDORS`. `headers`: what it
+    sent."""
 
     vendor: str
     headers: tuple[tuple[str, str], ...]
@@ -45,7 +47,9 @@ class ClientCredentials(Struct, frozen=True):
     @property
     def secrets(self) -> list[str]:
         names = {name.decode() for name in _KEYS}
-        values = [value.split()[-1] for name, value in self.headers if name in names and value.strip()]
+        values = [
+            value.split()[-1] for name, value in self.headers if name in names and value.strip()
+        ]
         return [value for value in values if len(value) >= MIN_SECRET]
 
 
@@ -60,4 +64,6 @@ def client_credentials(
     if not keys:
         return None
     beside = [name for name in _BESIDE if name in headers]
-    return ClientCredentials(vendor, tuple((name.decode(), headers[name].decode("latin-1")) for name in keys + beside))
+    return ClientCredentials(
+        vendor, tuple((name.decode(), headers[name].decode("latin-1")) for name in keys + beside)
+    )

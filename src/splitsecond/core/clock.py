@@ -1,11 +1,13 @@
 """The clock: the only module that reads the time.
 
-Time inside the program is an ``int`` of nanoseconds on the monotonic clock (CLOCK_MONOTONIC). This clock never steps
-and is the same in every process of one machine, and ``loop.time()`` of asyncio and uvloop reads it in seconds.
+Time inside the program is an ``int`` of nanoseconds on the monotonic clock (CLOCK_MONOTONIC). This
+clock never steps and is the same in every process of one machine, and ``loop.time()`` of asyncio
+and uvloop reads it in seconds.
 
-The wall clock is read for two purposes only: to date a moment (`wall_time`, `wall_offset_us`), and to convert a kernel
-receive timestamp, which Linux gives in wall-clock time, to the monotonic clock (`arrival`). The conversion uses the
-difference of two wall readings that are microseconds apart, so a wrong or slewed wall clock does no harm.
+The wall clock is read for two purposes only: to date a moment (`wall_time`, `wall_offset_us`), and
+to convert a kernel receive timestamp, which Linux gives in wall-clock time, to the monotonic clock
+(`arrival`). The conversion uses the difference of two wall readings that are microseconds apart, so
+a wrong or slewed wall clock does no harm.
 """
 
 import time
@@ -19,22 +21,23 @@ NS_PER_S = 1_000_000_000
 US_PER_DAY = 86_400_000_000
 
 now_ns: Callable[[], int] = time.monotonic_ns
-"""The monotonic clock, in nanoseconds: the system's own function, because a request calls it a dozen times. Call it as
-`clock.now_ns()`: a directly imported name bypasses the test clock."""
+"""The monotonic clock, in nanoseconds: the system's own function, because a request calls it a
+dozen times. Call it as `clock.now_ns()`: a directly imported name bypasses the test clock."""
 _wall_ns: Callable[[], int] = time.time_ns
 INTERRUPTED_NS = 10 * NS_PER_US
-"""Reading the clocks takes less than 1 µs. If it took longer than this, the process did not run in between."""
+"""Reading the clocks takes less than 1 µs. If it took longer than this, the process did not run in
+between."""
 
 
 def arrival(kernel_wall_ns: int) -> tuple[int, int]:
     """Return when a packet reached this machine and how late it is read: ``(at, lag)``.
 
-    `kernel_wall_ns` is the kernel's receive timestamp (SO_TIMESTAMPNS), on the wall clock. `at` is the arrival on the
-    monotonic clock, `lag` the nanoseconds from then to this call. A negative lag (the wall clock stepped back between
-    the two readings) counts as 0.
+    `kernel_wall_ns` is the kernel's receive timestamp (SO_TIMESTAMPNS), on the wall clock. `at` is
+    the arrival on the monotonic clock, `lag` the nanoseconds from then to this call. A negative lag
+    (the wall clock stepped back between the two readings) counts as 0.
 
-    `at` is never before the arrival, so it is never before the packet was sent. It is later by the time between reading
-    the two clocks, at most `INTERRUPTED_NS`.
+    `at` is never before the arrival, so it is never before the packet was sent. It is later by the
+    time between reading the two clocks, at most `INTERRUPTED_NS`.
     """
     seen = now_ns()
     wall = _wall_ns()
@@ -58,15 +61,16 @@ def wall_offset_us() -> int:
 def wall_offset_ns() -> int:
     """Return wall-clock minus monotonic time, in nanoseconds.
 
-    The process can be interrupted between reading the two clocks, which must not shift what is dated: two moments that
-    are dated apart keep their order.
+    The process can be interrupted between reading the two clocks, which must not shift what is
+    dated: two moments that are dated apart keep their order.
     """
     took, offset = _shortest_reading()
     return offset + took // 2
 
 
 def _shortest_reading() -> tuple[int, int]:
-    """Read both clocks three times. Return how long the shortest reading took, and its wall clock minus its end."""
+    """Read both clocks three times. Return how long the shortest reading took, and its wall clock
+    minus its end."""
 
     def reading() -> tuple[int, int]:
         before = now_ns()
@@ -78,13 +82,17 @@ def _shortest_reading() -> tuple[int, int]:
 
 
 def is_real() -> bool:
-    """Return whether the clock is the machine's, so that kernel timers agree with it; False inside `using`."""
+    """Return whether the clock is the machine's, so that kernel timers agree with it; False inside
+    `using`."""
     return now_ns is time.monotonic_ns
 
 
 @contextmanager
-def using(monotonic_ns: Callable[[], int], wall_ns: Callable[[], int] | None = None) -> Iterator[None]:
-    """Replace the clocks by `monotonic_ns` (and `wall_ns`) while the context is open, for tests in virtual time."""
+def using(
+    monotonic_ns: Callable[[], int], wall_ns: Callable[[], int] | None = None
+) -> Iterator[None]:
+    """Replace the clocks by `monotonic_ns` (and `wall_ns`) while the context is open, for tests in
+    virtual time."""
     global now_ns, _wall_ns
     before = now_ns, _wall_ns
     now_ns, _wall_ns = monotonic_ns, wall_ns or monotonic_ns

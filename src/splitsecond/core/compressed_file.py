@@ -19,8 +19,8 @@ _OTHERS = {
 def open_bytes(path: Path) -> BinaryIO:
     """Open a file for reading; its content is decompressed if it is a gzip file.
 
-    Raises `OSError` like `open`, and while a broken gzip file is read also `EOFError` and `zlib.error`. Raises
-    `CallerFault` for a file that another program has compressed.
+    Raises `OSError` like `open`, and while a broken gzip file is read also `EOFError` and
+    `zlib.error`. Raises `CallerFault` for a file that another program has compressed.
     """
     file = path.open("rb")
     begin = file.peek(8)[:8]
@@ -31,6 +31,8 @@ def open_bytes(path: Path) -> BinaryIO:
         if begin.startswith(mark):
             file.close()
             raise CallerFault(
-                f"{path} is compressed ({name})", kind="unreadable_file", hint="Decompress it, or compress it by gzip."
+                f"{path} is compressed ({name})",
+                kind="unreadable_file",
+                hint="Decompress it, or compress it by gzip.",
             )
     return file

@@ -1,10 +1,13 @@
-"""Finish reasons that are known, by API format, each with OpenAI's reason for it, or "error" for a failure.
+"""Finish reasons that are known, by API format, each with OpenAI's reason for it, or "error" for a
+failure.
 
-A reason means the same in every format that has it, so one table serves all, in any case of letters. Only a known good
-reason is success: a failure breaks the answer, and so does an unknown reason of an answer without content. An unknown
-reason of another answer is "stop", and is counted (`Observation.odd_fields`).
+A reason means the same in every format that has it, so one table serves all, in any case of
+letters. Only a known good reason is success: a failure breaks the answer, and so does an unknown
+reason of an answer without content. An unknown reason of another answer is "stop", and is counted
+(`Observation.odd_fields`).
 
-`tests/vocabulary/test_finish_reasons.py` compares the lists with those of the providers' own libraries.
+`tests/vocabulary/test_finish_reasons.py` compares the lists with those of the providers' own
+libraries.
 """
 
 from collections.abc import Mapping
@@ -21,7 +24,8 @@ KNOWN: Mapping[str, Mapping[str, str]] = {
         "function_call": "tool_calls",
         "content_filter": "content_filter",
     },
-    # vLLM (`FinishReason`, `RequestStatus`), SGLang, llama.cpp, TGI, Mistral, DeepSeek, Z.ai, OpenRouter
+    # vLLM (`FinishReason`, `RequestStatus`), SGLang, llama.cpp, TGI, Mistral, DeepSeek, Z.ai,
+    # OpenRouter
     "compatible": {
         "eos": "stop",
         "eos_token": "stop",
@@ -87,9 +91,11 @@ _CUT = ("length", "content_filter")
 
 
 def meaning(reason: str) -> str:
-    """Return OpenAI's finish reason for `reason` of any format, "error" for a failure, and "" if it is unknown.
+    """Return OpenAI's finish reason for `reason` of any format, "error" for a failure, and "" if it
+    is unknown.
 
-    Google's endpoint in OpenAI's format writes another word before it: ``function_call_filter: ...``.
+    Google's endpoint in OpenAI's format writes another word before it: ``function_call_filter:
+    ...``.
     """
     return _MEANINGS.get(reason) or _MEANINGS.get(reason.rpartition(": ")[2].lower(), "")
 
@@ -97,8 +103,9 @@ def meaning(reason: str) -> str:
 def openai_reason(reason: str, *, called: bool = False) -> str:
     """Return OpenAI's finish reason for `reason` of any format; an unknown one is "stop".
 
-    `called`: whether the answer holds tool calls. It decides whether the reason is "tool_calls", unless the answer was
-    cut or filtered: Gemini and Ollama have no reason of their own for tool calls, and some servers give it without one.
+    `called`: whether the answer holds tool calls. It decides whether the reason is "tool_calls",
+    unless the answer was cut or filtered: Gemini and Ollama have no reason of their own for tool
+    calls, and some servers give it without one.
     """
     word = meaning(reason)
     return word if word in _CUT else "tool_calls" if called else "stop"

@@ -1,10 +1,12 @@
-"""Errors of this program, which no `Fault` describes: they are reported and counted, and the process continues.
+"""Errors of this program, which no `Fault` describes: they are reported and counted, and the
+process continues.
 
-They are caught at a few edges only: where requests are handled, settings are reloaded, observers are called, and
-background tasks begin a step (`contained`). `handling` catches those that reach the event loop.
+They are caught at a few edges only: where requests are handled, settings are reloaded, observers
+are called, and background tasks begin a step (`contained`). `handling` catches those that reach the
+event loop.
 
-A report has the type of the exception and its traceback. It omits the exception's text, which can quote a prompt, a
-response or a key.
+A report has the type of the exception and its traceback. It omits the exception's text, which can
+quote a prompt, a response or a key.
 """
 
 import asyncio
@@ -20,13 +22,15 @@ from splitsecond.core import clock
 from splitsecond.core.errors import say
 
 Place = Literal["callback", "observer", "reload", "request", "task"]
-"""Where an error was caught: in a callback of the event loop (a timer, a readable socket), in an observer of attempts
-and calls, while settings were reloaded, while a request was handled, in a background task."""
+"""Where an error was caught: in a callback of the event loop (a timer, a readable socket), in an
+observer of attempts and calls, while settings were reloaded, while a request was handled, in a
+background task."""
 
 counts: defaultdict[str, int] = defaultdict(int)
 """The number of errors of this process, by place."""
 REPORT_NS = 60 * clock.NS_PER_S
-"""Least time between two reports of errors that are raised in the same line. They are all counted."""
+"""Least time between two reports of errors that are raised in the same line. They are all
+counted."""
 MAX_FRAMES = 20
 """The innermost frames of a traceback that are printed."""
 
@@ -35,7 +39,8 @@ _after_report: Callable[[], object] | None = None
 
 
 def report_internal_error(where: Place, error: BaseException) -> None:
-    """Count `error` and print its traceback on standard error. Never raises; any thread may call it."""
+    """Count `error` and print its traceback on standard error. Never raises; any thread may call
+    it."""
     counts[where] += 1
     for each in causes(error):
         _print(where, each)
@@ -53,7 +58,10 @@ class contained:
         pass
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> bool:
         if not isinstance(error, Exception):
             return False
@@ -63,7 +71,8 @@ class contained:
 
 @contextmanager
 def handling(on_report: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Report what callbacks and forgotten tasks of the running loop raise, while the context is open."""
+    """Report what callbacks and forgotten tasks of the running loop raise, while the context is
+    open."""
     global _after_report
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_report_of_loop)
@@ -76,8 +85,8 @@ def handling(on_report: Callable[[], object] = lambda: None) -> Iterator[None]:
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Return the exceptions in a group and in the groups in it: one for each task group that they left. Return other
-    exceptions as they are."""
+    """Return the exceptions in a group and in the groups in it: one for each task group that they
+    left. Return other exceptions as they are."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [cause for each in error.exceptions for cause in causes(each)]
@@ -88,7 +97,9 @@ def _report_of_loop(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
     if error is None:
         loop.default_exception_handler(context)  # a warning
     else:
-        report_internal_error("task" if "future" in context or "task" in context else "callback", error)
+        report_internal_error(
+            "task" if "future" in context or "task" in context else "callback", error
+        )
 
 
 def _print(where: Place, error: BaseException) -> None:
@@ -100,6 +111,9 @@ def _print(where: Place, error: BaseException) -> None:
         return
     _reported_ns[line] = now_ns
     why = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
-    say(f"internal error ({where}): {name}{why}. The process continues. Please report it with these lines:")
+    say(
+        f"internal error ({where}): {name}{why}. The process continues. Please report it with "
+        f"these lines:"
+    )
     for each in "".join(format_list(frames)).splitlines():
         say(each)

@@ -1,4 +1,5 @@
-"""Elements of a JSON array in a file that may be larger than memory: it is read piece by piece, in linear time."""
+"""Elements of a JSON array in a file that may be larger than memory: it is read piece by piece, in
+linear time."""
 
 import json
 import re
@@ -19,7 +20,8 @@ class ArrayError(ValueError):
 
 
 def check_encodable(value: Any) -> None:
-    """Raise `ValueError` if a string in `value`, which was JSON, has half of a surrogate pair: it is no Unicode."""
+    """Raise `ValueError` if a string in `value`, which was JSON, has half of a surrogate pair: it
+    is no Unicode."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -29,7 +31,8 @@ def check_encodable(value: Any) -> None:
 class ArrayElements:
     """Iterates over the elements of the array in `file`, each with the number of its line, from 1.
 
-    Raises `ArrayError` for text that is no array, and for an element of more than `longest` characters.
+    Raises `ArrayError` for text that is no array, and for an element of more than `longest`
+    characters.
     """
 
     def __init__(self, file: TextIO, longest: int) -> None:
@@ -52,7 +55,9 @@ class ArrayElements:
             yield self._line, self._element()
             mark = self._next()
             if mark not in (",", "]"):
-                self._refuse(f"expected a comma or the end of the array, got {mark or 'the end of the file'}")
+                self._refuse(
+                    f"expected a comma or the end of the array, got {mark or 'the end of the file'}"
+                )
         self._at += 1
         if self._next():
             self._refuse("expected the end of the file after the array")

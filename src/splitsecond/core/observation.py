@@ -1,11 +1,11 @@
 """Record of one attempt: made once when it ends, frozen, never updated.
 
-All times are monotonic nanoseconds; a run stores one wall-clock time together with its monotonic time, so that they can
-be dated. What did not happen is None. Metrics (TTFT, TPS, …) are not stored but computed here, so that they are defined
-once.
+All times are monotonic nanoseconds; a run stores one wall-clock time together with its monotonic
+time, so that they can be dated. What did not happen is None. Metrics (TTFT, TPS, …) are not stored
+but computed here, so that they are defined once.
 
-An observation contains no price (prices change; costs are computed from the token counts and the price of a date) and
-no text of prompts or answers.
+An observation contains no price (prices change; costs are computed from the token counts and the
+price of a date) and no text of prompts or answers.
 
 The strings after the fields are the source of docs/reference/observations.md.
 """
@@ -26,12 +26,13 @@ Role = Literal["measured", "warmup", "cooldown", "calibration", "winner", "loser
 LOAD_ROLES: tuple[Role, ...] = ("warmup", "measured", "cooldown")
 """The roles of the requests that make the load of a condition."""
 ArrivalClock = Literal["packets", "kernel", "process"]
-"""What arrival times were taken from: the packets that brought the bytes, the kernel's stamp of a read (that of its
-last packet), or this process's clock at the read."""
+"""What arrival times were taken from: the packets that brought the bytes, the kernel's stamp of a
+read (that of its last packet), or this process's clock at the read."""
 TokenSource = Literal["usage", "tokenizer", "events", "estimate", ""]
 
 BURST_SHARE, BURST_NS = 0.02, 10 * NS_PER_MS
-"""Most tokens of an answer arrived at once if they did in this last share of its time, or within this time."""
+"""Most tokens of an answer arrived at once if they did in this last share of its time, or within
+this time."""
 REFUSED = 400
 """From this status on, a response is an error, which is not billed."""
 
@@ -39,9 +40,9 @@ REFUSED = 400
 class PacketCounts(Struct, frozen=True, omit_defaults=True):
     """What the packet clock has seen.
 
-    Packets of all streams; those `lost` because the ring was full; and of our own streams those that came early
-    (`reordered`), those without new bytes (`repeated`: retransmissions), and reads whose packets were not in the ring
-    (`missed`), which have the kernel's time.
+    Packets of all streams; those `lost` because the ring was full; and of our own streams those
+    that came early (`reordered`), those without new bytes (`repeated`: retransmissions), and reads
+    whose packets were not in the ring (`missed`), which have the kernel's time.
     """
 
     packets: int = 0
@@ -62,8 +63,8 @@ class PacketCounts(Struct, frozen=True, omit_defaults=True):
 
 class FaultRecord(Struct, frozen=True, omit_defaults=True):
     type: str
-    """Who is at fault: `CallerFault`, `ProviderFault`, `NetworkFault`, `TimedOut`, `Overloaded`, `AllFailed` or
-    `InternalFault`."""
+    """Who is at fault: `CallerFault`, `ProviderFault`, `NetworkFault`, `TimedOut`, `Overloaded`,
+    `AllFailed` or `InternalFault`."""
     kind: str
     """A fixed word to count by, such as `http_429`, `refused` or `truncated`."""
     phase: str
@@ -81,8 +82,9 @@ class FaultRecord(Struct, frozen=True, omit_defaults=True):
 class SessionTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The place of a request in a session of a bench, and how much of its prompt is new.
 
-    A session ends with its `last` request, or with one that failed (`outcome` "failed"). Any other was cut off at the
-    end of measuring. One whose first request `primes` was joined in the middle: its turns before were not sent.
+    A session ends with its `last` request, or with one that failed (`outcome` "failed"). Any other
+    was cut off at the end of measuring. One whose first request `primes` was joined in the middle:
+    its turns before were not sent.
     """
 
     session: str
@@ -106,11 +108,13 @@ class SessionTurn(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt: one request to one target. A call may need several (race, retry).
 
-    Order of the times: due <= start <= sent <= head <= first_event <= first_token <= last_token <= end.
+    Order of the times: due <= start <= sent <= head <= first_event <= first_token <= last_token <=
+    end.
     """
 
     id: str
-    """Identifies the attempt: the id of its call and a number; `CALL.0` is the record of a policy's whole call."""
+    """Identifies the attempt: the id of its call and a number; `CALL.0` is the record of a policy's
+    whole call."""
     call: str
     """The id of the call."""
     target: str
@@ -120,11 +124,13 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     round: int = 0
     """The round of the run, from 1, in which it was sent; 0 outside a run's rounds."""
     node: str = ""
-    """The node that sent it; empty in a run of one machine. Its times are on the clock of the machine that led the run,
-    shifted by the difference of the two clocks, so that differences between them are those of the node's own clock."""
-    role: Role = field(default_factory=lambda: "measured")  # msgspec would leave a plain default out of the JSON
-    """Why it was sent. `warmup` and `cooldown` requests keep the load complete around the measured ones; `winner` and
-    `loser` are attempts of one call of a policy."""
+    """The node that sent it; empty in a run of one machine. Its times are on the clock of the
+    machine that led the run, shifted by the difference of the two clocks, so that differences
+    between them are those of the node's own clock."""
+    # msgspec would leave a plain default out of the JSON
+    role: Role = field(default_factory=lambda: "measured")
+    """Why it was sent. `warmup` and `cooldown` requests keep the load complete around the measured
+    ones; `winner` and `loser` are attempts of one call of a policy."""
     turn: SessionTurn | None = None
     """Where in a session it was sent; None outside sessions."""
     outcome: Outcome = "ok"
@@ -147,9 +153,11 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reused: bool = False
     """Whether an open connection was reused."""
     resent: bool = False
-    """Whether the request was sent again, because the server had closed the first connection without answering."""
+    """Whether the request was sent again, because the server had closed the first connection
+    without answering."""
     rtt_ns: int | None = None
-    """The kernel's smoothed round-trip time of the connection (TCP_INFO), if the system reports it."""
+    """The kernel's smoothed round-trip time of the connection (TCP_INFO), if the system reports
+    it."""
     sent_ns: int | None = None
     """When the first byte of the request was written to a ready connection."""
     written_ns: int | None = None
@@ -170,7 +178,8 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     token_at: Sequence[int] = []
     """The arrival of each content event."""
     token_lengths: Sequence[int] = []
-    """The characters in each content event, to divide the tokens among events that contain several."""
+    """The characters in each content event, to divide the tokens among events that contain
+    several."""
     tokens_so_far: Sequence[int] = []
     """The provider's running count of output tokens at each content event, if it sends one."""
 
@@ -187,8 +196,8 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasoning_tokens: int | None = None
     """Output tokens that were reasoning."""
     unstreamed_tokens: int | None = None
-    """Output tokens without content of their own, besides reasoning that was not shown at all: what a streamed summary
-    of the reasoning leaves out, and the token that ends an answer."""
+    """Output tokens without content of their own, besides reasoning that was not shown at all: what
+    a streamed summary of the reasoning leaves out, and the token that ends an answer."""
     cached_tokens: int | None = None
     """Input tokens read from the provider's prompt cache."""
     cache_write_tokens: int | None = None
@@ -196,55 +205,64 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cache_write_1h_tokens: int | None = None
     """Of these, the tokens that were written for an hour (Anthropic), which cost more."""
     token_source: TokenSource = ""
-    """Where `output_tokens` comes from: the provider's usage, a tokenizer, or the number of content events. `events`:
-    the usage was missing, followed by content, or far below the number of events; N may be too small. `estimate`: the
-    provider reported counts that cannot be true, so all counts are our own: output by content events or characters,
-    and in the log of the gateway input by bytes."""
+    """Where `output_tokens` comes from: the provider's usage, a tokenizer, or the number of content
+    events. `events`: the usage was missing, followed by content, or far below the number of events;
+    N may be too small. `estimate`: the provider reported counts that cannot be true, so all counts
+    are our own: output by content events or characters, and in the log of the gateway input by
+    bytes."""
 
     events: int = 0
     """The number of events in the stream."""
     body_bytes: int = 0
     """The bytes of the response body."""
     lag_max_ns: int = 0
-    """The longest time that received bytes waited until we read them: the lateness of the instrument."""
+    """The longest time that received bytes waited until we read them: the lateness of the
+    instrument."""
     lag_sum_ns: int = 0
     """The sum of these times over all reads."""
     reads: int = 0
     """The number of socket reads; with the packet clock, of packets."""
     kernel_time: bool = False
-    """Whether arrivals are receive timestamps of the kernel; otherwise they are the clock when the read began."""
+    """Whether arrivals are receive timestamps of the kernel; otherwise they are the clock when the
+    read began."""
     packet_time: bool = False
-    """Whether each arrival is the timestamp of the packet that brought it; otherwise that of the last packet of a read.
+    """Whether each arrival is the timestamp of the packet that brought it; otherwise that of the
+    last packet of a read.
     """
     first_merged_ns: int = 0
-    """By how much the first token was dated back, because it was read together with later ones; 0 if it was not."""
+    """By how much the first token was dated back, because it was read together with later ones; 0
+    if it was not."""
     sparse: bool = False
-    """Whether several packets were read together on purpose, without the packet clock: then the times of the tokens
-    between the first and the last are upper bounds, and gaps between tokens are not known."""
+    """Whether several packets were read together on purpose, without the packet clock: then the
+    times of the tokens between the first and the last are upper bounds, and gaps between tokens are
+    not known."""
     last_merged_ns: int = 0
-    """By how much the last token can have come earlier than recorded, because it was read together with later packets;
-    0 if its time is exact."""
+    """By how much the last token can have come earlier than recorded, because it was read together
+    with later packets; 0 if its time is exact."""
     max_read_tokens: int = 0
     """The most content events in one read: a burst, or we were late."""
     server_timings: dict[str, float] = {}
     """What the server reports about its own time, by its own names and in its own units."""
     tier: str = ""
-    """The speed tier that served the request, in the provider's word (OpenAI's `service_tier`, Anthropic's `speed`);
-    empty if the answer does not say."""
+    """The speed tier that served the request, in the provider's word (OpenAI's `service_tier`,
+    Anthropic's `speed`); empty if the answer does not say."""
     odd_fields: list[str] = []
-    """What of the answer was not as its API format says, and did not matter: names of fields with unusual values, and
-    `finish_reason` if the reason is unknown."""
+    """What of the answer was not as its API format says, and did not matter: names of fields with
+    unusual values, and `finish_reason` if the reason is unknown."""
     limits: RateLimits | None = None
     """What the provider reports about its rate limits in the headers."""
 
     def compact(self) -> "Observation":
         """Return this observation with arrays instead of lists: less than a third of the memory.
 
-        JSON has no arrays, so encode it before. Raises `OverflowError` for a number that no worker reports.
+        JSON has no arrays, so encode it before. Raises `OverflowError` for a number that no worker
+        reports.
         """
         kinds = {"token_at": "q", "token_lengths": "I", "tokens_so_far": "I"}
         lists = {name: numbers for name in kinds if (numbers := getattr(self, name))}
-        return replace(self, **{name: array(kinds[name], numbers) for name, numbers in lists.items()})
+        return replace(
+            self, **{name: array(kinds[name], numbers) for name, numbers in lists.items()}
+        )
 
     @property
     def clock(self) -> ArrivalClock:
@@ -256,14 +274,18 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def closed_by_us(self) -> bool:
-        """Whether we closed the attempt: its answer was not wanted any more, or a deadline passed."""
+        """Whether we closed the attempt: its answer was not wanted any more, or a deadline
+        passed."""
         return is_closed_by_us(self.outcome, "" if self.fault is None else self.fault.type)
 
     @property
     def closed_early(self) -> bool:
-        """Whether we closed the attempt after its request was sent and before its output was counted."""
+        """Whether we closed the attempt after its request was sent and before its output was
+        counted."""
         fault_type = "" if self.fault is None else self.fault.type
-        return is_closed_early(self.sent_ns is not None, self.outcome, fault_type, self.token_source)
+        return is_closed_early(
+            self.sent_ns is not None, self.outcome, fault_type, self.token_source
+        )
 
     @property
     def unbilled(self) -> bool:
@@ -281,7 +303,11 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def ttft_written_ns(self) -> int | None:
         """Time to first token from when the last byte of the request was written."""
         since_ns = self.sent_ns if self.written_ns is None else self.written_ns
-        return None if self.first_token_ns is None or since_ns is None else self.first_token_ns - since_ns
+        return (
+            None
+            if self.first_token_ns is None or since_ns is None
+            else self.first_token_ns - since_ns
+        )
 
     @property
     def ttft_ms(self) -> float | None:
@@ -296,14 +322,16 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ttft_cold_ns(self) -> int | None:
-        """Time to first token including the set-up of the connection: TTFT plus DNS, TCP and TLS."""
+        """Time to first token including the set-up of the connection: TTFT plus DNS, TCP and
+        TLS."""
         if self.first_token_ns is None or self.sent_ns is None:
             return None
         return self.first_token_ns - self.sent_ns + self.dns_ns + self.tcp_ns + self.tls_ns
 
     @property
     def ttft_due_ns(self) -> int | None:
-        """Time to first token counted from when the request was due: free of coordinated omission."""
+        """Time to first token counted from when the request was due: free of coordinated
+        omission."""
         if self.first_token_ns is None or not self.due_ns:
             return None
         return self.first_token_ns - self.due_ns
@@ -335,7 +363,8 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def late_ns(self) -> int | None:
-        """How late the request left: sent − due. Our own lateness plus connecting and waiting for a free slot."""
+        """How late the request left: sent − due. Our own lateness plus connecting and waiting for a
+        free slot."""
         if self.sent_ns is None or not self.due_ns:
             return None
         return self.sent_ns - self.due_ns
@@ -345,18 +374,22 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """N: output tokens that were streamed. What was billed but not streamed does not count."""
         if self.output_tokens is None:
             return None
-        hidden_reasoning = (self.reasoning_tokens or 0) if self.first_answer_ns == self.first_token_ns else 0
+        hidden_reasoning = (
+            (self.reasoning_tokens or 0) if self.first_answer_ns == self.first_token_ns else 0
+        )
         return max(self.output_tokens - hidden_reasoning - (self.unstreamed_tokens or 0), 0)
 
     @property
     def first_event_tokens(self) -> int:
-        """n1: tokens that arrived with the first one; N if so many arrived at once that the speed is not known.
+        """n1: tokens that arrived with the first one; N if so many arrived at once that the speed
+        is not known.
 
-        Tokens that arrived at once were held back somewhere, for about the time that so many take. If that is more than
-        half of the time between the first token and the last, a short time says nothing about the speed.
+        Tokens that arrived at once were held back somewhere, for about the time that so many take.
+        If that is more than half of the time between the first token and the last, a short time
+        says nothing about the speed.
 
-        The provider's running count is exact, if there is one. With fewer events than tokens, they are the events'
-        share of the characters; otherwise one for each event.
+        The provider's running count is exact, if there is one. With fewer events than tokens, they
+        are the events' share of the characters; otherwise one for each event.
         """
         n, events, at_once = self.streamed_tokens, len(self.token_lengths), self.max_read_tokens
         if not events or not self.token_at or n is None:
@@ -400,8 +433,9 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def total_tps(self) -> float | None:
         """Return total TPS, the production speed: output tokens / (end − start).
 
-        It counts from the arrival of the call, connecting and waiting included, so a target that answers after a
-        fallback is charged for the wait. None for a request that failed or has no count, or a count of 0.
+        It counts from the arrival of the call, connecting and waiting included, so a target that
+        answers after a fallback is charged for the wait. None for a request that failed or has no
+        count, or a count of 0.
         """
         if not self.ok or not self.output_tokens or self.end_ns <= self.start_ns:
             return None

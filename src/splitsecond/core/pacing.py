@@ -1,12 +1,13 @@
-"""Precise timers for an event loop: callbacks at absolute times, tens of microseconds late instead of a millisecond.
+"""Precise timers for an event loop: callbacks at absolute times, tens of microseconds late instead
+of a millisecond.
 
-Both asyncio and uvloop round their timers to whole milliseconds (the resolution of epoll and libuv), which is as long
-as the gap between two tokens of a fast provider. So the `Pacer` keeps all due times in one heap, and a single Linux
-``timerfd``, armed for the earliest of them, wakes the loop as a socket would. It also clears the expiry, so the
-descriptor is never read.
+Both asyncio and uvloop round their timers to whole milliseconds (the resolution of epoll and
+libuv), which is as long as the gap between two tokens of a fast provider. So the `Pacer` keeps all
+due times in one heap, and a single Linux ``timerfd``, armed for the earliest of them, wakes the
+loop as a socket would. It also clears the expiry, so the descriptor is never read.
 
-Without a timerfd (macOS), in a loop that cannot watch descriptors, and in virtual time, ``loop.call_at`` takes its
-place.
+Without a timerfd (macOS), in a loop that cannot watch descriptors, and in virtual time,
+``loop.call_at`` takes its place.
 
 Times are absolute, in monotonic nanoseconds, so a late callback does not delay those after it.
 """
@@ -23,13 +24,16 @@ from splitsecond.core import clock
 
 _NEVER_NS = 1 << 62
 _SWEEP_ABOVE = 64
-"""Cancelled timers stay in the heap until they are due, or until they are more than this and the majority."""
+"""Cancelled timers stay in the heap until they are due, or until they are more than this and the
+majority."""
 
 
 class Timer:
     __slots__ = ("_args", "_callback", "_pacer", "due_ns")
 
-    def __init__(self, pacer: "Pacer", due_ns: int, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+    def __init__(
+        self, pacer: "Pacer", due_ns: int, callback: Callable[..., object], args: tuple[Any, ...]
+    ) -> None:
         self.due_ns = due_ns
         self._pacer: Pacer | None = pacer
         self._callback: Callable[..., object] | None = callback
@@ -42,10 +46,12 @@ class Timer:
 
 
 class Pacer:
-    """Makes calls at absolute times on `loop`. It belongs to one loop and its thread; close it when done.
+    """Makes calls at absolute times on `loop`. It belongs to one loop and its thread; close it when
+    done.
 
-    Callbacks run inside the loop, in the order of their due times (equal times: in the order of `call_at`). An
-    exception in one is reported to the loop's exception handler and does not delay the others.
+    Callbacks run inside the loop, in the order of their due times (equal times: in the order of
+    `call_at`). An exception in one is reported to the loop's exception handler and does not delay
+    the others.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -96,7 +102,8 @@ class Pacer:
     def _fire(self) -> None:
         heap = self._heap
         now = clock.now_ns() + self._wake.early_ns
-        self._armed_ns = 0  # nothing is earlier, so timers set by the callbacks do not arm the kernel timer one by one
+        # nothing is earlier, so timers set by the callbacks do not arm the kernel timer one by one
+        self._armed_ns = 0
         while heap and heap[0][0] <= now:
             timer = heapq.heappop(heap)[2]
             callback, args = timer._callback, timer._args
@@ -140,7 +147,8 @@ class _Wake(Protocol):
 
 
 class _LoopTimer:
-    """The loop's own timer. It counts in floating-point seconds, so a microsecond early is on time."""
+    """The loop's own timer. It counts in floating-point seconds, so a microsecond early is on
+    time."""
 
     name = "loop.call_at"
     early_ns = clock.NS_PER_US
@@ -195,7 +203,8 @@ def _wake_for(loop: asyncio.AbstractEventLoop, fire: Callable[[], None]) -> _Wak
 
 
 def _open_timerfd() -> tuple[int, Callable[[int], None]]:
-    """Return a timer descriptor on CLOCK_MONOTONIC and the function that sets it to an absolute time in ns (0: off).
+    """Return a timer descriptor on CLOCK_MONOTONIC and the function that sets it to an absolute
+    time in ns (0: off).
 
     Raises `OSError`.
     """
@@ -207,7 +216,8 @@ def _open_timerfd() -> tuple[int, Callable[[int], None]]:
 
         return descriptor, set_with_os
 
-    # The constants and the layout are of <sys/timerfd.h>: struct itimerspec is {interval, value}, each {s, ns}.
+    # The constants and the layout are of <sys/timerfd.h>: struct itimerspec is {interval, value},
+    # each {s, ns}.
     libc = ctypes.CDLL(None, use_errno=True)
     settime = libc.timerfd_settime
     settime.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)

@@ -1,8 +1,9 @@
-"""Removal of secrets from texts that are printed, stored or sent to others: messages, URLs, what was asked of a run.
+"""Removal of secrets from texts that are printed, stored or sent to others: messages, URLs, what
+was asked of a run.
 
-Known secrets are replaced wherever they stand. Others are recognised by where they stand (a URL's user and password, a
-query parameter such as `key`, the value of an Authorization header), by their form (`sk-…`), or by the asterisks or
-dots with which a provider masks the middle of a key.
+Known secrets are replaced wherever they stand. Others are recognised by where they stand (a URL's
+user and password, a query parameter such as `key`, the value of an Authorization header), by their
+form (`sk-…`), or by the asterisks or dots with which a provider masks the middle of a key.
 """
 
 import re
@@ -26,7 +27,8 @@ _PARAMETER = (
     r"[\w.~-]{0,40}(?:keys?|token|secret|passw(?:or)?d|pwd|(?<![a-z])sig|signature|auth|credential)(?![a-z])"
     r"[\w.~-]{0,9}"
 )
-# Every repetition before the secret is bounded, so that no text takes long. xai-grok-… is a profile of the simulator.
+# Every repetition before the secret is bounded, so that no text takes long. xai-grok-… is a profile
+# of the simulator.
 _SECRETS = re.compile(
     r"(?P<user>\b(?i:[a-z][a-z0-9+.-]{0,19})://)(?!USER[:@])[^/\s\"'@<>]{0,200}(?=@)"
     rf"|(?P<query>[?&](?i:{_PARAMETER})=)[^&\s\"'<>#]+"
@@ -48,7 +50,10 @@ def redacted(value: Any, secrets: Sequence[str] = ()) -> Any:
         for secret in secrets:
             value = value.replace(secret, MARK)
             if value.endswith("…"):
-                begun = next((n for n in range(len(secret) - 1, 3, -1) if value.endswith(secret[:n] + "…")), 0)
+                begun = next(
+                    (n for n in range(len(secret) - 1, 3, -1) if value.endswith(secret[:n] + "…")),
+                    0,
+                )
                 value = f"{value[: len(value) - begun - 1]}{MARK}…" if begun else value
         return _SECRETS.sub(_marked, value)
     if isinstance(value, dict):

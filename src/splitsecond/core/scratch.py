@@ -1,8 +1,10 @@
-"""Temporary folders, `splitsecond-*`, which are removed soon after their process ends, even if it is killed.
+"""Temporary folders, `splitsecond-*`, which are removed soon after their process ends, even if it
+is killed.
 
-A killed process leaves its folder behind; the next process that creates a folder removes it. A lock (flock) on a file
-in the folder shows whether its owner is alive: the kernel releases the lock when the last process that holds the
-descriptor has ended. So neither a reused process id nor a race can remove the folder of a living process.
+A killed process leaves its folder behind; the next process that creates a folder removes it. A lock
+(flock) on a file in the folder shows whether its owner is alive: the kernel releases the lock when
+the last process that holds the descriptor has ended. So neither a reused process id nor a race can
+remove the folder of a living process.
 """
 
 import contextlib
@@ -29,7 +31,9 @@ class Scratch(Struct, frozen=True):
 def scratch_folder(kind: str = "") -> Iterator[Scratch]:
     parent = temporary_files()
     _sweep(parent)
-    with tempfile.TemporaryDirectory(prefix=_PREFIX + kind, dir=parent, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix=_PREFIX + kind, dir=parent, ignore_cleanup_errors=True
+    ) as folder:
         path = Path(folder)
         lock = os.open(path / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -41,7 +45,8 @@ def scratch_folder(kind: str = "") -> Iterator[Scratch]:
 
 
 def temporary_files() -> Path:
-    """Return the system's folder for temporary files. If no disk takes any now, it is Linux's folder in memory.
+    """Return the system's folder for temporary files. If no disk takes any now, it is Linux's
+    folder in memory.
 
     Raises `FileNotFoundError` if there is none.
     """

@@ -2,12 +2,13 @@
 
     reply = await service(call)
 
-The await returns when the first token has arrived (or when the stream has ended well without one), or raises a `Fault`.
-Until it returns, the client has seen nothing, so a policy can still choose another target. Once it returns, the reply
-belongs to the caller: a stream of events that is closed exactly once.
+The await returns when the first token has arrived (or when the stream has ended well without one),
+or raises a `Fault`. Until it returns, the client has seen nothing, so a policy can still choose
+another target. Once it returns, the reply belongs to the caller: a stream of events that is closed
+exactly once.
 
-Cancelling the await closes the attempt's connection at once. Every service keeps the call's deadline itself, while it
-waits and while its reply is read; a policy only has to set it.
+Cancelling the await closes the attempt's connection at once. Every service keeps the call's
+deadline itself, while it waits and while its reply is read; a policy only has to set it.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,11 +29,11 @@ WHOLE_OPERATIONS: frozenset[Operation] = frozenset({"embeddings", "rerank", "mod
 LOST = "another was faster"
 """The reason with which losers are cancelled: it tells them from attempts whose caller has left."""
 Spoken = Literal["openai", "anthropic", "responses"]
-"""The API formats that clients use: OpenAI's chat completions (with everything else under OpenAI's paths), Anthropic's
-Messages, and OpenAI's Responses. Targets use more formats."""
+"""The API formats that clients use: OpenAI's chat completions (with everything else under OpenAI's
+paths), Anthropic's Messages, and OpenAI's Responses. Targets use more formats."""
 OutputMeter = Callable[[str, int], Fault | None]
-"""Takes the target of an answer that is arriving, and about how many output tokens it has so far. Returns the fault
-that ends the answer, or None."""
+"""Takes the target of an answer that is arriving, and about how many output tokens it has so far.
+Returns the fault that ends the answer, or None."""
 
 
 class PromptEstimate(Protocol):
@@ -57,27 +58,31 @@ class RequestEstimate(Protocol):
 
 
 class Notes(Struct, kw_only=True):
-    """Facts about a call that services add while they serve it. The only part of a call that changes.
+    """Facts about a call that services add while they serve it. The only part of a call that
+    changes.
 
-    `attempts`: how many requests were sent to targets so far. For guarded targets (`routing/targets/target_states`):
-    `attempted`, the targets that a request was sent to, in order; `rejected`, the targets that were skipped because
-    they are unavailable; `excluded`, the targets that must not be asked (again), because their answer was truncated or
-    they cannot continue it; `probed`, the last target that was asked while it was suspected to be down.
-    `cache`: "hit", "shared" (with an identical call in flight), "miss", or "" without a cache. `chosen`: why a policy
-    chose the target that answers, in a few words. `dropped`: fields of the request that are sent to no target;
-    `left_out`: by target, what could not be translated to its API format; `added`: by target, a field that its API
-    format requires and the request lacked, with its value; `estimated`: targets whose streams begin with an estimate of
-    the prompt's tokens.
+    `attempts`: how many requests were sent to targets so far. For guarded targets
+    (`routing/targets/target_states`): `attempted`, the targets that a request was sent to, in
+    order; `rejected`, the targets that were skipped because they are unavailable; `excluded`, the
+    targets that must not be asked (again), because their answer was truncated or they cannot
+    continue it; `probed`, the last target that was asked while it was suspected to be down.
+    `cache`: "hit", "shared" (with an identical call in flight), "miss", or "" without a cache.
+    `chosen`: why a policy chose the target that answers, in a few words. `dropped`: fields of the
+    request that are sent to no target; `left_out`: by target, what could not be translated to its
+    API format; `added`: by target, a field that its API format requires and the request lacked,
+    with its value; `estimated`: targets whose streams begin with an estimate of the prompt's
+    tokens.
 
-    A measurement sets `condition` and `role`, which the observations of the call's attempts carry, and `observer`,
-    which receives the observation of each attempt when the attempt ends. That can be after the call has ended: the
-    observer has all observations when it has `attempts` of them.
+    A measurement sets `condition` and `role`, which the observations of the call's attempts carry,
+    and `observer`, which receives the observation of each attempt when the attempt ends. That can
+    be after the call has ended: the observer has all observations when it has `attempts` of them.
 
-    `session`: where in a session of the client the call stands; None if it was not looked for. `left`: the target that
-    answered the session's agent before, if it is not the one that answers now.
+    `session`: where in a session of the client the call stands; None if it was not looked for.
+    `left`: the target that answered the session's agent before, if it is not the one that answers
+    now.
 
-    `meter` is set for a call whose cost is limited. `large`: the body is large (`large_bodies`), so work on it goes to
-    a thread. `estimate`: what it may use, estimated there; None: not yet.
+    `meter` is set for a call whose cost is limited. `large`: the body is large (`large_bodies`), so
+    work on it goes to a thread. `estimate`: what it may use, estimated there; None: not yet.
     """
 
     attempts: int = 0
@@ -111,29 +116,33 @@ class RateFloor(Struct, frozen=True):
 class Call(Struct, frozen=True, kw_only=True):
     """A request of a client or of the bench.
 
-    `body` holds the fields of the request as the client sent them: each value is either the raw JSON bytes (passed on
-    unchanged, unknown fields included) or a plain Python value. `api_format` is the API format of the body, and of the
-    bytes that `Reply.read` returns: always the client's, whatever the target uses. `due_ns` is the time at which the
-    schedule wanted to send the request and `start_ns` the time at which the call came in; both monotonic, 0 if unknown.
-    `deadline_ns` is absolute; None: no deadline.
+    `body` holds the fields of the request as the client sent them: each value is either the raw
+    JSON bytes (passed on unchanged, unknown fields included) or a plain Python value. `api_format`
+    is the API format of the body, and of the bytes that `Reply.read` returns: always the client's,
+    whatever the target uses. `due_ns` is the time at which the schedule wanted to send the request
+    and `start_ns` the time at which the call came in; both monotonic, 0 if unknown. `deadline_ns`
+    is absolute; None: no deadline.
 
-    `token_due_ns`: until when the caller waits for the first token. The caller enforces it itself; the field only
-    tells why an attempt was given up. None: unknown.
+    `token_due_ns`: until when the caller waits for the first token. The caller enforces it itself;
+    the field only tells why an attempt was given up. None: unknown.
 
-    `stall_ns`: the longest time between two tokens; after that the service breaks the answer off. None: the limit in
-    the target's settings. `floor`: the lowest rate of tokens; the service breaks a slower answer off. None: any rate.
+    `stall_ns`: the longest time between two tokens; after that the service breaks the answer off.
+    None: the limit in the target's settings. `floor`: the lowest rate of tokens; the service breaks
+    a slower answer off. None: any rate.
 
-    `stream`: the client wants the answer as a stream (a target may stream it to us either way). `allow_whole`: a target
-    may be asked for a whole answer, where no policy needs the stream. `whole_ns`: the answer is requested whole, and
-    may take so long beyond the limit for a first token; None: it is streamed if the target can. `watched`: the caller
-    reads both the events of the reply and its bytes. `client`: the client whose call it is, so that one client never
-    sees an answer to another. `hints`: what the client sent beside the body, by the names that policies know
-    ("complexity", "task", "region", "cache"); also "traceparent", the client's trace; "betas" and "version", the beta
-    features and the version of Anthropic's format; "prompt_cache": "mark" if its system prompt (or without one the
-    whole prompt) should be cached by providers that cache on request only, "end" if the whole prompt should be;
-    "session" for the id of a session, which is sent to the provider; and "translated" for a body that was rewritten as
-    it came in. `credentials`: those of the client, for targets that are called with them; None: there are none, or no
-    target takes them. `notes` is shared by all copies of a call.
+    `stream`: the client wants the answer as a stream (a target may stream it to us either way).
+    `allow_whole`: a target may be asked for a whole answer, where no policy needs the stream.
+    `whole_ns`: the answer is requested whole, and may take so long beyond the limit for a first
+    token; None: it is streamed if the target can. `watched`: the caller reads both the events of
+    the reply and its bytes. `client`: the client whose call it is, so that one client never sees an
+    answer to another. `hints`: what the client sent beside the body, by the names that policies
+    know ("complexity", "task", "region", "cache"); also "traceparent", the client's trace; "betas"
+    and "version", the beta features and the version of Anthropic's format; "prompt_cache": "mark"
+    if its system prompt (or without one the whole prompt) should be cached by providers that cache
+    on request only, "end" if the whole prompt should be; "session" for the id of a session, which
+    is sent to the provider; and "translated" for a body that was rewritten as it came in.
+    `credentials`: those of the client, for targets that are called with them; None: there are none,
+    or no target takes them. `notes` is shared by all copies of a call.
     """
 
     id: str
@@ -157,7 +166,8 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Protocol):
-    """A stream of events from the first one on. It ends after `Done` or `Broken`, and is closed exactly once."""
+    """A stream of events from the first one on. It ends after `Done` or `Broken`, and is closed
+    exactly once."""
 
     @property
     def target(self) -> str:
@@ -166,12 +176,14 @@ class Reply(Protocol):
 
     @property
     def empty(self) -> bool:
-        """Whether the answer ended well without a single token. Known as soon as there is a reply."""
+        """Whether the answer ended well without a single token. Known as soon as there is a
+        reply."""
         ...
 
     @property
     def complete(self) -> bool:
-        """Whether the whole answer has arrived and ended well. One more `read` returns the rest, and cannot fail."""
+        """Whether the whole answer has arrived and ended well. One more `read` returns the rest,
+        and cannot fail."""
         ...
 
     @property
@@ -186,50 +198,59 @@ class Reply(Protocol):
     async def finished(self) -> None: ...
 
     async def collected(self) -> list[Event]:
-        """Return the events that were not read yet, when the answer has ended. The last is `Done` or `Broken`."""
+        """Return the events that were not read yet, when the answer has ended. The last is `Done`
+        or `Broken`."""
         ...
 
     async def read(self) -> bytes:
-        """Return the bytes of the body that arrived since the last `read`; b"" after the last of a complete answer.
+        """Return the bytes of the body that arrived since the last `read`; b"" after the last of a
+        complete answer.
 
         If the call is not streamed, it may wait until the answer is complete or long.
 
-        If the target uses another API format than the call, the bytes are a translation, always as a stream. Raises
-        the `Fault` that broke the answer, after all bytes before it were returned. A caller reads either bytes or
-        events, unless the call is `watched`.
+        If the target uses another API format than the call, the bytes are a translation, always as
+        a stream. Raises the `Fault` that broke the answer, after all bytes before it were returned.
+        A caller reads either bytes or events, unless the call is `watched`.
         """
         ...
 
     def pass_on(self, take: Callable[[bytes], bool]) -> None:
-        """Offer bytes to `take` as they arrive while a `read` waits for them; what it refuses, `read` returns.
+        """Offer bytes to `take` as they arrive while a `read` waits for them; what it refuses,
+        `read` returns.
 
-        This saves a reader the wait for its turn. `take` returns whether it took the bytes. It is called in the
-        callback that reads the provider's socket; a `Fault` that it raises breaks the answer. Most replies never call
-        it.
+        This saves a reader the wait for its turn. `take` returns whether it took the bytes. It is
+        called in the callback that reads the provider's socket; a `Fault` that it raises breaks the
+        answer. Most replies never call it.
         """
         ...
 
     def arrived(self) -> list[Event]:
-        """Return the events that arrived and were not read yet, without waiting. The last is `Done` or `Broken`.
+        """Return the events that arrived and were not read yet, without waiting. The last is `Done`
+        or `Broken`.
 
-        For a `watched` call they include all events of the bytes that `read` has returned. A caller that needs both
-        reads bytes first, then takes the events.
+        For a `watched` call they include all events of the bytes that `read` has returned. A caller
+        that needs both reads bytes first, then takes the events.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close the reply. Before its end this closes the provider's connection at once. A second call does nothing."""
+        """Close the reply. Before its end this closes the provider's connection at once. A second
+        call does nothing."""
         ...
 
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None: ...
 
 
 class ReplyBase:
-    """Base class of replies: iterates over itself and closes itself as an asynchronous context manager."""
+    """Base class of replies: iterates over itself and closes itself as an asynchronous context
+    manager."""
 
     __slots__ = ()
 
@@ -256,7 +277,10 @@ class ReplyBase:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 

@@ -1,11 +1,12 @@
 """A timer wheel for deadlines that almost never fire.
 
-A request has one deadline after another: for its body, the response headers, the first token, the next token. Setting
-and cancelling a timer of the event loop for each costs more than everything else that is done about them. So a deadline
-that is far away is only an entry in the list of its time slot, a quarter of a second long. When the slot begins, the
-entries that are still in the list get timers of their own, which are as exact as the loop's. All lists share one
-timer, for the earliest of them: with two minutes of slots for each of a dozen targets, a timer for each list would take
-megabytes.
+A request has one deadline after another: for its body, the response headers, the first token, the
+next token. Setting and cancelling a timer of the event loop for each costs more than everything
+else that is done about them. So a deadline that is far away is only an entry in the list of its
+time slot, a quarter of a second long. When the slot begins, the entries that are still in the list
+get timers of their own, which are as exact as the loop's. All lists share one timer, for the
+earliest of them: with two minutes of slots for each of a dozen targets, a timer for each list would
+take megabytes.
 """
 
 import asyncio
@@ -23,7 +24,8 @@ _SLOT_BITS = 28
 
 
 class TimerEntry(Struct, eq=False, kw_only=True):
-    """Base class of objects that have one deadline at a time. Subclass it; holding one creates a reference cycle."""
+    """Base class of objects that have one deadline at a time. Subclass it; holding one creates a
+    reference cycle."""
 
     _slot: "dict[TimerEntry, int] | None" = None
     _timer: asyncio.TimerHandle | None = None
@@ -36,7 +38,8 @@ class TimerEntry(Struct, eq=False, kw_only=True):
         if slot is not None:
             del slot[self]
             if not slot:
-                slot.clear()  # frees the memory of all former entries; the empty list can stay for minutes
+                # frees the memory of all former entries; the empty list can stay for minutes
+                slot.clear()
             self._slot = None
         elif self._timer is not None:
             self._timer.cancel()
@@ -44,7 +47,8 @@ class TimerEntry(Struct, eq=False, kw_only=True):
 
 
 class TimerWheel:
-    """All deadlines of one event loop, by default of the loop in which the first deadline is set."""
+    """All deadlines of one event loop, by default of the loop in which the first deadline is
+    set."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = loop
@@ -82,7 +86,9 @@ class TimerWheel:
     def _start(self, entry: TimerEntry, due_ns: int) -> None:
         entry._timer = self._call_at(due_ns, self._fire, entry)
 
-    def _call_at(self, due_ns: int, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
+    def _call_at(
+        self, due_ns: int, callback: Callable[..., object], *args: object
+    ) -> asyncio.TimerHandle:
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop.call_at(due_ns / clock.NS_PER_S, callback, *args)

@@ -1,7 +1,8 @@
 """W3C trace context: the ids under which a call and its attempts appear in distributed traces.
 
-They are derived from the ids of the call and the attempt, so that nothing has to be remembered between the moment when
-a request goes out and the moment when its span is exported. The trace is the client's, if its request names one.
+They are derived from the ids of the call and the attempt, so that nothing has to be remembered
+between the moment when a request goes out and the moment when its span is exported. The trace is
+the client's, if its request names one.
 
 Source: W3C Recommendation "Trace Context" (2021), section 3.2, the header ``traceparent``.
 """
@@ -11,13 +12,16 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?"
+)
 _VERSION_00_LENGTH = 55
 _SAMPLED = 1
 
 
 class TraceContext(Struct, frozen=True):
-    """The trace of a call. `parent`: the client's span, 0 without one. `sampled`: the client wants it recorded.
+    """The trace of a call. `parent`: the client's span, 0 without one. `sampled`: the client wants
+    it recorded.
 
     `sampled` is None if the client does not say.
     """
@@ -43,7 +47,10 @@ def span_id(identity: str) -> int:
 
 def attempt_traceparent(call: str, attempt: str, traceparent: str) -> str:
     context = trace_context(call, traceparent)
-    return f"00-{context.trace:032x}-{span_id(attempt):016x}-{0 if context.sampled is False else _SAMPLED:02x}"
+    return (
+        f"00-{context.trace:032x}-{span_id(attempt):016x}-"
+        f"{0 if context.sampled is False else _SAMPLED:02x}"
+    )
 
 
 def _hash(text: str, length: int) -> int:

@@ -1,4 +1,5 @@
-"""Conversion of untrusted data: with errors that name the place and suggest a correction, or without any error."""
+"""Conversion of untrusted data: with errors that name the place and suggest a correction, or
+without any error."""
 
 import difflib
 import re
@@ -14,14 +15,17 @@ T = TypeVar("T")
 MakeFault = Callable[[str, str, str], CallerFault]
 """Makes a fault from a place ("routes.fast.policy"), a message and a hint."""
 MAX_VALUES = 500_000
-"""Values in a request that is decoded. The JSON of a value can have 3 bytes, and the value itself 64."""
+"""Values in a request that is decoded. The JSON of a value can have 3 bytes, and the value itself
+64."""
 _BEFORE_VALUES = (b",", b"[", b"{")
 _MARKS = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{,\[]', re.DOTALL)
 """The marks that begin values in valid JSON, and texts, so that no mark in a text is found."""
 _UNKNOWN_FIELD = re.compile(r"unknown field `([^`]*)`")
 
 
-def read_json(data: bytes | str | memoryview | Raw, decode: Callable[[Any], T] = msgspec.json.decode) -> T | None:
+def read_json(
+    data: bytes | str | memoryview | Raw, decode: Callable[[Any], T] = msgspec.json.decode
+) -> T | None:
     try:
         return decode(data)
     except PARSER_ERRORS:
@@ -29,9 +33,11 @@ def read_json(data: bytes | str | memoryview | Raw, decode: Callable[[Any], T] =
 
 
 def has_too_many_values(*fields: bytes | memoryview | Raw) -> bool:
-    """Return whether `fields`, which are valid JSON, consist of more than `MAX_VALUES` values together.
+    """Return whether `fields`, which are valid JSON, consist of more than `MAX_VALUES` values
+    together.
 
-    Nothing is decoded: it takes no memory but a copy of the longest field that is not bytes, and 0.3 s for 32 MiB.
+    Nothing is decoded: it takes no memory but a copy of the longest field that is not bytes, and
+    0.3 s for 32 MiB.
     """
     views = [memoryview(each) for each in fields]
     if not may_have_too_many_values(*views):
@@ -58,13 +64,16 @@ def plain_value(field: Raw | Any) -> Any:
 
 
 def converted(place: str, value: Any, shape: type[T], fault: MakeFault) -> T:
-    """Return `value`, found at `place`, as a `shape`. Raises the `fault` made for the first part that does not fit."""
+    """Return `value`, found at `place`, as a `shape`. Raises the `fault` made for the first part
+    that does not fit."""
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
         message, _, path = str(error).partition(" - at `$")
         path = path.rstrip("`")
-        raise fault(f"{place}{path}".lstrip("."), message, _hint(message, _type_at(shape, path))) from None
+        raise fault(
+            f"{place}{path}".lstrip("."), message, _hint(message, _type_at(shape, path))
+        ) from None
     except RecursionError as error:
         raise fault(place, parser_words(error), "") from None
 
@@ -89,7 +98,9 @@ def _hint(message: str, shape: Any) -> str:
         shape = get_args(shape)[0]
     choices = (shape, *get_args(shape))
     if unknown := _UNKNOWN_FIELD.search(message):
-        structs = [choice for choice in choices if isinstance(choice, type) and issubclass(choice, Struct)]
+        structs = [
+            choice for choice in choices if isinstance(choice, type) and issubclass(choice, Struct)
+        ]
         return nearest(unknown[1], structs[0].__struct_fields__) if structs else ""
     words = [word for choice in choices for word in get_args(choice) if isinstance(word, str)]
     return f"Expected one of {', '.join(dict.fromkeys(words))}." if words else ""

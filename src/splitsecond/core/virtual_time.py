@@ -1,14 +1,16 @@
-"""Virtual time: a program that waits an hour takes a millisecond and gives the same numbers each time.
+"""Virtual time: a program that waits an hour takes a millisecond and gives the same numbers each
+time.
 
 Tests run in it (`splitsecond.testing.virtual_time`), and so does what replays a log (`replay`).
 
-The event loop is asyncio's with a different selector. When nothing is ready, the selector does not sleep until the next
-timer but moves the loop's clock there. `run_virtual` makes this clock the program's clock (`clock.using`), so that
-timestamps, timers and deadlines agree to the nanosecond.
+The event loop is asyncio's with a different selector. When nothing is ready, the selector does not
+sleep until the next timer but moves the loop's clock there. `run_virtual` makes this clock the
+program's clock (`clock.using`), so that timestamps, timers and deadlines agree to the nanosecond.
 
-If nothing is ready and no timer is set, a real loop would hang; this one raises `Deadlock` with the waiting tasks and
-their positions. What runs in virtual time must not use threads, because the selector would not wait for them; what the
-loop runs in an executor runs at once. Sockets work if both ends are in the same loop.
+If nothing is ready and no timer is set, a real loop would hang; this one raises `Deadlock` with the
+waiting tasks and their positions. What runs in virtual time must not use threads, because the
+selector would not wait for them; what the loop runs in an executor runs at once. Sockets work if
+both ends are in the same loop.
 """
 
 import asyncio
@@ -21,7 +23,8 @@ from splitsecond.core import clock
 T = TypeVar("T")
 
 START_NS = 1_000 * clock.NS_PER_S
-"""The start of virtual time. It is not 0, which means "not set" in a call's `due_ns` and `start_ns`."""
+"""The start of virtual time. It is not 0, which means "not set" in a call's `due_ns` and
+`start_ns`."""
 
 
 class Deadlock(RuntimeError):
@@ -36,7 +39,8 @@ class _JumpingSelector(selectors.SelectSelector):
         self.now_ns = START_NS
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None or len(self.get_map()) > 1:  # the loop itself registers one, with which threads wake it
+        # the loop itself registers one, with which threads wake it
+        if timeout is None or len(self.get_map()) > 1:
             ready = super().select(0)
             if ready:
                 return ready

@@ -1,4 +1,5 @@
-"""Words of findings: numbers, conditions and counts as text. All sentences of this room use these functions."""
+"""Words of findings: numbers, conditions and counts as text. All sentences of this room use these
+functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import floor, log10
@@ -15,7 +16,8 @@ LINE = 98
 
 
 class Statement(Struct, frozen=True):
-    """A finding as text: in full, and in short, each sentence on a line of its own. `short`: "" if it needs none.
+    """A finding as text: in full, and in short, each sentence on a line of its own. `short`: "" if
+    it needs none.
 
     `detail`: it is left out where only the main findings are shown.
     """
@@ -60,7 +62,8 @@ class Loaded(Protocol):
 
 
 def number(value: float | None, *, zeros: bool = False) -> str:
-    """Format a number with three significant digits, at most four decimals and thousands separators: "4.5", "1,234".
+    """Format a number with three significant digits, at most four decimals and thousands
+    separators: "4.5", "1,234".
 
     With `zeros`, as tables need it, trailing zeros stay ("4.50"). None is a dash.
     """
@@ -89,7 +92,8 @@ def change(share: float) -> str:
 
 
 def counted_as(count: int, one: str, several: str = "") -> str:
-    """Format a count with its noun: "1 request", "2 requests". `several` is for other plurals than `one` with an s."""
+    """Format a count with its noun: "1 request", "2 requests". `several` is for other plurals than
+    `one` with an s."""
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
@@ -97,12 +101,25 @@ def chance(p_value: float) -> str:
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
 
 
-def evidence(moved: str, interval: tuple[str, str] | None, p_value: float | None = None, *, short: bool = False) -> str:
-    """Format the evidence for a difference: " (+20%, 95% interval +15% to +25%, p < 0.001)"; "" if there is none.
+def evidence(
+    moved: str,
+    interval: tuple[str, str] | None,
+    p_value: float | None = None,
+    *,
+    short: bool = False,
+) -> str:
+    """Format the evidence for a difference: " (+20%, 95% interval +15% to +25%, p < 0.001)"; "" if
+    there is none.
 
     In short it has no p-value, which the interval implies.
     """
-    between = "" if interval is None else f"95% {span(*interval)}" if short else f"95% interval {' to '.join(interval)}"
+    between = (
+        ""
+        if interval is None
+        else f"95% {span(*interval)}"
+        if short
+        else f"95% interval {' to '.join(interval)}"
+    )
     parts = [moved, between, "" if p_value is None or short else chance(p_value)]
     known = ", ".join(part for part in parts if part)
     return f" ({known})" if known else ""
@@ -125,12 +142,14 @@ def in_a_line(before: str, parts: Sequence[str], after: str = ".") -> str:
 
 
 def level(of: Loaded, *, short: bool = False) -> str:
-    """Format the load of a row: "at concurrency 8", "at 5 requests/s with cache reuse", "on its trace"."""
+    """Format the load of a row: "at concurrency 8", "at 5 requests/s with cache reuse", "on its
+    trace"."""
     return ("on " if of.concurrency is None and of.rate is None else "at ") + load(of, short=short)
 
 
 def load(of: Loaded, *, short: bool = False) -> str:
-    """Format the load as a noun: "concurrency 8", in short "c=8", "5 requests/s with cache reuse", "its trace"."""
+    """Format the load as a noun: "concurrency 8", in short "c=8", "5 requests/s with cache reuse",
+    "its trace"."""
     if of.concurrency is not None:
         return f"{'c=' if short else 'concurrency '}{of.concurrency}{kind(of)}"
     return ("its trace" if of.rate is None else rate(of)) + kind(of)
@@ -141,8 +160,11 @@ def rate(of: Loaded) -> str:
 
 
 def kind(of: Loaded) -> str:
-    """Format what distinguishes the requests of a row: " with cache reuse", " on workload 8k"; "" for nothing."""
-    return (" with cache reuse" if of.cache_reuse else "") + (f" on workload {of.workload}" if of.workload else "")
+    """Format what distinguishes the requests of a row: " with cache reuse", " on workload 8k"; ""
+    for nothing."""
+    return (" with cache reuse" if of.cache_reuse else "") + (
+        f" on workload {of.workload}" if of.workload else ""
+    )
 
 
 _OF_TURNS = {"ttft_first_turn": "TTFT of first turns", "ttft_later_turns": "TTFT of later turns"}
@@ -151,16 +173,21 @@ _OF_TURNS = {"ttft_first_turn": "TTFT of first turns", "ttft_later_turns": "TTFT
 def limits(of: Mapping[str, float]) -> str:
     """Format the limits of requests: "TTFT ≤ 300 ms, TPS ≥ 50"."""
     return ", ".join(
-        f"TPS ≥ {number(limit)}" if name == "tps" else f"{_OF_TURNS.get(name, name.upper())} ≤ {number(limit)} ms"
+        f"TPS ≥ {number(limit)}"
+        if name == "tps"
+        else f"{_OF_TURNS.get(name, name.upper())} ≤ {number(limit)} ms"
         for name, limit in of.items()
     )
 
 
 def counted(counts: dict[str, int]) -> str:
     """Format counts by kind, most frequent first: "3 http_429, 1 refused"."""
-    return ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    return ", ".join(
+        f"{n} {kind}" for kind, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    )
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:
-    """Join words of a sentence: "a", "a and b", "a, b and c"; `last`: the word before the last one."""
+    """Join words of a sentence: "a", "a and b", "a, b and c"; `last`: the word before the last
+    one."""
     return f" {last} ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])

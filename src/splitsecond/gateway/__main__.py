@@ -1,7 +1,8 @@
 """`python -m splitsecond.gateway FD SLOT`: one of several workers, started by `supervisor`.
 
-The supervisor writes settings to standard input, one JSON line each; the worker answers each with a line on standard
-output: ``READY`` when it serves by them, or ``REFUSED why``. The end of standard input ends the worker.
+The supervisor writes settings to standard input, one JSON line each; the worker answers each with a
+line on standard output: ``READY`` when it serves by them, or ``REFUSED why``. The end of standard
+input ends the worker.
 """
 
 import asyncio
@@ -31,7 +32,8 @@ class SettingsReader:
         self._data = bytearray()
 
     def first(self) -> GatewaySettings | None:
-        """Wait for the first settings. Return None if the supervisor ends before it sends any. Raises as `decode`."""
+        """Wait for the first settings. Return None if the supervisor ends before it sends any.
+        Raises as `decode`."""
         while self._read():
             for line in self._complete():
                 return decode(line)
@@ -78,12 +80,15 @@ def refuse(why: str) -> None:
 
 
 def answer(line: str) -> None:
-    """Write a line to the supervisor. If it has died, the input has ended too, which ends the worker."""
+    """Write a line to the supervisor. If it has died, the input has ended too, which ends the
+    worker."""
     with contextlib.suppress(BrokenPipeError):
         os.write(1, line.encode() + b"\n")
 
 
-async def _serve(reader: SettingsReader, settings: GatewaySettings, listening: socket.socket, slot: WorkerSlot) -> None:
+async def _serve(
+    reader: SettingsReader, settings: GatewaySettings, listening: socket.socket, slot: WorkerSlot
+) -> None:
     worker = GatewayWorker(settings, slot)
     server = worker_server(worker, listening, settings.listen.drain_s)
     reader.follow(worker, server)

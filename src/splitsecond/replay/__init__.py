@@ -1,1 +1,2 @@
-"""What would have happened: another policy over the calls of a log ([docs/what-if.md](docs/what-if.md))."""
+"""What would have happened: another policy over the calls of a log
+([docs/what-if.md](docs/what-if.md))."""

@@ -1,8 +1,8 @@
 """The answer to what would have happened, and when there is none.
 
-Today's policy comes first: replayed over its own log it must give the log's own figures, both with the calls' own
-attempts and with answers that are all drawn from other calls. Otherwise the log or the configuration is not what the
-replay takes it for, and there is no answer.
+Today's policy comes first: replayed over its own log it must give the log's own figures, both with
+the calls' own attempts and with answers that are all drawn from other calls. Otherwise the log or
+the configuration is not what the replay takes it for, and there is no answer.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,14 +29,16 @@ REPLAYS = 2
 MIN_COVERAGE = 0.7
 """Share of the calls that an answer must rest on."""
 TOLERANCE = 0.03
-"""Difference between log and replay that is accepted whatever its interval: as a share of a time or of the cost, and of
-all calls for the share of a target."""
+"""Difference between log and replay that is accepted whatever its interval: as a share of a time or
+of the cost, and of all calls for the share of a target."""
 FAILED_TOLERANCE = 0.005
 TAILS = ("ttft_p95_ms", "total_p95_ms")
 MAX_HIDDEN = 0.01
-"""Share of the calls that may be left out because a race was lost, for figures of slow calls: these are slow ones."""
+"""Share of the calls that may be left out because a race was lost, for figures of slow calls: these
+are slow ones."""
 LOAD_US = 300_000_000
-"""Calls at a target are counted in periods of this length: its speed is known up to the largest number in the log."""
+"""Calls at a target are counted in periods of this length: its speed is known up to the largest
+number in the log."""
 
 LEFT_OUT = {
     Basis.FEW: "fewer than 20 similar attempts within an hour",
@@ -47,15 +49,16 @@ LEFT_OUT = {
 _UNREADABLE = frozenset({"by_complexity", "by_task", "cache", "cascade", "pipeline", "cap"})
 """Policies that look into prompts and answers, of which the log has none."""
 _OF_STREAMS = frozenset({"stall", "floor", "over"})
-"""Settings for which a policy follows the tokens of an answer, of which the log has only the first and the last."""
+"""Settings for which a policy follows the tokens of an answer, of which the log has only the first
+and the last."""
 
 
 class Coverage(Struct, frozen=True, kw_only=True):
     """Which calls an answer rests on.
 
-    `left_out`: the number of calls for each reason. `hours`: the hours of the day (UTC) in which most of them were; ""
-    if none stands out. `over_load`: those of the `covered` calls that met more calls at a target than it ever had in
-    the log, which was to be ignored.
+    `left_out`: the number of calls for each reason. `hours`: the hours of the day (UTC) in which
+    most of them were; "" if none stands out. `over_load`: those of the `covered` calls that met
+    more calls at a target than it ever had in the log, which was to be ignored.
     """
 
     calls: int
@@ -72,8 +75,8 @@ class Coverage(Struct, frozen=True, kw_only=True):
 class Identity(Struct, frozen=True, kw_only=True):
     """Today's policy over its own log.
 
-    `figures`: `today` as logged, `what_if` as replayed with the calls' own attempts; `drawn`: the same with all answers
-    drawn from other calls. `differs`: the names of figures that do not agree.
+    `figures`: `today` as logged, `what_if` as replayed with the calls' own attempts; `drawn`: the
+    same with all answers drawn from other calls. `differs`: the names of figures that do not agree.
     """
 
     figures: list[FigureChange]
@@ -87,7 +90,8 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 class PolicyAnswer(Struct, frozen=True, kw_only=True):
-    """One policy over the calls of the log. `refused`: why there are no figures; "" if there are."""
+    """One policy over the calls of the log. `refused`: why there are no figures; "" if there
+    are."""
 
     policy: str
     coverage: Coverage
@@ -98,10 +102,10 @@ class PolicyAnswer(Struct, frozen=True, kw_only=True):
 class WhatIf(Struct, frozen=True, kw_only=True):
     """Answer for the calls to `route`.
 
-    `today`: its policy in the log. `calls`: those of the `replayed_calls` whose client waited for the answer.
-    `logged_calls`: as many are in the log. `since_us`, `until_us`: the first and the last of `calls`, in microseconds
-    since 1970. `unpriced`: targets without a price by the token, without which no cost is known. `answers`: empty if
-    `identity` does not agree.
+    `today`: its policy in the log. `calls`: those of the `replayed_calls` whose client waited for
+    the answer. `logged_calls`: as many are in the log. `since_us`, `until_us`: the first and the
+    last of `calls`, in microseconds since 1970. `unpriced`: targets without a price by the token,
+    without which no cost is known. `answers`: empty if `identity` does not agree.
     """
 
     schema: str = SCHEMA
@@ -128,16 +132,19 @@ def what_if(
     any_load: bool = False,
     sent: Callable[[int], None] = lambda calls: None,
 ) -> WhatIf:
-    """Return what the calls of a log would have met with each of `policies` in the place of `today`.
+    """Return what the calls of a log would have met with each of `policies` in the place of
+    `today`.
 
-    `logged_calls`: how many there are, if `logged` is a part of them. `any_load`: the speed of no target depends on how
-    many of these calls it gets. `sent`: see `replay`; there are `REPLAYS` of today's policy and one of each other.
-    Raises `CallerFault` for a policy that cannot be replayed, for targets that the log does not have, and for a log of
-    fewer than `MIN_CALLS` calls. It replaces the clock of this process while it runs.
+    `logged_calls`: how many there are, if `logged` is a part of them. `any_load`: the speed of no
+    target depends on how many of these calls it gets. `sent`: see `replay`; there are `REPLAYS` of
+    today's policy and one of each other. Raises `CallerFault` for a policy that cannot be replayed,
+    for targets that the log does not have, and for a log of fewer than `MIN_CALLS` calls. It
+    replaces the clock of this process while it runs.
     """
     if len(logged.calls.came_us) < MIN_CALLS:
         raise CallerFault(
-            f"the log has {len(logged.calls.came_us):,} calls to the route {route!r}; {MIN_CALLS} are needed",
+            f"the log has {len(logged.calls.came_us):,} calls to the route {route!r}; {MIN_CALLS} "
+            f"are needed",
             kind="nothing_logged",
         )
     found = Comparison(logged, info, any_load=any_load, sent=sent)
@@ -158,13 +165,18 @@ def what_if(
         since_us=int(logged.calls.came_us[0]),
         until_us=int(logged.calls.came_us[-1]),
         identity=identity,
-        unpriced=[name for name in logged.targets if (price := info(name).price) is None or not price.by_token],
+        unpriced=[
+            name
+            for name in logged.targets
+            if (price := info(name).price) is None or not price.by_token
+        ],
         answers=answers,
     )
 
 
 def check_policy(policy: Expression, asked: Sequence[str]) -> None:
-    """Raise `CallerFault` if the calls of a log with attempts at these targets cannot be replayed through `policy`."""
+    """Raise `CallerFault` if the calls of a log with attempts at these targets cannot be replayed
+    through `policy`."""
     if why := _unreplayable(policy):
         raise CallerFault(f"{policy!r} cannot be replayed: {why}", kind="not_replayable")
     if missing := [name for name in targets(policy) if name not in asked]:
@@ -177,7 +189,9 @@ def _unreplayable(policy: Expression) -> str:
     if isinstance(policy, TargetName):
         return ""
     if policy.own is not None:
-        return f"{policy.policy} is a policy of your own, which may read prompts, and the log has none"
+        return (
+            f"{policy.policy} is a policy of your own, which may read prompts, and the log has none"
+        )
     if policy.policy in _UNREADABLE:
         return f"{policy.policy} reads prompts or answers, and the log has none"
     settings = dict(policy.settings)
@@ -189,7 +203,8 @@ def _unreplayable(policy: Expression) -> str:
 
 
 class Comparison:
-    """The calls of a log, as they were and as other policies would have served them. See `what_if`."""
+    """The calls of a log, as they were and as other policies would have served them. See
+    `what_if`."""
 
     def __init__(
         self,
@@ -212,12 +227,19 @@ class Comparison:
         self.calls = int((~self._left).sum())
 
     def identity(self, today: Expression) -> Identity:
-        drawn = replay(History(self._logged, own=False), today, self._info, chance=2, sent=self._sent)
+        drawn = replay(
+            History(self._logged, own=False), today, self._info, chance=2, sent=self._sent
+        )
         own = self.replayed(today)
         known, covered = self.covered(own, check_load=False), self.covered(drawn, check_load=False)
         coverage = self._coverage(drawn, covered)
         if min(known.sum(), covered.sum()) < MIN_CALLS:
-            return Identity(figures=[], drawn=[], coverage=coverage, differs=["too few calls with similar attempts"])
+            return Identity(
+                figures=[],
+                drawn=[],
+                coverage=coverage,
+                differs=["too few calls with similar attempts"],
+            )
         figures = self._changes(own, known)
         by_draws = self._changes(drawn, covered)
         doubt = DOUBT / (len(figures) + len(by_draws))  # of all figures together (Bonferroni)
@@ -233,27 +255,40 @@ class Comparison:
         coverage = self._coverage(replayed, covered)
         if coverage.share < MIN_COVERAGE or coverage.covered < MIN_CALLS:
             least = f"at least {MIN_COVERAGE:.0%} and {MIN_CALLS} calls are needed"
-            return PolicyAnswer(policy=policy, coverage=coverage, refused=f"too little of it is known: {least}")
-        return PolicyAnswer(policy=policy, coverage=coverage, figures=self._changes(replayed, covered))
+            return PolicyAnswer(
+                policy=policy, coverage=coverage, refused=f"too little of it is known: {least}"
+            )
+        return PolicyAnswer(
+            policy=policy, coverage=coverage, figures=self._changes(replayed, covered)
+        )
 
     def _changes(self, replayed: ReplayedCalls, covered: Mask) -> list[FigureChange]:
-        """Return the figures; without those of slow calls if too many slow times are hidden behind lost races."""
+        """Return the figures; without those of slow calls if too many slow times are hidden behind
+        lost races."""
         r = replayed
         outcomes = Outcomes.of(r.ttft_ns, r.total_ns, r.failed, r.target, r.usd, self._stream)
-        found = changes(self._today, outcomes, covered, self._logged.calls.session, self._logged.targets)
+        found = changes(
+            self._today, outcomes, covered, self._logged.calls.session, self._logged.targets
+        )
         if ((r.basis == Basis.SLOWER) & ~self._left).sum() <= MAX_HIDDEN * self.calls:
             return found
-        return [FigureChange(name=each.name, today=each.today) if each.name in TAILS else each for each in found]
+        return [
+            FigureChange(name=each.name, today=each.today) if each.name in TAILS else each
+            for each in found
+        ]
 
     def covered(self, replayed: ReplayedCalls, *, check_load: bool = True) -> Mask:
         """Return which calls an answer rests on."""
         if check_load and not self._any_load:
-            replayed.basis[self._overloaded(replayed) & (replayed.basis == Basis.SIMILAR)] = Basis.LOAD
+            replayed.basis[self._overloaded(replayed) & (replayed.basis == Basis.SIMILAR)] = (
+                Basis.LOAD
+            )
         covered: Mask = (replayed.basis == Basis.SIMILAR) & ~self._left
         return covered
 
     def _overloaded(self, replayed: ReplayedCalls) -> Mask:
-        """Return which calls were at a target when it had more calls than in any such time of the log."""
+        """Return which calls were at a target when it had more calls than in any such time of the
+        log."""
         logged, found = self._logged.attempts, np.zeros(len(self._logged.calls.came_us), bool)
         begun_us = self._logged.calls.came_us[logged.call] + self._history.begin_ns // 1000
         call, target, at_us = replayed.attempts
@@ -273,7 +308,9 @@ class Comparison:
 
     def _coverage(self, replayed: ReplayedCalls, covered: Mask) -> Coverage:
         out = ~covered & ~self._left
-        reasons = {words: int((out & (replayed.basis == basis)).sum()) for basis, words in LEFT_OUT.items()}
+        reasons = {
+            words: int((out & (replayed.basis == basis)).sum()) for basis, words in LEFT_OUT.items()
+        }
         return Coverage(
             calls=self.calls,
             covered=int(covered.sum()),
@@ -284,14 +321,16 @@ class Comparison:
 
 
 def logged_outcomes(history: History, info: Callable[[str], TargetInfo]) -> Outcomes:
-    """Return how the calls ended in the log. A complete answer ends when its attempt ended: how fast the client
-    read it is not the policy's."""
+    """Return how the calls ended in the log. A complete answer ends when its attempt ended: how
+    fast the client read it is not the policy's."""
     logged = history.logged
     calls, attempts = logged.calls, logged.attempts
     total_ns = calls.end_ns.copy()
     answered = (attempts.outcome == OK) & (attempts.target == calls.target[attempts.call])
     total_ns[attempts.call[answered]] = attempts.end_ns[answered]
-    prompt = np.where(attempts.input_tokens > 0, attempts.input_tokens, history.input_tokens[attempts.call])
+    prompt = np.where(
+        attempts.input_tokens > 0, attempts.input_tokens, history.input_tokens[attempts.call]
+    )
     counts = (
         each.clip(0)
         for each in (
@@ -306,7 +345,9 @@ def logged_outcomes(history: History, info: Callable[[str], TargetInfo]) -> Outc
     billed = (attempts.first_token_ns != UNKNOWN) | ~(unsent | (attempts.status >= 400))
     per_call = np.bincount(attempts.call, usd * billed, len(calls.came_us)).astype(np.float64)
     failed = calls.outcome == FAILED
-    return Outcomes.of(calls.first_token_ns, total_ns, failed, calls.target, per_call, calls.stream.astype(bool))
+    return Outcomes.of(
+        calls.first_token_ns, total_ns, failed, calls.target, per_call, calls.stream.astype(bool)
+    )
 
 
 def _agrees(figure: FigureChange, doubt: float) -> bool:
@@ -321,7 +362,8 @@ def _agrees(figure: FigureChange, doubt: float) -> bool:
 
 
 def _hours(came_us: Integers, out: Mask, all_calls: Mask) -> str:
-    """Return the six hours of the day that have most of the calls `out`, if more than half of these are in them."""
+    """Return the six hours of the day that have most of the calls `out`, if more than half of these
+    are in them."""
     hours = came_us // US_PER_HOUR % 24
     counts, calls = (np.bincount(hours[each], minlength=24) for each in (out, all_calls))
     total = int(counts.sum())

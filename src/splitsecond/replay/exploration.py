@@ -1,7 +1,8 @@
-"""What to route for a week so that the log can answer: a small share of the calls, to targets by turns.
+"""What to route for a week so that the log can answer: a small share of the calls, to targets by
+turns.
 
-Only attempts that do not depend on what happened before tell how a target answers any call. So the share goes to each
-target of the other policy in turn, whatever today's policy would choose.
+Only attempts that do not depend on what happened before tell how a target answers any call. So the
+share goes to each target of the other policy in turn, whatever today's policy would choose.
 """
 
 import numpy as np
@@ -22,9 +23,9 @@ HOURS_NEAR = 2
 class Exploration(Struct, frozen=True, kw_only=True):
     """A policy to route for a week, with which `policy` can be replayed.
 
-    `explored`: the targets that get the share, in turn. `per_day`: their attempts a day in all. `coverage`: the share
-    of the calls that would then have enough similar attempts. `needed`: the least share with which most of them do;
-    None: none of at most 50%.
+    `explored`: the targets that get the share, in turn. `per_day`: their attempts a day in all.
+    `coverage`: the share of the calls that would then have enough similar attempts. `needed`: the
+    least share with which most of them do; None: none of at most 50%.
     """
 
     policy: str
@@ -36,8 +37,11 @@ class Exploration(Struct, frozen=True, kw_only=True):
     needed: float | None
 
 
-def exploration(logged: RequestColumns, today: Expression, policy: Expression, share: float, calls: int) -> Exploration:
-    """Return what to route. `calls`: how many the log has from the first to the last of `logged`."""
+def exploration(
+    logged: RequestColumns, today: Expression, policy: Expression, share: float, calls: int
+) -> Exploration:
+    """Return what to route. `calls`: how many the log has from the first to the last of
+    `logged`."""
     came_us = logged.calls.came_us
     days = max(int(came_us[-1] - came_us[0]) / US_PER_DAY, 1 / 24) if len(came_us) else 1.0
     explored = targets(policy)
@@ -58,7 +62,8 @@ def exploration(logged: RequestColumns, today: Expression, policy: Expression, s
 
 
 def _coverage(logged: RequestColumns, share: float) -> float:
-    """Return the share of the calls with enough similar ones within an hour that a target gets by chance."""
+    """Return the share of the calls with enough similar ones within an hour that a target gets by
+    chance."""
     counts = logged.calls
     known = counts.input_tokens != UNKNOWN
     kind = prompt_class(counts.input_tokens[known]) * 2 + counts.stream[known]

@@ -1,7 +1,9 @@
-"""Figures of the same calls twice, as they were logged and as they were replayed, and their differences.
+"""Figures of the same calls twice, as they were logged and as they were replayed, and their
+differences.
 
-A call that failed counts as slower than all others. Intervals come from leaving out periods of time in turn, and
-sessions where there are any (`log/statistics/jackknife`): calls of one slow hour resemble each other.
+A call that failed counts as slower than all others. Intervals come from leaving out periods of time
+in turn, and sessions where there are any (`log/statistics/jackknife`): calls of one slow hour
+resemble each other.
 """
 
 import math
@@ -24,15 +26,16 @@ PERIODS = 20
 MIN_CALLS = 200
 """Calls that figures need."""
 UNSEEN, UNSEEN_SHARE, UNSEEN_FAILURES = 0.02, 0.01, 0.001
-"""Added to each side of an interval where answers were drawn: of today's figure, of a target's share, of all calls that
-fail. More calls do not make this smaller. `benchmarks/what_if.py` measured it: with it, intervals of six hours contain
-the truth in 96%, and without it in 80%."""
+"""Added to each side of an interval where answers were drawn: of today's figure, of a target's
+share, of all calls that fail. More calls do not make this smaller. `benchmarks/what_if.py` measured
+it: with it, intervals of six hours contain the truth in 96%, and without it in 80%."""
 NAMES = ("ttft_p50_ms", "ttft_p95_ms", "total_p50_ms", "total_p95_ms", "usd_per_1000", "failed")
 
 
 class Outcomes(Struct, frozen=True, kw_only=True):
-    """How calls ended: one place for each. `ttft_ms` and `total_ms`: infinite for a call that failed; `ttft_ms` is
-    NaN for one that was not streamed. `usd`: NaN if unknown. `target`: that answered, or UNKNOWN."""
+    """How calls ended: one place for each. `ttft_ms` and `total_ms`: infinite for a call that
+    failed; `ttft_ms` is NaN for one that was not streamed. `usd`: NaN if unknown. `target`: that
+    answered, or UNKNOWN."""
 
     ttft_ms: Floats
     total_ms: Floats
@@ -42,7 +45,13 @@ class Outcomes(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls, ttft_ns: Integers, total_ns: Integers, failed: Mask, target: Integers, usd: Floats, stream: Mask
+        cls,
+        ttft_ns: Integers,
+        total_ns: Integers,
+        failed: Mask,
+        target: Integers,
+        usd: Floats,
+        stream: Mask,
     ) -> "Outcomes":
         broken = failed | (total_ns == UNKNOWN)
         ttft_ms = np.where(failed | (ttft_ns == UNKNOWN), np.inf, ttft_ns / NS_PER_MS)
@@ -63,15 +72,17 @@ class Outcomes(Struct, frozen=True, kw_only=True):
         target = self.target[which]
         shares = np.bincount(target[target != UNKNOWN], minlength=targets) / n
         dollars = float(usd.mean()) * 1000 if len(usd) else math.nan
-        return np.array([*times, dollars, float(self.failed[which].mean()) if n else math.nan, *shares])
+        return np.array(
+            [*times, dollars, float(self.failed[which].mean()) if n else math.nan, *shares]
+        )
 
 
 class FigureChange(Struct, frozen=True, kw_only=True):
     """One figure: `today` as logged, `what_if` as replayed.
 
-    `ci95`: of `difference`, which is what_if − today. `p_value`: None without an interval; of several policies adjusted
-    by Holm, and `ci95` with it. A figure is None without a value for it, if more calls failed than the percentile
-    leaves out, or if lost races hide too many slow times.
+    `ci95`: of `difference`, which is what_if − today. `p_value`: None without an interval; of
+    several policies adjusted by Holm, and `ci95` with it. A figure is None without a value for it,
+    if more calls failed than the percentile leaves out, or if lost races hide too many slow times.
     """
 
     name: str
@@ -91,7 +102,8 @@ def changes(
 ) -> list[FigureChange]:
     """Return the figures of the calls `which`, and the share of each target under its name.
 
-    Failures are rare. So their interval is at least that of chance among the calls whose answer has changed.
+    Failures are rare. So their interval is at least that of chance among the calls whose answer has
+    changed.
     """
     places = np.flatnonzero(which)
     period = np.zeros(len(which), np.int64)
@@ -114,7 +126,9 @@ def changes(
     middles = _minus(middle[size:], middle[:size])
     found = []
     known = np.isfinite(middles)
-    intervals = jackknife_intervals(lambda kept: _finite(differences(kept)), _finite(middles), groups)
+    intervals = jackknife_intervals(
+        lambda kept: _finite(differences(kept)), _finite(middles), groups
+    )
     changed = float((today.total_ms != other.total_ms)[places].mean())
     for place, name in enumerate((*NAMES, *targets)):
         low, high = intervals[place] if known[place] else (None, None)
@@ -146,7 +160,8 @@ def _unseen_by_matching(name: str, today: float) -> float:
 
 
 def adjusted(answers: Mapping[str, Sequence[FigureChange]]) -> dict[str, list[FigureChange]]:
-    """Return the figures of several policies, each with what Holm's procedure leaves of it among all policies."""
+    """Return the figures of several policies, each with what Holm's procedure leaves of it among
+    all policies."""
     found = {policy: list(figures) for policy, figures in answers.items()}
     if len(found) < 2:
         return found
@@ -158,7 +173,9 @@ def adjusted(answers: Mapping[str, Sequence[FigureChange]]) -> dict[str, list[Fi
             low, high = figure.ci95
             if low is None or high is None or figure.difference is None:
                 continue
-            half = (high - low) / 2 * t_quantile(level, PERIODS - 1) / t_quantile(DOUBT, PERIODS - 1)
+            half = (
+                (high - low) / 2 * t_quantile(level, PERIODS - 1) / t_quantile(DOUBT, PERIODS - 1)
+            )
             ci95 = figure.difference - half, figure.difference + half
             found[policy][place] = replace(figure, p_value=p_value, ci95=ci95)
     return found
@@ -186,7 +203,8 @@ def _minus(first: Floats, second: Floats) -> Floats:
 
 
 def _finite(values: Floats) -> Floats:
-    """Return `values` with 0 in place of those that have no interval, which would make all of them unknown."""
+    """Return `values` with 0 in place of those that have no interval, which would make all of them
+    unknown."""
     return np.where(np.isfinite(values), values, 0.0)
 
 

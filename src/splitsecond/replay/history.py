@@ -1,13 +1,14 @@
 """Answers of targets, as the log knows them at each moment.
 
-A call that was sent to a target answers with that attempt. For any other target its answer is drawn from attempts of
-other calls there that are similar: with a prompt of about its length, streamed or not, with the session in the target's
-cache or not, and near in time. The nearest attempt to a moment close to the call's answers. So all calls of one slow
-minute meet the attempts of this minute, and an attempt that is rare in its time counts as much as many in another: it
-does not matter that a policy sends more calls to a target while it is fast.
+A call that was sent to a target answers with that attempt. For any other target its answer is drawn
+from attempts of other calls there that are similar: with a prompt of about its length, streamed or
+not, with the session in the target's cache or not, and near in time. The nearest attempt to a
+moment close to the call's answers. So all calls of one slow minute meet the attempts of this
+minute, and an attempt that is rare in its time counts as much as many in another: it does not
+matter that a policy sends more calls to a target while it is fast.
 
-A race or a hedge closes its loser before its first token. Such a time is censored: the answer takes longer, and is
-drawn from similar attempts that took longer.
+A race or a hedge closes its loser before its first token. Such a time is censored: the answer takes
+longer, and is drawn from similar attempts that took longer.
 """
 
 from bisect import bisect_left
@@ -30,14 +31,17 @@ NEAR_US = US_PER_HOUR
 JITTER_US = 60_000_000
 """An answer is that of the attempt nearest to a moment within so much time of the call's."""
 EDGE_US = 5_000_000
-"""Whether a target fails is decided by its attempt nearest to a moment within so much time of the call's, an attempt of
-any kind: an outage begins and ends at a moment."""
+"""Whether a target fails is decided by its attempt nearest to a moment within so much time of the
+call's, an attempt of any kind: an outage begins and ends at a moment."""
 LATE_NS = 20 * NS_PER_MS
-"""An attempt that begins later after its call than this was made because another one was slow or failed."""
+"""An attempt that begins later after its call than this was made because another one was slow or
+failed."""
 OWN_NS = 10 * NS_PER_S
-"""The call's own attempt answers if it is made within so much time of when it was made in the log."""
+"""The call's own attempt answers if it is made within so much time of when it was made in the
+log."""
 MAX_SCALE = 4.0
-"""Prompts of one class differ by this factor at most, and so do times that are scaled between them."""
+"""Prompts of one class differ by this factor at most, and so do times that are scaled between
+them."""
 FIT = 5000
 """Attempts of a target that the dependence of times on lengths is fitted to."""
 MIN_EXPECTED_S = 0.001
@@ -46,10 +50,12 @@ COMPARED = 32
 OK, FAILED, CANCELLED = (OUTCOMES.index(name) for name in ("ok", "failed", "cancelled"))
 CACHE_AGES_NS = (300 * NS_PER_S, 3600 * NS_PER_S)
 WARMTHS = 4
-"""Classes of calls by when their session was at the target last: never, within 5 min, within an hour, earlier."""
+"""Classes of calls by when their session was at the target last: never, within 5 min, within an
+hour, earlier."""
 PROMPTS = 16
 Expectation = tuple[float, float, float]
-"""A time in seconds: fixed, for each new token of the prompt, and for each cached one (or token of the answer)."""
+"""A time in seconds: fixed, for each new token of the prompt, and for each cached one (or token of
+the answer)."""
 _OF_THE_REQUEST = frozenset({400, 413, 422})
 
 
@@ -60,8 +66,8 @@ class Basis:
 
 
 class CacheUse(NamedTuple):
-    """What the prompt cache of a target may have of a session. `warmth`: the class of when it was there last, below
-    `WARMTHS`. `prefix`: the tokens of its prompt then; 0: it never was there."""
+    """What the prompt cache of a target may have of a session. `warmth`: the class of when it was
+    there last, below `WARMTHS`. `prefix`: the tokens of its prompt then; 0: it never was there."""
 
     warmth: int
     prefix: int
@@ -71,9 +77,9 @@ NO_CACHE = CacheUse(0, 0)
 
 
 class LoggedAnswer(NamedTuple):
-    """An answer in virtual time, from the begin of the attempt. `wait_ns`: its first token, UNKNOWN if none came.
-    `fault`: place of its fault, UNKNOWN for none. `basis`: see `Basis`. `sure_ns`: until then it surely has no token
-    where the basis is `SLOWER`."""
+    """An answer in virtual time, from the begin of the attempt. `wait_ns`: its first token, UNKNOWN
+    if none came. `fault`: place of its fault, UNKNOWN for none. `basis`: see `Basis`. `sure_ns`:
+    until then it surely has no token where the basis is `SLOWER`."""
 
     wait_ns: int
     end_ns: int
@@ -97,8 +103,9 @@ class _Similar(NamedTuple):
 class History:
     """The calls and attempts of a log.
 
-    `asked`: the targets that it knows. `chance`: the seed of what is drawn. `own`: calls answer with their own
-    attempts; otherwise all answers are drawn from other calls, which tries the drawing itself.
+    `asked`: the targets that it knows. `chance`: the seed of what is drawn. `own`: calls answer
+    with their own attempts; otherwise all answers are drawn from other calls, which tries the
+    drawing itself.
     """
 
     def __init__(self, logged: RequestColumns, *, chance: int = 0, own: bool = True) -> None:
@@ -132,14 +139,29 @@ class History:
         self._failed = ~known & (attempts.outcome == FAILED)
         answers = usable & ~self._failed
         self._of_kind = [_grouped(kind, begun_us, each) for each in (answers & first, answers)]
-        self._of_target = [_grouped(attempts.target, begun_us, each) for each in (usable & first, usable)]
-        self.asked = [name for number, name in enumerate(logged.targets) if number in self._of_target[True]]
-        self._longest = [int(prompt[attempts.target == target].max(initial=0)) for target in range(len(logged.targets))]
+        self._of_target = [
+            _grouped(attempts.target, begun_us, each) for each in (usable & first, usable)
+        ]
+        self.asked = [
+            name for number, name in enumerate(logged.targets) if number in self._of_target[True]
+        ]
+        self._longest = [
+            int(prompt[attempts.target == target].max(initial=0))
+            for target in range(len(logged.targets))
+        ]
 
     def answer(
-        self, call: int, target: int, number: int, at_us: int, *, late: bool, cache: CacheUse = NO_CACHE
+        self,
+        call: int,
+        target: int,
+        number: int,
+        at_us: int,
+        *,
+        late: bool,
+        cache: CacheUse = NO_CACHE,
     ) -> LoggedAnswer:
-        """Return the answer of `target` to its `number`-th attempt (from 0) of `call`, which begins at `at_us`.
+        """Return the answer of `target` to its `number`-th attempt (from 0) of `call`, which begins
+        at `at_us`.
 
         `late`: the attempt was made because another one of the call is slow or has failed.
         """
@@ -173,18 +195,22 @@ class History:
                 if number:
                     number -= 1
                     continue
-                begun_us = int(self.logged.calls.came_us[call]) + int(self.begin_ns[attempt]) // 1000
+                begun_us = (
+                    int(self.logged.calls.came_us[call]) + int(self.begin_ns[attempt]) // 1000
+                )
                 same = (self._warmth[attempt], self._prefix[attempt]) == cache
                 return attempt if same and abs(at_us - begun_us) * 1000 <= OWN_NS else UNKNOWN
         return UNKNOWN
 
     def _drawn(self, similar: _Similar, at_us: int, chance: float, call: int, closed: int) -> int:
-        """Return the attempt that answers; one that was closed itself if none near in time took longer.
+        """Return the attempt that answers; one that was closed itself if none near in time took
+        longer.
 
-        `closed`: the call's own attempt, which was closed before its first token; UNKNOWN: there is none. An attempt
-        that was closed itself is replaced by any that took longer than it was waited for, and so on: this draws from
-        the Kaplan-Meier estimate. Times are compared as multiples of what is expected for the lengths, because a race
-        closes its loser early for a short prompt.
+        `closed`: the call's own attempt, which was closed before its first token; UNKNOWN: there is
+        none. An attempt that was closed itself is replaced by any that took longer than it was
+        waited for, and so on: this draws from the Kaplan-Meier estimate. Times are compared as
+        multiples of what is expected for the lengths, because a race closes its loser early for a
+        short prompt.
         """
         found = self._nearest(similar, at_us + round((2 * chance - 1) * JITTER_US), call)
         place = bisect_left(similar.at_us, at_us)
@@ -214,12 +240,16 @@ class History:
         return LoggedAnswer(
             int(self._wait_ns[attempt]), int(self._end_ns[attempt]), int(a.fault[attempt]),
             int(self.input_tokens[call]), max(int(a.cached_tokens[attempt]), 0),
-            max(int(a.cache_write_tokens[attempt]), 0), max(int(a.cache_write_1h_tokens[attempt]), 0),
+            max(int(a.cache_write_tokens[attempt]), 0),
+            max(int(a.cache_write_1h_tokens[attempt]), 0),
             max(output, 0), Basis.SIMILAR,
         )  # fmt: skip
 
-    def _transferred(self, call: int, target: int, other: int, sure_ns: int, basis: int, prefix: int) -> LoggedAnswer:
-        """Return the answer to the attempt `other` as one to `call`, whose lengths differ a little."""
+    def _transferred(
+        self, call: int, target: int, other: int, sure_ns: int, basis: int, prefix: int
+    ) -> LoggedAnswer:
+        """Return the answer to the attempt `other` as one to `call`, whose lengths differ a
+        little."""
         a, calls = self.logged.attempts, self.logged.calls
         prompt, others_prompt = int(self.input_tokens[call]), int(self.input_tokens[a.call[other]])
         share = prompt / max(others_prompt, 1)
@@ -240,7 +270,9 @@ class History:
         wait_ns, end_ns = int(self._wait_ns[other]), int(self._end_ns[other])
         if self._closed[other]:
             wait_ns = end_ns = max(round(end_ns * scale), sure_ns) + 1
-            return LoggedAnswer(wait_ns, end_ns, UNKNOWN, prompt, 0, 0, 0, output, Basis.SLOWER, wait_ns)
+            return LoggedAnswer(
+                wait_ns, end_ns, UNKNOWN, prompt, 0, 0, 0, output, Basis.SLOWER, wait_ns
+            )
         if wait_ns == UNKNOWN:
             return LoggedAnswer(UNKNOWN, end_ns, int(a.fault[other]), prompt, 0, 0, 0, 0, basis)
         decode_ns = end_ns - wait_ns
@@ -248,20 +280,26 @@ class History:
             decode_ns = round(decode_ns * (output - 1) / (others_output - 1))
         wait_ns = max(round(wait_ns * scale), sure_ns + 1)
         fault = int(a.fault[other]) if a.outcome[other] == FAILED else UNKNOWN
-        return LoggedAnswer(wait_ns, wait_ns + decode_ns, fault, prompt, cached, written, hour, output, basis)
+        return LoggedAnswer(
+            wait_ns, wait_ns + decode_ns, fault, prompt, cached, written, hour, output, basis
+        )
 
     def _lengths_of_attempts(self, stream: Integers) -> Floats:
-        """Return, for each attempt, what its time to the first token depends on: new tokens of the prompt, and cached
-        ones; of a call that is not streamed, tokens of the answer in their place.
+        """Return, for each attempt, what its time to the first token depends on: new tokens of the
+        prompt, and cached ones; of a call that is not streamed, tokens of the answer in their
+        place.
 
-        A closed attempt has no counts. It read as much from the cache as others of its target and age do on average.
+        A closed attempt has no counts. It read as much from the cache as others of its target and
+        age do on average.
         """
         a, calls = self.logged.attempts, self.logged.calls
         prompt = self.input_tokens[a.call]
         answered = self._wait_ns != UNKNOWN
         kind = a.target * WARMTHS + self._warmth
         base = np.where(self._prefix > 0, self._prefix, prompt)
-        tokens, read = (np.bincount(kind[answered], each[answered]) for each in (base, a.cached_tokens.clip(0)))
+        tokens, read = (
+            np.bincount(kind[answered], each[answered]) for each in (base, a.cached_tokens.clip(0))
+        )
         shares = np.zeros(int(kind.max(initial=0)) + 1)
         np.divide(read, tokens, out=shares[: len(read)], where=tokens > 0)
         cached = np.where(answered, a.cached_tokens.clip(0), base * shares[kind])
@@ -277,12 +315,15 @@ class History:
         return found.clip(MIN_EXPECTED_S)
 
     def _expectations(self, stream: Integers) -> dict[tuple[int, int], Expectation]:
-        """Return how times depend on lengths, for each target and for calls that are streamed or not."""
+        """Return how times depend on lengths, for each target and for calls that are streamed or
+        not."""
         a = self.logged.attempts
         found: dict[tuple[int, int], Expectation] = {}
         for target in range(len(self.logged.targets)):
             for streamed in (0, 1):
-                which = np.flatnonzero((a.target == target) & (stream == streamed) & (self._wait_ns > 0))
+                which = np.flatnonzero(
+                    (a.target == target) & (stream == streamed) & (self._wait_ns > 0)
+                )
                 which = which[:: max(len(which) // FIT, 1)]
                 (new, other), seconds = self._lengths[:, which], self._wait_ns[which] / NS_PER_S
                 model = fitted(new, other, seconds)
@@ -302,7 +343,8 @@ class History:
         return found
 
     def _caches(self) -> tuple[Integers, Integers]:
-        """Return what the cache of its target may have had of each attempt's session: see `CacheUse`."""
+        """Return what the cache of its target may have had of each attempt's session: see
+        `CacheUse`."""
         calls, attempts = self.logged.calls, self.logged.attempts
         warm, prefix = np.zeros((2, len(attempts.call)), np.int64)
         last: dict[tuple[int, int, int], tuple[int, int]] = {}
@@ -316,7 +358,8 @@ class History:
         return warm, prefix
 
     def _refused_requests(self) -> Mask:
-        """Return which calls failed because of what they asked for, so that no other target helps."""
+        """Return which calls failed because of what they asked for, so that no other target
+        helps."""
         faults = self.logged.faults
         refused = [each.type == "CallerFault" or each.status in _OF_THE_REQUEST for each in faults]
         attempts = self.logged.attempts
@@ -327,18 +370,26 @@ class History:
 
 
 def cache_use(last: tuple[int, int] | None, now_ns: int) -> CacheUse:
-    """Return the cache use of a session. `last`: when it was at the target last, and the tokens of its prompt then."""
-    return NO_CACHE if last is None else CacheUse(1 + bisect_left(CACHE_AGES_NS, now_ns - last[0]), last[1])
+    """Return the cache use of a session. `last`: when it was at the target last, and the tokens of
+    its prompt then."""
+    return (
+        NO_CACHE
+        if last is None
+        else CacheUse(1 + bisect_left(CACHE_AGES_NS, now_ns - last[0]), last[1])
+    )
 
 
 def prompt_class(tokens: Integers) -> Integers:
-    """Return the class of prompts by their length; the longest of a class is `MAX_SCALE` times the shortest."""
-    return np.asarray(np.log2(np.maximum(tokens, 1)) / np.log2(MAX_SCALE), np.int64).clip(0, PROMPTS - 1)
+    """Return the class of prompts by their length; the longest of a class is `MAX_SCALE` times the
+    shortest."""
+    return np.asarray(np.log2(np.maximum(tokens, 1)) / np.log2(MAX_SCALE), np.int64).clip(
+        0, PROMPTS - 1
+    )
 
 
 def _begins(attempts: LoggedAttempts) -> Integers:
-    """Return when each attempt began, from the arrival of its call: before it connected. One that was not sent began
-    when the attempt before it ended."""
+    """Return when each attempt began, from the arrival of its call: before it connected. One that
+    was not sent began when the attempt before it ended."""
     setup = attempts.dns_ns + attempts.tcp_ns + attempts.tls_ns
     before = np.zeros(len(setup), np.int64)
     same = attempts.call[1:] == attempts.call[:-1]
@@ -363,7 +414,8 @@ def _expected(expectation: Expectation, new: int, other: int) -> float:
 
 
 def _line(new: Floats, seconds: Floats) -> Expectation:
-    """Return fixed time and time for each new token from the medians of shorter and of longer prompts."""
+    """Return fixed time and time for each new token from the medians of shorter and of longer
+    prompts."""
     middle = np.median(new)
     short, long = new <= middle, new > middle
     if not long.any():

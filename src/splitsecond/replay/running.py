@@ -1,7 +1,7 @@
 """Calls of a log, replayed in their order and at their times through a policy, in virtual time.
 
-The policy is the gateway's own, with its circuit breakers, estimates and budgets. Only the targets are not real: they
-answer as `History` knows them.
+The policy is the gateway's own, with its circuit breakers, estimates and budgets. Only the targets
+are not real: they answer as `History` knows them.
 """
 
 import asyncio
@@ -39,8 +39,9 @@ _ATTEMPT = ("call", "target", "at_us", "input", "cached", "written", "hour", "ou
 
 
 class ReplayedCalls(Struct, frozen=True, kw_only=True):
-    """Columns with one place for each call. `ttft_ns`: UNKNOWN without a first token. `usd`: of all attempts of a call,
-    NaN where a price is unknown. `basis`: the weakest of its attempts'. `target`: that answered, or UNKNOWN.
+    """Columns with one place for each call. `ttft_ns`: UNKNOWN without a first token. `usd`: of all
+    attempts of a call, NaN where a price is unknown. `basis`: the weakest of its attempts'.
+    `target`: that answered, or UNKNOWN.
 
     `attempts`: for each attempt its call, its target and when it began (us since 1970).
     """
@@ -62,10 +63,11 @@ def replay(
     chance: int = 0,
     sent: Callable[[int], None] = lambda calls: None,
 ) -> ReplayedCalls:
-    """Send all calls of the log through the policy `expression`. All its targets must be in the log.
+    """Send all calls of the log through the policy `expression`. All its targets must be in the
+    log.
 
-    `sent` receives the number of calls that were sent since it was called before. It replaces the clock of this process
-    while it runs.
+    `sent` receives the number of calls that were sent since it was called before. It replaces the
+    clock of this process while it runs.
     """
     return run_virtual(_Replay(history, expression, info, chance).run(sent))
 
@@ -83,7 +85,11 @@ class _OpenCall:
 
 class _Replay:
     def __init__(
-        self, history: History, expression: Expression, info: Callable[[str], TargetInfo], chance: int
+        self,
+        history: History,
+        expression: Expression,
+        info: Callable[[str], TargetInfo],
+        chance: int,
     ) -> None:
         self.history = history
         self._info = info
@@ -183,7 +189,14 @@ class _Replay:
     def opened(self, call: Call) -> _OpenCall:
         return self._open[call.id]
 
-    def ended(self, opened: _OpenCall, target: int, answer: LoggedAnswer, begin_ns: int, observed: Observation) -> None:
+    def ended(
+        self,
+        opened: _OpenCall,
+        target: int,
+        answer: LoggedAnswer,
+        begin_ns: int,
+        observed: Observation,
+    ) -> None:
         if answer.basis != Basis.SLOWER or observed.end_ns - begin_ns >= answer.sure_ns:
             self._basis[opened.number] = max(self._basis[opened.number], answer.basis)
         tokens = observed.output_tokens or 0
@@ -191,9 +204,15 @@ class _Replay:
         if first and opened.session is not None:
             self._turns[*opened.session, target] = begin_ns, answer.input_tokens
         billed = first or not (observed.status >= 400 or observed.sent_ns is None)
-        cached = (answer.cached_tokens, answer.written_tokens, answer.hour_tokens) if first else (0, 0, 0)
+        cached = (
+            (answer.cached_tokens, answer.written_tokens, answer.hour_tokens)
+            if first
+            else (0, 0, 0)
+        )
         counts = answer.input_tokens, *cached, tokens
-        self._attempts.append((opened.number, target, begin_ns // 1000 + self._shift_us, *counts, billed))
+        self._attempts.append(
+            (opened.number, target, begin_ns // 1000 + self._shift_us, *counts, billed)
+        )
         self._states.observe(observed)
 
     def fault(self, number: int) -> LoggedFault:
@@ -205,7 +224,9 @@ class _Replay:
         prices = [self._info(name).price for name in self.history.logged.targets]
         counts = (columns[name] for name in ("input", "cached", "written", "hour", "output"))
         usd = costs(prices, columns["target"], *counts)
-        per_call = np.bincount(columns["call"], usd * columns["billed"], len(self._total)).astype(np.float64)
+        per_call = np.bincount(columns["call"], usd * columns["billed"], len(self._total)).astype(
+            np.float64
+        )
         return ReplayedCalls(
             ttft_ns=self._ttft,
             total_ns=self._total,
@@ -230,7 +251,13 @@ def costs(
     table = PriceTable.of(prices)
     rates = table.rates_of(target, prompt)
     plain = np.maximum(prompt - cached - written, 0)
-    usd = plain * rates[0] + cached * rates[1] + (written - hour) * rates[2] + hour * rates[3] + output * rates[4]
+    usd = (
+        plain * rates[0]
+        + cached * rates[1]
+        + (written - hour) * rates[2]
+        + hour * rates[3]
+        + output * rates[4]
+    )
     return np.where(table.by_token[target], usd / MILLION, np.nan)
 
 
@@ -266,7 +293,13 @@ class _LoggedReply(ReplyBase):
     """An answer of the log, which ends by itself."""
 
     def __init__(
-        self, target: str, number: int, replay: _Replay, opened: _OpenCall, answer: LoggedAnswer, call: Call
+        self,
+        target: str,
+        number: int,
+        replay: _Replay,
+        opened: _OpenCall,
+        answer: LoggedAnswer,
+        call: Call,
     ) -> None:
         self._target = target
         self._number = number
@@ -320,7 +353,9 @@ class _LoggedReply(ReplyBase):
         if outcome == "failed":
             logged = self._replay.fault(answer.fault)
             phase: Phase = logged.phase or "head"  # type: ignore[assignment] # the log has nothing but phases
-            record = FaultRecord(type=logged.type, kind=logged.kind, phase=phase, message="", status=logged.status)
+            record = FaultRecord(
+                type=logged.type, kind=logged.kind, phase=phase, message="", status=logged.status
+            )
             status = logged.status
         output = answer.output_tokens if first and outcome == "ok" else 0
         if first and outcome != "ok" and (span_ns := answer.end_ns - answer.wait_ns) > 0:
@@ -361,7 +396,11 @@ class _LoggedReply(ReplyBase):
     async def collected(self) -> list[Event]:
         await self.finished()
         if self._answer.fault != UNKNOWN:
-            return [Broken(clock.now_ns(), made_fault(self._replay.fault(self._answer.fault), self._target))]
+            return [
+                Broken(
+                    clock.now_ns(), made_fault(self._replay.fault(self._answer.fault), self._target)
+                )
+            ]
         return [Done(clock.now_ns(), marker=True)]
 
     async def read(self) -> bytes:
@@ -379,7 +418,9 @@ def made_fault(logged: LoggedFault, target: str) -> Fault:
     words = "as in the log"
     match logged.type:
         case "CallerFault":
-            return CallerFault(words, kind=logged.kind, phase=phase, target=target, status=logged.status or 400)
+            return CallerFault(
+                words, kind=logged.kind, phase=phase, target=target, status=logged.status or 400
+            )
         case "TimedOut":
             return TimedOut(words, kind=logged.kind, phase=phase, target=target)
         case "NetworkFault":

@@ -1,1 +1,2 @@
-"""Providers whose truth is known: servers of every API format that send each token at a planned time."""
+"""Providers whose truth is known: servers of every API format that send each token at a planned
+time."""

@@ -1,4 +1,5 @@
-"""`python -m splitsecond.simulator PROFILE...`: the simulator as a process, for programs that start one (`process`)."""
+"""`python -m splitsecond.simulator PROFILE...`: the simulator as a process, for programs that start
+one (`process`)."""
 
 import argparse
 import socket
@@ -16,9 +17,13 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=9001)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=Path)
-    parser.add_argument("--until-eof", action="store_true", help="also stop when standard input is closed")
     parser.add_argument(
-        "--descriptor", type=int, help="serve all shipped profiles by path at this listening socket, and nothing else"
+        "--until-eof", action="store_true", help="also stop when standard input is closed"
+    )
+    parser.add_argument(
+        "--descriptor",
+        type=int,
+        help="serve all shipped profiles by path at this listening socket, and nothing else",
     )
     arguments = parser.parse_args()
     descriptor = arguments.__dict__.pop("descriptor")

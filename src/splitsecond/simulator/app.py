@@ -1,7 +1,8 @@
-"""The application of a simulated provider: serves the `endpoints`, the list of models, health and the truth.
+"""The application of a simulated provider: serves the `endpoints`, the list of models, health and
+the truth.
 
-Each profile has its own `SimulatedProvider` at its own port, with its own requests in flight, draws and faults. Faults
-before the first byte are acted out here, the others in `sender`.
+Each profile has its own `SimulatedProvider` at its own port, with its own requests in flight, draws
+and faults. Faults before the first byte are acted out here, the others in `sender`.
 """
 
 from array import array
@@ -40,7 +41,13 @@ from splitsecond.simulator.request import (
     error_code,
     read_request,
 )
-from splitsecond.simulator.response import IN_STREAM_ERROR, renderer, send_error, send_stream, send_whole
+from splitsecond.simulator.response import (
+    IN_STREAM_ERROR,
+    renderer,
+    send_error,
+    send_stream,
+    send_whole,
+)
 from splitsecond.simulator.sender import ResponseSender
 from splitsecond.simulator.server_counts import ServerCounts
 from splitsecond.simulator.truth import TruthLog, TruthRecord
@@ -56,8 +63,8 @@ _BEFORE_HEADERS = ("http", "reset", "refused")
 class SimulatedProvider:
     """One provider.
 
-    `seed` determines its draws. `received_ns` maps the file descriptor of a connection to when the kernel received the
-    bytes of its last read.
+    `seed` determines its draws. `received_ns` maps the file descriptor of a connection to when the
+    kernel received the bytes of its last read.
     """
 
     def __init__(
@@ -77,7 +84,9 @@ class SimulatedProvider:
         self._truth = truth
         self._received_ns = received_ns
         self._replicas = Replicas(profile, pacer, seed)
-        self._rate_limit = None if profile.rate_limits is None else SimulatedRateLimit(profile.rate_limits)
+        self._rate_limit = (
+            None if profile.rate_limits is None else SimulatedRateLimit(profile.rate_limits)
+        )
         self._in_flight = 0
         self._senders: set[ResponseSender] = set()
         self._connections = 0
@@ -85,7 +94,8 @@ class SimulatedProvider:
         self._rules = ReplyRules(profile.replies)
         self._journal = RequestJournal()
         self._server_counts = ServerCounts()
-        self._waiting: dict[str, SimulatedRequest] = {}  # created streams, each read by a second request
+        # created streams, each read by a second request
+        self._waiting: dict[str, SimulatedRequest] = {}
 
     def on_connect(self, connection: ServerConnection) -> None:
         """Reset a new connection if a fault `refused` strikes it."""
@@ -108,13 +118,18 @@ class SimulatedProvider:
                 await cycle.answer(200, page)
                 return
             api_format = endpoint.format_name if endpoint is not None else ""
-            entry = self._journal.add(method, path, cycle.query.decode("latin-1"), cycle.headers, api_format)
+            entry = self._journal.add(
+                method, path, cycle.query.decode("latin-1"), cycle.headers, api_format
+            )
             self._check_key(cycle)
             if token_count is not None and method == "POST":
                 await self._count_tokens(token_count, cycle, entry)
             elif endpoint is not None and method == "POST":
                 await self._complete(endpoint, cycle, entry)
-            elif method == "GET" and (request := self._waiting.pop(path.removeprefix(_STREAMS), None)) is not None:
+            elif (
+                method == "GET"
+                and (request := self._waiting.pop(path.removeprefix(_STREAMS), None)) is not None
+            ):
                 endpoint = request.endpoint
                 await self._serve(request, cycle)
             else:
@@ -126,10 +141,13 @@ class SimulatedProvider:
                 entry.status = cycle.status
 
     async def _own_page(self, cycle: RequestCycle) -> bytes | None:
-        """Return a page of the simulator itself; None for any other path. Changes the replies and the journal."""
+        """Return a page of the simulator itself; None for any other path. Changes the replies and
+        the journal."""
         match cycle.method, cycle.path:
             case "GET", "/health":
-                return msgspec.json.encode({"status": "ok", "profile": self.profile.name, "in_flight": self._in_flight})
+                return msgspec.json.encode(
+                    {"status": "ok", "profile": self.profile.name, "in_flight": self._in_flight}
+                )
             case "GET", "/metrics":
                 return self._metrics()
             case "GET", "/truth":
@@ -158,7 +176,9 @@ class SimulatedProvider:
         """Return the page about the engine. Raises `RejectedRequest` if the profile has none."""
         engines = self._replicas.engines
         if not engines:
-            raise RejectedRequest(404, "this provider has no engine to tell about", code="unknown_url")
+            raise RejectedRequest(
+                404, "this provider has no engine to tell about", code="unknown_url"
+            )
         from splitsecond.simulator.server_metrics import exposed  # which loads Prometheus' client
 
         return exposed(self.profile, engines, self._server_counts, clock.now_ns())
@@ -172,19 +192,29 @@ class SimulatedProvider:
         """Return the list of models, or one model."""
         found = listing_at(cycle.path, cycle.headers) if cycle.method == "GET" else None
         if found is None:
-            raise RejectedRequest(404, f"unknown URL: {cycle.method} {cycle.path}", code="unknown_url")
+            raise RejectedRequest(
+                404, f"unknown URL: {cycle.method} {cycle.path}", code="unknown_url"
+            )
         listing, name = found
         if name and listing.model is not None:
             check_model(self.profile, name)
             return msgspec.json.encode(listing.model(name))
-        return listing.whole([self.profile.name if self.profile.model == ANY_MODEL else self.profile.model])
+        return listing.whole(
+            [self.profile.name if self.profile.model == ANY_MODEL else self.profile.model]
+        )
 
-    async def _count_tokens(self, endpoint: TokenCountEndpoint, cycle: RequestCycle, entry: JournalEntry) -> None:
+    async def _count_tokens(
+        self, endpoint: TokenCountEndpoint, cycle: RequestCycle, entry: JournalEntry
+    ) -> None:
         body = await _read_body(cycle)
         self._journal.set_body(entry, body)
-        await cycle.answer(200, count_request_tokens(self.profile, endpoint, _full_path(cycle), body))
+        await cycle.answer(
+            200, count_request_tokens(self.profile, endpoint, _full_path(cycle), body)
+        )
 
-    async def _complete(self, endpoint: ApiEndpoint, cycle: RequestCycle, entry: JournalEntry) -> None:
+    async def _complete(
+        self, endpoint: ApiEndpoint, cycle: RequestCycle, entry: JournalEntry
+    ) -> None:
         body = await _read_body(cycle)
         self._journal.set_body(entry, body)
         try:
@@ -205,7 +235,11 @@ class SimulatedProvider:
         entry.model, entry.stream = request.parsed.model, request.parsed.stream
         entry.response_id, entry.script = request.response_id, request.script
         request = self._admit(request)
-        if endpoint.created is not None and request.parsed.stream and request.fault_kind not in _BEFORE_HEADERS:
+        if (
+            endpoint.created is not None
+            and request.parsed.stream
+            and request.fault_kind not in _BEFORE_HEADERS
+        ):
             await cycle.answer(201, self._create(request, endpoint.created, cycle))
         else:
             await self._serve(request, cycle)
@@ -215,20 +249,28 @@ class SimulatedProvider:
         self._counts[what] += 1
         return self._counts[what]
 
-    def _create(self, request: SimulatedRequest, created: StreamUrlWriter, cycle: RequestCycle) -> bytes:
-        """Keep the request until its stream is read, and return the response with the stream's URL."""
+    def _create(
+        self, request: SimulatedRequest, created: StreamUrlWriter, cycle: RequestCycle
+    ) -> bytes:
+        """Keep the request until its stream is read, and return the response with the stream's
+        URL."""
         self._waiting[request.response_id] = request
         if len(self._waiting) > MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
         host = (cycle.header(b"host") or b"localhost").decode("latin-1")
         url = f"http://{host}{_STREAMS}{request.response_id}"
-        return created(request.parsed.model, id=request.response_id, created=request.created, stream=url)
+        return created(
+            request.parsed.model, id=request.response_id, created=request.created, stream=url
+        )
 
     def _admit(self, request: SimulatedRequest) -> SimulatedRequest:
-        """Return the request with the state of the rate limits. Raises `RejectedRequest` if it exceeds one."""
+        """Return the request with the state of the rate limits. Raises `RejectedRequest` if it
+        exceeds one."""
         if self._rate_limit is None:
             return request
-        exceeded = self._rate_limit.take(request.prompt_tokens + request.output_tokens, clock.now_ns())
+        exceeded = self._rate_limit.take(
+            request.prompt_tokens + request.output_tokens, clock.now_ns()
+        )
         request = msgspec.structs.replace(request, limits=self._rate_limit.state())
         if exceeded is None:
             return request
@@ -236,7 +278,8 @@ class SimulatedProvider:
         unit, wait_s = exceeded.unit, exceeded.wait_ns / clock.NS_PER_S
         raise RejectedRequest(
             429,
-            f"Rate limit reached for {unit} per minute: limit {exceeded.limit}. Please try again in {wait_s:.3f}s.",
+            f"Rate limit reached for {unit} per minute: limit {exceeded.limit}. Please try again "
+            f"in {wait_s:.3f}s.",
             code="rate_limit_exceeded",
             type=unit,
             retry_after=wait_s,
@@ -261,14 +304,18 @@ class SimulatedProvider:
             self._record(request, fault.kind)
             status = fault.status or 500
             message = f"a simulated error {status}"
-            raise RejectedRequest(status, message, code=error_code(status), retry_after=fault.retry_after)
+            raise RejectedRequest(
+                status, message, code=error_code(status), retry_after=fault.retry_after
+            )
         if fault is not None and fault.kind in ("reset", "refused"):
             self._record(request, fault.kind)
             cycle.reset()
         else:
             await self._respond(request, replica, cycle)
 
-    async def _respond(self, request: SimulatedRequest, replica: Replica, cycle: RequestCycle) -> None:
+    async def _respond(
+        self, request: SimulatedRequest, replica: Replica, cycle: RequestCycle
+    ) -> None:
         in_flight, evicted_tokens = self._in_flight, 0
 
         def store_prompt() -> None:
@@ -279,7 +326,9 @@ class SimulatedProvider:
 
         endpoint, parsed = request.endpoint, request.parsed
         create = endpoint.writer or endpoint.api_format.StreamWriter
-        writer = create(endpoint.operation, parsed.model, id=request.response_id, created=request.created)
+        writer = create(
+            endpoint.operation, parsed.model, id=request.response_id, created=request.created
+        )
         if request.script is not None:
             writer.stop_sequence = request.script.stop_sequence
         writer.read_tools(parsed.fields)
@@ -305,7 +354,9 @@ class SimulatedProvider:
         except Overloaded as error:
             self._record(request, "full")
             status = self.profile.engine.full_status if self.profile.engine else 503
-            raise RejectedRequest(status, error.message, code="overloaded", retry_after=1) from error
+            raise RejectedRequest(
+                status, error.message, code="overloaded", retry_after=1
+            ) from error
         cycle.on_lost = sender.closed_by_client
         self._senders.add(sender)
         try:
@@ -364,12 +415,20 @@ def presented_key(cycle: RequestCycle) -> str:
     scheme, _, bearer = authorization.partition(" ")
     if scheme.lower() == "bearer":
         return bearer.strip()
-    found = next((key for name in (b"x-api-key", b"x-goog-api-key", b"api-key") if (key := cycle.header(name))), b"")
+    found = next(
+        (
+            key
+            for name in (b"x-api-key", b"x-goog-api-key", b"api-key")
+            if (key := cycle.header(name))
+        ),
+        b"",
+    )
     return found.decode("latin-1") or parse_qs(cycle.query.decode("latin-1")).get("key", [""])[0]
 
 
 async def _read_body(cycle: RequestCycle) -> bytes:
-    """Read the body of a request. Raises `RejectedRequest` if it is too long or arrives too slowly."""
+    """Read the body of a request. Raises `RejectedRequest` if it is too long or arrives too
+    slowly."""
     try:
         return await cycle.body(MAX_BODY_BYTES)
     except CallerFault as fault:

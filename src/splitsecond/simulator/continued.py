@@ -1,6 +1,8 @@
-"""Requests that continue a stored conversation: Anthropic's threads, and `previous_response_id` of OpenAI's Responses.
+"""Requests that continue a stored conversation: Anthropic's threads, and `previous_response_id` of
+OpenAI's Responses.
 
-The conversation is put together from the journal, so a request can continue any response that is still there.
+The conversation is put together from the journal, so a request can continue any response that is
+still there.
 """
 
 from typing import Any
@@ -19,7 +21,8 @@ _INHERITED = ("tools", "system")
 def whole_body(body: bytes, journal: RequestJournal) -> bytes:
     """Return `body` with the conversation that it continues; otherwise unchanged.
 
-    Raises `CallerFault` if that conversation is not known. Anthropic's library then sends it again as a whole.
+    Raises `CallerFault` if that conversation is not known. Anthropic's library then sends it again
+    as a whole.
     """
     if b'"thread"' not in body and b'"previous_response_id"' not in body:
         return body
@@ -41,9 +44,13 @@ def _whole(fields: dict[str, Any], journal: RequestJournal, turns: int) -> dict[
             return fields
     entry = journal.answered(previous) if turns else None
     if entry is None:
-        raise CallerFault(f"the response {previous!r}, which the request continues, is not known", kind=code)
+        raise CallerFault(
+            f"the response {previous!r}, which the request continues, is not known", kind=code
+        )
     before = _whole(msgspec.json.decode(entry.body, type=dict[str, Any]), journal, turns - 1)
-    inherited: dict[str, Any] = {name: before[name] for name in _INHERITED if name in before and name not in fields}
+    inherited: dict[str, Any] = {
+        name: before[name] for name in _INHERITED if name in before and name not in fields
+    }
     return {
         **fields,
         **inherited,
@@ -60,10 +67,25 @@ def _answer(entry: JournalEntry, place: str) -> list[dict[str, Any]]:
     text = answer.text if answer is not None else ""
     calls = answer.calls if answer is not None else ()
     if place == "input":
-        called = [{"call_id": call.id, "name": call.name, "arguments": call.arguments} for call in calls]
-        return [{"role": "assistant", "content": text}, *({"type": "function_call", **call} for call in called)]
+        called = [
+            {"call_id": call.id, "name": call.name, "arguments": call.arguments} for call in calls
+        ]
+        return [
+            {"role": "assistant", "content": text},
+            *({"type": "function_call", **call} for call in called),
+        ]
     used = [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": msgspec.Raw(call.arguments.encode())}
+        {
+            "type": "tool_use",
+            "id": call.id,
+            "name": call.name,
+            "input": msgspec.Raw(call.arguments.encode()),
+        }
         for call in calls
     ]
-    return [{"role": "assistant", "content": [*([{"type": "text", "text": text}] if text else []), *used]}]
+    return [
+        {
+            "role": "assistant",
+            "content": [*([{"type": "text", "text": text}] if text else []), *used],
+        }
+    ]

@@ -1,9 +1,9 @@
 """The endpoints of a simulated provider: which path serves which operation in which API format.
 
-Each API format is served at its vendor's path, so the vendor's client library can be pointed here. Gemini's path
-contains the model and whether to stream, as does that of Claude at Google's Vertex AI. Replicate's contains the model
-as "owner/name" ("simulated/name" for a model without an owner), and a stream there takes one request to create it and
-another to read it.
+Each API format is served at its vendor's path, so the vendor's client library can be pointed here.
+Gemini's path contains the model and whether to stream, as does that of Claude at Google's Vertex
+AI. Replicate's contains the model as "owner/name" ("simulated/name" for a model without an owner),
+and a stream there takes one request to create it and another to read it.
 """
 
 import re
@@ -39,9 +39,13 @@ from splitsecond.simulator.timed_writer import TimedWriter
 
 
 class ServerFormat(Protocol):
-    def StreamWriter(self, operation: Operation, model: str, *, id: str, created: int) -> AnswerWriter: ...
+    def StreamWriter(
+        self, operation: Operation, model: str, *, id: str, created: int
+    ) -> AnswerWriter: ...
 
-    def error_body(self, status: int, message: str, type: str, code: str | None = None) -> bytes: ...
+    def error_body(
+        self, status: int, message: str, type: str, code: str | None = None
+    ) -> bytes: ...
 
 
 class StreamUrlWriter(Protocol):
@@ -51,13 +55,14 @@ class StreamUrlWriter(Protocol):
 class ApiEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One operation in one API format.
 
-    `read` parses a request from its operation, its body and its path. Response ids begin with `id_prefix`; the
-    header `id_header` has the request's id. `malformed` is an event of this format whose data is cut off.
-    `content_type` is that of a stream. With `marked_cache` only the parts of a prompt that the client marks are
-    cached. `created` writes the response with the URL of a stream; None: the response is the stream.
-    `limit_headers` writes the rate limits; None: the format has no headers for them. With `retry_in_body` the retry
-    delay is in the body of an error. The query of a stream contains `stream_query`; `model_prefix` is left out of
-    the model's name. `complete` adds what only the path says to a body. `writer`: in place of that of the format.
+    `read` parses a request from its operation, its body and its path. Response ids begin with
+    `id_prefix`; the header `id_header` has the request's id. `malformed` is an event of this format
+    whose data is cut off. `content_type` is that of a stream. With `marked_cache` only the parts of
+    a prompt that the client marks are cached. `created` writes the response with the URL of a
+    stream; None: the response is the stream. `limit_headers` writes the rate limits; None: the
+    format has no headers for them. With `retry_in_body` the retry delay is in the body of an error.
+    The query of a stream contains `stream_query`; `model_prefix` is left out of the model's name.
+    `complete` adds what only the path says to a body. `writer`: in place of that of the format.
     """
 
     operation: Operation = "chat"
@@ -85,14 +90,18 @@ class ApiEndpoint(msgspec.Struct, frozen=True, kw_only=True):
         whole = body if self.complete is None else self.complete(body, path)
         request = self.read(self.operation, whole, path)
         if request.stream and self.stream_query not in path:
-            raise CallerFault("streams as a JSON list are not simulated", hint=f"Add ?{self.stream_query} to the URL.")
+            raise CallerFault(
+                "streams as a JSON list are not simulated",
+                hint=f"Add ?{self.stream_query} to the URL.",
+            )
         return msgspec.structs.replace(request, model=request.model.removeprefix(self.model_prefix))
 
 
 class TokenCountEndpoint(msgspec.Struct, frozen=True):
     """An endpoint that only counts the tokens of a request.
 
-    `parse` reads a request from its body and its path; `write` encodes the count. Errors have the form of `endpoint`.
+    `parse` reads a request from its body and its path; `write` encodes the count. Errors have the
+    form of `endpoint`.
     """
 
     endpoint: ApiEndpoint
@@ -110,7 +119,11 @@ def _with_model(body: bytes, path: str) -> bytes:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except PARSER_ERRORS:
         return body  # its fault is found when it is parsed
-    named = {"model": unquote(found[1]), "stream": found[2] == "streamRawPredict"} if found is not None else {}
+    named = (
+        {"model": unquote(found[1]), "stream": found[2] == "streamRawPredict"}
+        if found is not None
+        else {}
+    )
     return msgspec.json.encode({**fields, **named})
 
 
@@ -203,7 +216,9 @@ _ENDPOINTS: Mapping[str, ApiEndpoint] = {
     "/v1/messages": _MESSAGES,
     "/v2/chat": _COHERE,
     "/api/chat": _OLLAMA,
-    "/api/generate": msgspec.structs.replace(_OLLAMA, api_format=_OllamaGenerate(), read=parse_ollama_generate),
+    "/api/generate": msgspec.structs.replace(
+        _OLLAMA, api_format=_OllamaGenerate(), read=parse_ollama_generate
+    ),
     "/v1/embeddings": _EMBEDDINGS,
     "/openai/v1/embeddings": _EMBEDDINGS,
     "/v2/embed": _embeddings(_COHERE, "cohere"),
@@ -213,7 +228,9 @@ _ENDPOINTS: Mapping[str, ApiEndpoint] = {
 _WITH_MODEL = {
     re.compile(_AT_GOOGLE + r"/models/[^/]+:(?:g|streamG)enerateContent"): _GEMINI,
     re.compile(_AT_GOOGLE + r"/models/[^/]+:embedContent"): _embeddings(_GEMINI, "gemini"),
-    re.compile(_AT_GOOGLE + r"/models/[^/]+:batchEmbedContents"): _embeddings(_GEMINI, "gemini batch"),
+    re.compile(_AT_GOOGLE + r"/models/[^/]+:batchEmbedContents"): _embeddings(
+        _GEMINI, "gemini batch"
+    ),
     _VERTEX_PATH: _VERTEX,
     re.compile(r"/v1/models/[^/]+/[^/]+/predictions"): _REPLICATE,
 }
@@ -221,12 +238,18 @@ _WITH_MODEL = {
 
 def endpoint_at(path: str) -> ApiEndpoint | None:
     found = _ENDPOINTS.get(path)
-    return found or next((endpoint for form, endpoint in _WITH_MODEL.items() if form.fullmatch(path)), None)
+    return found or next(
+        (endpoint for form, endpoint in _WITH_MODEL.items() if form.fullmatch(path)), None
+    )
 
 
 _COUNTS: Mapping[str, TokenCountEndpoint] = {
-    "/v1/messages/count_tokens": TokenCountEndpoint(_MESSAGES, parse_anthropic_count, anthropic.token_count),
-    "/v1/responses/input_tokens": TokenCountEndpoint(_RESPONSES, _RESPONSES.parse, responses.token_count),
+    "/v1/messages/count_tokens": TokenCountEndpoint(
+        _MESSAGES, parse_anthropic_count, anthropic.token_count
+    ),
+    "/v1/responses/input_tokens": TokenCountEndpoint(
+        _RESPONSES, _RESPONSES.parse, responses.token_count
+    ),
 }
 _GEMINI_COUNT_PATH = re.compile(r"/v1(?:beta)?/models/[^/]+:countTokens")
 _GEMINI_COUNT = TokenCountEndpoint(_GEMINI, parse_gemini_count, gemini.token_count)

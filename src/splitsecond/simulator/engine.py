@@ -1,18 +1,22 @@
-"""A model of a continuous-batching inference server, without a clock or sockets: the caller passes the time.
+"""A model of a continuous-batching inference server, without a clock or sockets: the caller passes
+the time.
 
-The server works in steps. In each step every sequence that is past its prompt gets one token, and up to
-`prefill_chunk_tokens` of waiting prompts are processed, in order of arrival (chunked prefill, as in vLLM and
-Sarathi-Serve). A prompt that is finished in a step gives its first token at the end of that step. A step lasts
+The server works in steps. In each step every sequence that is past its prompt gets one token, and
+up to `prefill_chunk_tokens` of waiting prompts are processed, in order of arrival (chunked prefill,
+as in vLLM and Sarathi-Serve). A prompt that is finished in a step gives its first token at the end
+of that step. A step lasts
 
     step_base_ms + step_per_sequence_ms × batch + prompt tokens / prefill_tokens_per_s
 
-and the time in which the cached tokens of the prompts that begin in it are loaded. So more sequences raise throughput
-and slow each one down, until the slots are full. Then requests queue, and TTFT grows with the queue. Steps follow each
-other at absolute times without a gap, so a late caller does not slow the server down.
+and the time in which the cached tokens of the prompts that begin in it are loaded. So more
+sequences raise throughput and slow each one down, until the slots are full. Then requests queue,
+and TTFT grows with the queue. Steps follow each other at absolute times without a gap, so a late
+caller does not slow the server down.
 
-With a limited KV cache, a request begins when its prompt fits. If the cache is full in the middle of answers, the
-request that began last loses its place (it is preempted, as in vLLM): it waits first in the queue, and then its prompt
-and what it has answered are computed again. A GPU draws more power with a larger batch; at its limit, steps slow down.
+With a limited KV cache, a request begins when its prompt fits. If the cache is full in the middle
+of answers, the request that began last loses its place (it is preempted, as in vLLM): it waits
+first in the queue, and then its prompt and what it has answered are computed again. A GPU draws
+more power with a larger batch; at its limit, steps slow down.
 """
 
 from collections import deque
@@ -61,7 +65,8 @@ class _Sequence(msgspec.Struct, Generic[Key]):
 
     @property
     def held(self) -> int:
-        """Return how many tokens of the KV cache it holds: what of its prompt is there, and its answer."""
+        """Return how many tokens of the KV cache it holds: what of its prompt is there, and its
+        answer."""
         return self.kept + self.prompt - self.prompt_left + self.produced
 
 
@@ -114,9 +119,17 @@ class Engine(Generic[Key]):
         return self._ends_ns
 
     def submit(
-        self, key: Key, *, prompt_tokens: int, output_tokens: int, now_ns: int, load_ns: int = 0, cached_tokens: int = 0
+        self,
+        key: Key,
+        *,
+        prompt_tokens: int,
+        output_tokens: int,
+        now_ns: int,
+        load_ns: int = 0,
+        cached_tokens: int = 0,
     ) -> None:
-        """Add a request with `prompt_tokens` to process, after loading the cached ones for `load_ns`.
+        """Add a request with `prompt_tokens` to process, after loading the cached ones for
+        `load_ns`.
 
         Raises `Overloaded` if slots and queue are full.
         """
@@ -127,17 +140,23 @@ class Engine(Generic[Key]):
                 hint="Try again later.",
             )
         prompt = max(prompt_tokens, 1)
-        self._waiting.append(_Sequence(key, prompt, max(output_tokens, 1), load_ns, prompt=prompt, kept=cached_tokens))
+        self._waiting.append(
+            _Sequence(
+                key, prompt, max(output_tokens, 1), load_ns, prompt=prompt, kept=cached_tokens
+            )
+        )
         if self._ends_ns is None:
             self._begin_step(max(now_ns, self._ended_ns))
 
     def cancel(self, key: Key) -> None:
-        """Remove a request, running or waiting; its slot is free from the next step on. Unknown keys are ignored."""
+        """Remove a request, running or waiting; its slot is free from the next step on. Unknown
+        keys are ignored."""
         if self._running.pop(key, None) is None:
             self._waiting = deque(sequence for sequence in self._waiting if sequence.key != key)
 
     def advance(self) -> list[Emission[Key]]:
-        """End the current step and begin the next one. Returns the tokens of the step that ended."""
+        """End the current step and begin the next one. Returns the tokens of the step that
+        ended."""
         ended_ns = self._ends_ns
         if ended_ns is None:
             return []
@@ -156,12 +175,20 @@ class Engine(Generic[Key]):
         return emissions
 
     def __repr__(self) -> str:
-        return f"<Engine {len(self._running)} of {self._spec.slots} slots, {len(self._waiting)} waiting>"
+        return (
+            f"<Engine {len(self._running)} of {self._spec.slots} slots, {len(self._waiting)} "
+            f"waiting>"
+        )
 
     def _begin_step(self, at_ns: int) -> None:
         spec = self._spec
         lost = self._preempt()
-        while not lost and self._waiting and len(self._running) < spec.slots and self._fits(self._waiting[0]):
+        while (
+            not lost
+            and self._waiting
+            and len(self._running) < spec.slots
+            and self._fits(self._waiting[0])
+        ):
             sequence = self._waiting.popleft()
             self._running[sequence.key] = sequence
         if not self._running:
@@ -182,7 +209,9 @@ class Engine(Generic[Key]):
         prefilled = spec.prefill_chunk_tokens - budget
         step_ms = spec.step_base_ms + spec.step_per_sequence_ms * batch
         slower = self._draw(at_ns, batch)
-        step_ns = round((step_ms * NS_PER_MS + prefilled * NS_PER_S / spec.prefill_tokens_per_s) * slower)
+        step_ns = round(
+            (step_ms * NS_PER_MS + prefilled * NS_PER_S / spec.prefill_tokens_per_s) * slower
+        )
         self._ends_ns = at_ns + step_ns + load_ns
 
     def _fits(self, sequence: _Sequence[Key]) -> bool:
@@ -193,13 +222,15 @@ class Engine(Generic[Key]):
         return self._reserved() + sequence.held + sequence.prompt_left + 1 <= capacity
 
     def _reserved(self) -> int:
-        """Return the tokens of the KV cache that running requests need for their prompts and their next tokens."""
+        """Return the tokens of the KV cache that running requests need for their prompts and their
+        next tokens."""
         return sum(each.held + each.prompt_left + 1 for each in self._running.values())
 
     def _preempt(self) -> bool:
         """Take the places of the requests that began last, until the next tokens of the others fit.
 
-        Return whether one lost its place: then no request begins in this step, as it would lose its own in the next.
+        Return whether one lost its place: then no request begins in this step, as it would lose its
+        own in the next.
         """
         capacity = self._spec.kv_cache_tokens
         self.preempted.clear()
@@ -208,7 +239,8 @@ class Engine(Generic[Key]):
         while len(self._running) > 1 and self._reserved() > capacity:
             _, last = self._running.popitem()
             last.prompt_left = last.prompt = last.prompt + last.kept + last.produced
-            last.kept = -last.produced  # its answer is now part of what it computes again, and must not count twice
+            # its answer is now part of what it computes again, and must not count twice
+            last.kept = -last.produced
             last.in_batch = False
             self.preempted.append(last.key)
             self.counts.preemptions += 1
@@ -216,7 +248,8 @@ class Engine(Generic[Key]):
         return bool(self.preempted)
 
     def _draw(self, at_ns: int, batch: int) -> float:
-        """Set the power from now on; return how many times as long the step takes at the GPU's power limit."""
+        """Set the power from now on; return how many times as long the step takes at the GPU's
+        power limit."""
         self.counts.energy_j = self.energy_j(at_ns)
         self._began_ns = at_ns
         gpu = self._spec.gpu

@@ -1,6 +1,8 @@
-"""The journal of a simulated provider: the requests that it received, for tests that check what a program sent.
+"""The journal of a simulated provider: the requests that it received, for tests that check what a
+program sent.
 
-It is bounded: the oldest requests are dropped first. Values of headers that hold keys are replaced by a mark.
+It is bounded: the oldest requests are dropped first. Values of headers that hold keys are replaced
+by a mark.
 """
 
 from collections import deque
@@ -18,15 +20,23 @@ from splitsecond.simulator.content.script import ReplyScript
 MAX_ENTRIES = 1_000
 MAX_BYTES = 32 << 20
 """Most bytes of all bodies together."""
-KEY_HEADERS = (b"authorization", b"api-key", b"x-api-key", b"x-goog-api-key", b"proxy-authorization", b"cookie")
+KEY_HEADERS = (
+    b"authorization",
+    b"api-key",
+    b"x-api-key",
+    b"x-goog-api-key",
+    b"proxy-authorization",
+    b"cookie",
+)
 _validate = msgspec.json.Decoder(Raw).decode
 
 
 class JournalEntry(Struct):
-    """One request. `api_format` is the format of its path, "" for an unknown path; `status` that of the response.
+    """One request. `api_format` is the format of its path, "" for an unknown path; `status` that of
+    the response.
 
-    `model`, `stream` and `response_id` are known once the request was accepted. `status` is 0 before the response, and
-    if the connection was reset instead.
+    `model`, `stream` and `response_id` are known once the request was accepted. `status` is 0
+    before the response, and if the connection was reset instead.
     """
 
     number: int
@@ -67,9 +77,13 @@ class RequestJournal:
         self._bytes = 0
         self._number = 0
 
-    def add(self, method: str, path: str, query: str, headers: Mapping[bytes, bytes], api_format: str) -> JournalEntry:
+    def add(
+        self, method: str, path: str, query: str, headers: Mapping[bytes, bytes], api_format: str
+    ) -> JournalEntry:
         self._number += 1
-        entry = JournalEntry(self._number, clock.wall_time(), method, path, query, headers, api_format)
+        entry = JournalEntry(
+            self._number, clock.wall_time(), method, path, query, headers, api_format
+        )
         self._entries.append(entry)
         if len(self._entries) > MAX_ENTRIES:
             self._drop()
@@ -82,7 +96,9 @@ class RequestJournal:
             self._drop()
 
     def answered(self, response_id: str) -> JournalEntry | None:
-        return next((entry for entry in reversed(self._entries) if entry.response_id == response_id), None)
+        return next(
+            (entry for entry in reversed(self._entries) if entry.response_id == response_id), None
+        )
 
     def clear(self) -> None:
         self._entries.clear()

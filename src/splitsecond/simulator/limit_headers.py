@@ -1,4 +1,5 @@
-"""Rate limits of the simulated provider in response headers, in the two forms that `core/wire/rate_limits` reads."""
+"""Rate limits of the simulated provider in response headers, in the two forms that
+`core/wire/rate_limits` reads."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -15,8 +16,11 @@ def openai_limits(limits: RateLimits, now: datetime) -> Headers:
 
 
 def anthropic_limits(limits: RateLimits, now: datetime) -> Headers:
-    """Return the headers of Anthropic: a reset is a moment in whole seconds, relative to `now`, in UTC."""
-    return _headers(limits, "anthropic-ratelimit-{unit}-{what}", lambda reset_ns: _moment_text(now, reset_ns))
+    """Return the headers of Anthropic: a reset is a moment in whole seconds, relative to `now`, in
+    UTC."""
+    return _headers(
+        limits, "anthropic-ratelimit-{unit}-{what}", lambda reset_ns: _moment_text(now, reset_ns)
+    )
 
 
 def _headers(limits: RateLimits, name: str, reset: Callable[[int], str]) -> Headers:
@@ -28,7 +32,11 @@ def _headers(limits: RateLimits, name: str, reset: Callable[[int], str]) -> Head
         (name.format(unit=unit, what=what).encode(), value.encode())
         for unit, left, limit, reset_ns in both
         if left is not None
-        for what, value in (("limit", f"{limit}"), ("remaining", f"{left}"), ("reset", reset(reset_ns or 0)))
+        for what, value in (
+            ("limit", f"{limit}"),
+            ("remaining", f"{left}"),
+            ("reset", reset(reset_ns or 0)),
+        )
     ]
 
 

@@ -1,11 +1,13 @@
 """Requests of clients in every API format, read as `ServerRequest`.
 
-Only the fields that determine the answer are decoded; all fields are kept raw, so that a request can pass unchanged.
-Each function takes the body of a request, and its path with the query if that holds the model. It raises `CallerFault`:
-the fault names the missing or wrong field, or says that the path does not exist (status 404).
+Only the fields that determine the answer are decoded; all fields are kept raw, so that a request
+can pass unchanged. Each function takes the body of a request, and its path with the query if that
+holds the model. It raises `CallerFault`: the fault names the missing or wrong field, or says that
+the path does not exist (status 404).
 
-``tools`` and ``tool_choice`` have a form of their own in each format. The forms do not contradict each other, so one
-reader serves all. An unknown form requires nothing; the server that answers may refuse it.
+``tools`` and ``tool_choice`` have a form of their own in each format. The forms do not contradict
+each other, so one reader serves all. An unknown form requires nothing; the server that answers may
+refuse it.
 """
 
 import re
@@ -30,11 +32,12 @@ _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class ServerRequest(Struct, frozen=True, kw_only=True):
-    """A parsed request. `prompt_text`: all its text, joined by line feeds, for counting; `fields`: all its fields, raw.
+    """A parsed request. `prompt_text`: all its text, joined by line feeds, for counting; `fields`:
+    all its fields, raw.
 
-    `max_tokens` is None if the client set no limit; `include_usage`: the client requests the usage chunk of a stream.
-    `tool`: the name of the tool that the answer must call, "" for none. `cache_marks`: the number of characters of
-    `prompt_text` before each mark for the prompt cache.
+    `max_tokens` is None if the client set no limit; `include_usage`: the client requests the usage
+    chunk of a stream. `tool`: the name of the tool that the answer must call, "" for none.
+    `cache_marks`: the number of characters of `prompt_text` before each mark for the prompt cache.
     """
 
     operation: Operation
@@ -83,18 +86,24 @@ def _decoded(body: bytes, form: type[T]) -> tuple[T, dict[str, Raw]]:
 
 
 def _request(
-    operation: Operation, request: _Request, fields: dict[str, Raw], prompt: list[Any], **others: Any
+    operation: Operation,
+    request: _Request,
+    fields: dict[str, Raw],
+    prompt: list[Any],
+    **others: Any,
 ) -> ServerRequest:
     texts: list[str] = []
     _collect(prompt, texts, [])
     known: dict[str, Any] = {"stream": bool(request.stream), "max_tokens": request.max_tokens}
     known |= {"tool": required_tool(fields), "prompt_text": "\n".join(texts)}
-    return ServerRequest(operation=operation, model=request.model, fields=fields, **(known | others))
+    return ServerRequest(
+        operation=operation, model=request.model, fields=fields, **(known | others)
+    )
 
 
 def _collect(value: Any, texts: list[str], marked: list[int]) -> None:
-    """Collect the texts of messages, of their parts and of tool results, and the number of texts before each mark for
-    the prompt cache."""
+    """Collect the texts of messages, of their parts and of tool results, and the number of texts
+    before each mark for the prompt cache."""
     match value:
         case str():
             texts.append(value)
@@ -139,11 +148,14 @@ def parse_openai(operation: Operation, body: bytes, path: str = "") -> ServerReq
         completion, fields = _decoded(body, _Completion)
         parsed, limit, texts = completion, completion.max_tokens, _prompt_texts(completion.prompt)
     usage = bool(parsed.stream_options and parsed.stream_options.include_usage)
-    return _request(operation, parsed, fields, texts, max_tokens=limit, include_usage=usage, n=parsed.n or 1)
+    return _request(
+        operation, parsed, fields, texts, max_tokens=limit, include_usage=usage, n=parsed.n or 1
+    )
 
 
 def _prompt_texts(prompt: Any) -> list[str]:
-    """Return the text of a prompt: a text, token ids, or a list of either; an id counts as a word."""
+    """Return the text of a prompt: a text, token ids, or a list of either; an id counts as a
+    word."""
     texts: list[str] = []
     waiting = [prompt]
     while waiting:
@@ -190,7 +202,9 @@ def parse_anthropic_count(body: bytes, path: str = "") -> ServerRequest:
     return _marked_request("chat", parsed, fields)
 
 
-def _marked_request(operation: Operation, parsed: _CountedMessages, fields: dict[str, Raw]) -> ServerRequest:
+def _marked_request(
+    operation: Operation, parsed: _CountedMessages, fields: dict[str, Raw]
+) -> ServerRequest:
     texts: list[str] = []
     marked: list[int] = []
     prompt = [parsed.system, *_contents(parsed.messages)]
@@ -258,12 +272,14 @@ def parse_ollama_generate(operation: Operation, body: bytes, path: str = "") -> 
     generate, fields = _decoded(body, _OllamaGenerate)
     prompt = [text for text in (generate.system, generate.prompt) if text is not None]
     limit = _predicted(generate.options)
-    return _request(operation, generate, fields, prompt, stream=generate.stream is not False, max_tokens=limit)
+    return _request(
+        operation, generate, fields, prompt, stream=generate.stream is not False, max_tokens=limit
+    )
 
 
 def _predicted(options: _OllamaOptions | None) -> int | None:
-    """Return the limit on output tokens. A ``num_predict`` below 1 sets none (-1: none, -2: as much as the context
-    holds)."""
+    """Return the limit on output tokens. A ``num_predict`` below 1 sets none (-1: none, -2: as much
+    as the context holds)."""
     limit = options.num_predict if options is not None else None
     return limit if limit is not None and limit >= 1 else None
 
@@ -317,7 +333,9 @@ def _gemini_request(
     operation: Operation, target: re.Match[str], request: _GeminiRequest, fields: dict[str, Raw]
 ) -> ServerRequest:
     config = request.generation_config or _GeminiConfig()
-    known = _Request(model=unquote(target[1]), stream=target[2] == "streamG", max_tokens=config.max_output_tokens)
+    known = _Request(
+        model=unquote(target[1]), stream=target[2] == "streamG", max_tokens=config.max_output_tokens
+    )
     turns = [request.system_instruction or _GeminiContent(), *request.contents]
     texts = [part.text for turn in turns for part in turn.parts or () if part.text]
     return _request(operation, known, fields, texts, n=config.candidate_count or 1)
@@ -340,19 +358,24 @@ def parse_replicate(operation: Operation, body: bytes, path: str) -> ServerReque
     target = _target(_REPLICATE_PATH, path, "OWNER/NAME/predictions")
     request, fields = _decoded(body, _Prediction)
     prompt = [text for text in (request.input.system_prompt, request.input.prompt) if text]
-    known = _Request(model=unquote(target[1]), stream=request.stream, max_tokens=request.input.max_tokens)
+    known = _Request(
+        model=unquote(target[1]), stream=request.stream, max_tokens=request.input.max_tokens
+    )
     return _request(operation, known, fields, prompt, include_usage=False, tool="")
 
 
 def _target(form: re.Pattern[str], path: str, expected: str) -> re.Match[str]:
     target = form.search(path)
     if target is None:
-        raise CallerFault(f"unknown path {path}; expected models/{expected}", kind="http_404", status=404)
+        raise CallerFault(
+            f"unknown path {path}; expected models/{expected}", kind="http_404", status=404
+        )
     return target
 
 
 def required_tool(fields: Mapping[str, Raw]) -> str:
-    """Return the name of the tool that the answer to a request with these `fields` must call; "" if none."""
+    """Return the name of the tool that the answer to a request with these `fields` must call; "" if
+    none."""
     match plain_value(fields.get("tool_choice")), plain_value(fields.get("toolConfig")):
         case {"type": "function", "function": {"name": str(name)}}, _:
             return name
@@ -360,7 +383,10 @@ def required_tool(fields: Mapping[str, Raw]) -> str:
             return name
         case _, {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [str(name), *_]}}:
             return name
-        case ("required" | "REQUIRED" | {"type": "any"}, _) | (_, {"functionCallingConfig": {"mode": "ANY"}}):
+        case ("required" | "REQUIRED" | {"type": "any"}, _) | (
+            _,
+            {"functionCallingConfig": {"mode": "ANY"}},
+        ):
             return next(tool_names(fields), "")
     return ""
 
@@ -376,5 +402,7 @@ def tool_names(fields: Mapping[str, Raw]) -> Iterator[str]:
                 yield name
             case {"functionDeclarations": [*declared]} | {"function_declarations": [*declared]}:
                 yield from (
-                    one["name"] for one in declared if isinstance(one, dict) and isinstance(one.get("name"), str)
+                    one["name"]
+                    for one in declared
+                    if isinstance(one, dict) and isinstance(one.get("name"), str)
                 )

@@ -1,7 +1,8 @@
 """Runs the simulator in a separate process for another program: a demo, a self-check, a test.
 
-The simulator must not share a process with its client, because both would wait for the same interpreter. It must not
-outlive the program, however that ends: it exits when its standard input closes, whose other end only the program holds.
+The simulator must not share a process with its client, because both would wait for the same
+interpreter. It must not outlive the program, however that ends: it exits when its standard input
+closes, whose other end only the program holds.
 """
 
 import sys
@@ -17,16 +18,17 @@ from splitsecond.core.child_process import server_process
 from splitsecond.core.errors import CallerFault, NetworkFault
 
 CONTROL_S = 60.0
-"""How long a request to the simulator itself may take, on a machine that is busy with other tests."""
+"""How long a request to the simulator itself may take, on a machine that is busy with other
+tests."""
 START_S = 120.0
 
 
 class ReceivedRequest(msgspec.Struct, frozen=True):
     """A request that a simulated provider has received.
 
-    `api_format` is that of its path, "" for an unknown path. `body` is the value of its JSON, or text, or None.
-    `status` is that of the response: 0 before it, and after a reset. `response_id` is "" if the request was rejected.
-    Values of headers that hold keys are replaced.
+    `api_format` is that of its path, "" for an unknown path. `body` is the value of its JSON, or
+    text, or None. `status` is that of the response: 0 before it, and after a reset. `response_id`
+    is "" if the request was rejected. Values of headers that hold keys are replaced.
     """
 
     number: int
@@ -44,7 +46,8 @@ class ReceivedRequest(msgspec.Struct, frozen=True):
 
 
 class RunningProvider(msgspec.Struct, frozen=True):
-    """A simulated provider that is ready for requests, and the handle by which a test sets its replies."""
+    """A simulated provider that is ready for requests, and the handle by which a test sets its
+    replies."""
 
     name: str
     base_url: str
@@ -59,7 +62,8 @@ class RunningProvider(msgspec.Struct, frozen=True):
         return msgspec.json.decode(self._control("GET", "requests"), type=list[ReceivedRequest])
 
     def reply(self, text: str | None = None, **rule: Any) -> None:
-        """Add a rule for replies, with the keys of ``[[replies]]``. The first that fits a request is used.
+        """Add a rule for replies, with the keys of ``[[replies]]``. The first that fits a request
+        is used.
 
         Raises `CallerFault` for a rule that is wrong.
         """
@@ -67,11 +71,16 @@ class RunningProvider(msgspec.Struct, frozen=True):
         self._control("POST", "replies", msgspec.json.encode(given))
 
     def fail(self, status: int, *, times: int | None = None, **rule: Any) -> None:
-        """Answer requests with an error in their API format: the next `times`, or all that fit the `rule`.
+        """Answer requests with an error in their API format: the next `times`, or all that fit the
+        `rule`.
 
         `message`, `code`, `type` and `retry_after` belong to the error, all other keys to the rule.
         """
-        details = {name: rule.pop(name) for name in ("message", "code", "type", "retry_after") if name in rule}
+        details = {
+            name: rule.pop(name)
+            for name in ("message", "code", "type", "retry_after")
+            if name in rule
+        }
         if times is not None:
             rule["times"] = times
         self.reply(error={"status": status, **details}, **rule)
@@ -84,7 +93,9 @@ class RunningProvider(msgspec.Struct, frozen=True):
         import urllib.error  # slow to import, and only tests need it
         import urllib.request
 
-        request = urllib.request.Request(f"{self.origin}/_splitsecond/{path}".rstrip("/"), body, method=method)
+        request = urllib.request.Request(
+            f"{self.origin}/_splitsecond/{path}".rstrip("/"), body, method=method
+        )
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with direct.open(request, timeout=CONTROL_S) as response:
@@ -97,13 +108,25 @@ class RunningProvider(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def run_simulator(*profiles: str, seed: int = 0, log: Path | None = None) -> Iterator[list[RunningProvider]]:
-    """Serve `profiles` on free ports of this machine, in a process that runs while the context is open.
+def run_simulator(
+    *profiles: str, seed: int = 0, log: Path | None = None
+) -> Iterator[list[RunningProvider]]:
+    """Serve `profiles` on free ports of this machine, in a process that runs while the context is
+    open.
 
-    Yields a `RunningProvider` for each profile, in order, when all are ready. Raises `NetworkFault` with the process's
-    error output if they do not become ready.
+    Yields a `RunningProvider` for each profile, in order, when all are ready. Raises `NetworkFault`
+    with the process's error output if they do not become ready.
     """
-    command = [sys.executable, "-m", "splitsecond.simulator", *profiles, "--port", "0", "--seed", str(seed)]
+    command = [
+        sys.executable,
+        "-m",
+        "splitsecond.simulator",
+        *profiles,
+        "--port",
+        "0",
+        "--seed",
+        str(seed),
+    ]
     command.append("--until-eof")
     if log is not None:
         command += ["--log", str(log)]

@@ -1,4 +1,5 @@
-"""Token producers: they hand a response's tokens to its sender at absolute times, from a table or from an engine."""
+"""Token producers: they hand a response's tokens to its sender at absolute times, from a table or
+from an engine."""
 
 from collections.abc import Callable
 from zlib import crc32
@@ -15,11 +16,15 @@ DEFAULT_SAVES = 0.8
 
 
 def producer_for(profile: Profile, pacer: Pacer, seed: int) -> "TableProducer | EngineProducer":
-    """Return the producer for a profile. Profiles of different names draw differently from the same seed.
+    """Return the producer for a profile. Profiles of different names draw differently from the same
+    seed.
 
-    Its `start` returns the function that stops a response, and raises `Overloaded` if the provider is full.
+    Its `start` returns the function that stops a response, and raises `Overloaded` if the provider
+    is full.
     """
-    cached_ns = _per_token_ns(profile.prompt_cache.cached_tokens_per_s if profile.prompt_cache else None)
+    cached_ns = _per_token_ns(
+        profile.prompt_cache.cached_tokens_per_s if profile.prompt_cache else None
+    )
     if profile.engine is not None:
         return EngineProducer(profile.engine, pacer, cached_ns=cached_ns)
     table = LatencyTable(profile.table, seed + crc32(profile.name.encode()))
@@ -40,12 +45,16 @@ def _per_token_ns(tokens_per_s: float | None) -> float:
 
 
 class TableProducer:
-    """Produces each response independently, at times drawn from a table, with one timer for its next token.
+    """Produces each response independently, at times drawn from a table, with one timer for its
+    next token.
 
-    Each prompt token that is not cached adds `new_ns` to the TTFT in the table, and each cached one `cached_ns`.
+    Each prompt token that is not cached adds `new_ns` to the TTFT in the table, and each cached one
+    `cached_ns`.
     """
 
-    def __init__(self, table: LatencyTable, saves: float, pacer: Pacer, *, new_ns: float, cached_ns: float) -> None:
+    def __init__(
+        self, table: LatencyTable, saves: float, pacer: Pacer, *, new_ns: float, cached_ns: float
+    ) -> None:
         self._new_ns = new_ns
         self._cached_ns = cached_ns
         self._table = table
@@ -53,12 +62,18 @@ class TableProducer:
         self._pacer = pacer
 
     def start(
-        self, sender: ResponseSender, *, arrived_ns: int, in_flight: int, prompt_tokens: int, cached_tokens: int
+        self,
+        sender: ResponseSender,
+        *,
+        arrived_ns: int,
+        in_flight: int,
+        prompt_tokens: int,
+        cached_tokens: int,
     ) -> Callable[[], None]:
         """Start a response; return the function that stops it.
 
-        Without a time for new tokens, the length of the prompt changes nothing, because the table was measured with one
-        length. Its cached part does.
+        Without a time for new tokens, the length of the prompt changes nothing, because the table
+        was measured with one length. Its cached part does.
         """
         sender.began_ns = arrived_ns
         pace = self._table.draw(in_flight)
@@ -90,7 +105,8 @@ class _PacedTokens:
 
 
 class EngineProducer:
-    """Produces all responses from the steps of one engine, which loads a cached token in `cached_ns`."""
+    """Produces all responses from the steps of one engine, which loads a cached token in
+    `cached_ns`."""
 
     def __init__(self, spec: EngineSpec, pacer: Pacer, *, cached_ns: float) -> None:
         self._cached_ns = cached_ns
@@ -101,9 +117,16 @@ class EngineProducer:
         self._ticking = False
 
     def start(
-        self, sender: ResponseSender, *, arrived_ns: int, in_flight: int, prompt_tokens: int, cached_tokens: int
+        self,
+        sender: ResponseSender,
+        *,
+        arrived_ns: int,
+        in_flight: int,
+        prompt_tokens: int,
+        cached_tokens: int,
     ) -> Callable[[], None]:
-        """Start a response; return the function that stops it. The engine counts the requests in flight itself."""
+        """Start a response; return the function that stops it. The engine counts the requests in
+        flight itself."""
         key = self._next_key
         self._next_key += 1
         left = prompt_tokens - cached_tokens

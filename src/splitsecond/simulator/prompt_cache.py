@@ -1,13 +1,14 @@
-"""A simulated prompt cache: it stores prefixes of prompts, so that a prompt with a known prefix is processed faster.
+"""A simulated prompt cache: it stores prefixes of prompts, so that a prompt with a known prefix is
+processed faster.
 
-A prefix is identified by a hash. An automatic cache (OpenAI, DeepSeek, Gemini, vLLM) stores prefixes of whole blocks. A
-cache with marks (Anthropic) stores the prefixes that end at a mark of the client. There an earlier prefix is found at
-each end of a text block that is not too far before a mark, so a growing conversation is found again although its mark
-moves.
+A prefix is identified by a hash. An automatic cache (OpenAI, DeepSeek, Gemini, vLLM) stores
+prefixes of whole blocks. A cache with marks (Anthropic) stores the prefixes that end at a mark of
+the client. There an earlier prefix is found at each end of a text block that is not too far before
+a mark, so a growing conversation is found again although its mark moves.
 
-Each stored prefix holds only the tokens that it adds to the next shorter one, its parent. When the cache is full, the
-least recently used prefixes are dropped. A use of a prefix is also one of all shorter ones, so the longest are dropped
-first, and the parent of a stored prefix is always stored.
+Each stored prefix holds only the tokens that it adds to the next shorter one, its parent. When the
+cache is full, the least recently used prefixes are dropped. A use of a prefix is also one of all
+shorter ones, so the longest are dropped first, and the parent of a stored prefix is always stored.
 """
 
 from bisect import bisect_left
@@ -37,7 +38,8 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
 class PromptPrefixes(msgspec.Struct, frozen=True):
     """The prefixes of one prompt that can be in a cache, the shortest first.
 
-    `marked`: the numbers of those that the client marked; None for an automatic cache, which stores all of them.
+    `marked`: the numbers of those that the client marked; None for an automatic cache, which stores
+    all of them.
     """
 
     prefixes: Sequence[Prefix]
@@ -47,9 +49,9 @@ class PromptPrefixes(msgspec.Struct, frozen=True):
 class CacheLookup(msgspec.Struct, frozen=True):
     """The result of a lookup of one prompt.
 
-    The first `read_tokens` of the prompt, the prefix `known`, are in the cache. The `written_tokens` after them are
-    stored because the client marked them; None in an automatic cache, which does not count them. `prefixes` are to be
-    stored, the shortest first.
+    The first `read_tokens` of the prompt, the prefix `known`, are in the cache. The
+    `written_tokens` after them are stored because the client marked them; None in an automatic
+    cache, which does not count them. `prefixes` are to be stored, the shortest first.
     """
 
     read_tokens: int
@@ -59,7 +61,8 @@ class CacheLookup(msgspec.Struct, frozen=True):
 
 
 class _Entry(msgspec.Struct, gc=False):
-    """A stored prefix, with the tokens that it adds to its parent. `gc=False`: it refers to numbers only."""
+    """A stored prefix, with the tokens that it adds to its parent. `gc=False`: it refers to numbers
+    only."""
 
     used_ns: int
     tokens: int
@@ -67,7 +70,8 @@ class _Entry(msgspec.Struct, gc=False):
 
 
 def automatic_prefixes(spec: PromptCacheSpec, text: str) -> PromptPrefixes:
-    """Return the prefixes of a prompt in whole blocks. Takes linear time, as each hash continues the one before it."""
+    """Return the prefixes of a prompt in whole blocks. Takes linear time, as each hash continues
+    the one before it."""
     block = spec.block_tokens * CHARACTERS_PER_TOKEN
     first = -(-spec.from_tokens * CHARACTERS_PER_TOKEN // block) * block
     prefixes: list[Prefix] = []
@@ -80,7 +84,8 @@ def automatic_prefixes(spec: PromptCacheSpec, text: str) -> PromptPrefixes:
 
 
 def marked_prefixes(spec: PromptCacheSpec, text: str, marks: tuple[int, ...]) -> PromptPrefixes:
-    """Return the prefixes of a prompt that end at `marks` (in characters) or shortly before the last one."""
+    """Return the prefixes of a prompt that end at `marks` (in characters) or shortly before the
+    last one."""
     marks = tuple(mark for mark in marks if _tokens(mark) >= spec.from_tokens)
     if not marks:
         return PromptPrefixes((), frozenset())
@@ -92,11 +97,14 @@ def marked_prefixes(spec: PromptCacheSpec, text: str, marks: tuple[int, ...]) ->
         running.update(text[begin:end].encode())
         prefixes.append(Prefix(int.from_bytes(running.digest(), "big"), _tokens(end)))
         begin = end
-    return PromptPrefixes(prefixes, frozenset(number for number, end in enumerate(ends) if end in marks))
+    return PromptPrefixes(
+        prefixes, frozenset(number for number, end in enumerate(ends) if end in marks)
+    )
 
 
 class PromptCache:
-    """The prompt cache of one provider. The caller passes the monotonic time in ns, which must not go back."""
+    """The prompt cache of one provider. The caller passes the monotonic time in ns, which must not
+    go back."""
 
     def __init__(self, spec: PromptCacheSpec, most: int | None = None) -> None:
         default = DEFAULT_MAX_PREFIXES if spec.capacity_tokens is None else MAX_PREFIXES
@@ -111,24 +119,33 @@ class PromptCache:
         """Look up a prompt. Changes nothing."""
         prefixes, marked = prompt.prefixes, prompt.marked
         if marked is None:  # a stored prefix has all shorter ones, used as recently
-            count = bisect_left(prefixes, True, key=lambda prefix: not self._is_stored(prefix, now_ns))
+            count = bisect_left(
+                prefixes, True, key=lambda prefix: not self._is_stored(prefix, now_ns)
+            )
             known = prefixes[count - 1] if count else None
             return CacheLookup(known.tokens if known else 0, None, prefixes, known)
-        known = next((prefix for prefix in reversed(prefixes) if self._is_stored(prefix, now_ns)), None)
+        known = next(
+            (prefix for prefix in reversed(prefixes) if self._is_stored(prefix, now_ns)), None
+        )
         read_tokens = known.tokens if known else 0
-        kept = [prefix for number, prefix in enumerate(prefixes) if number in marked or prefix is known]
+        kept = [
+            prefix for number, prefix in enumerate(prefixes) if number in marked or prefix is known
+        ]
         last = prefixes[max(marked)].tokens if marked else 0
         return CacheLookup(read_tokens, max(last - read_tokens, 0), kept, known)
 
     def use(self, found: CacheLookup) -> None:
-        """Make the found part of a prompt the most recently used. When it expires does not change."""
+        """Make the found part of a prompt the most recently used. When it expires does not
+        change."""
         if found.known is not None:
             self._move_to_end(found.known)
 
     def store(self, prefixes: Sequence[Prefix], now_ns: int) -> int:
-        """Store these prefixes, the shortest first. Return how many tokens were dropped because the cache was full.
+        """Store these prefixes, the shortest first. Return how many tokens were dropped because the
+        cache was full.
 
-        Expired tokens are dropped too, but not counted. Of a prompt longer than the capacity, the end is dropped.
+        Expired tokens are dropped too, but not counted. Of a prompt longer than the capacity, the
+        end is dropped.
         """
         before: Prefix | None = None
         ends: list[Prefix] = []  # more than one if a marked prefix was stored with another parent
@@ -136,7 +153,9 @@ class PromptCache:
             entry = self._entries.get(prefix.hash)
             if entry is None:
                 added = prefix.tokens - (before.tokens if before else 0)
-                entry = self._entries[prefix.hash] = _Entry(now_ns, added, before.hash if before else None)
+                entry = self._entries[prefix.hash] = _Entry(
+                    now_ns, added, before.hash if before else None
+                )
                 self.tokens += added
             else:
                 entry.used_ns = now_ns
@@ -148,7 +167,9 @@ class PromptCache:
         while self._entries and now_ns - next(iter(self._entries.values())).used_ns > self._ttl_ns:
             self._drop()
         held = self.tokens
-        while len(self._entries) > self._most or (self._capacity is not None and self.tokens > self._capacity):
+        while len(self._entries) > self._most or (
+            self._capacity is not None and self.tokens > self._capacity
+        ):
             self._drop()
         return held - self.tokens
 
@@ -169,7 +190,8 @@ class PromptCache:
 
 
 def _ends_before(text: str, mark: int, from_tokens: int) -> list[int]:
-    """Return the ends of the last text blocks before `mark` that are long enough; line feeds join the blocks."""
+    """Return the ends of the last text blocks before `mark` that are long enough; line feeds join
+    the blocks."""
     ends: list[int] = []
     end = text.rfind("\n", 0, mark)
     while end >= 0 and len(ends) < LOOK_BACK and _tokens(end) >= from_tokens:

@@ -13,7 +13,8 @@ _MINUTE_NS = 60 * NS_PER_S
 
 
 class _Bucket(msgspec.Struct):
-    """A token bucket of `limit` a minute. `missing` is what was used and not yet refilled at `at_ns`, in minute-ns.
+    """A token bucket of `limit` a minute. `missing` is what was used and not yet refilled at
+    `at_ns`, in minute-ns.
 
     Integers only, so that a client that waits exactly the reported time is served.
     """
@@ -34,7 +35,11 @@ class _Bucket(msgspec.Struct):
         self.missing = min(self.missing + amount * _MINUTE_NS, self.limit * _MINUTE_NS)
 
     def state(self) -> tuple[int, int, int]:
-        return self.limit - -(-self.missing // _MINUTE_NS), self.limit, -(-self.missing // self.limit)
+        return (
+            self.limit - -(-self.missing // _MINUTE_NS),
+            self.limit,
+            -(-self.missing // self.limit),
+        )
 
 
 class LimitExceeded(msgspec.Struct, frozen=True):
@@ -46,7 +51,9 @@ class LimitExceeded(msgspec.Struct, frozen=True):
 class SimulatedRateLimit:
     def __init__(self, spec: RateLimitSpec) -> None:
         limits = {"requests": spec.requests_per_minute, "tokens": spec.tokens_per_minute}
-        self._buckets = {unit: _Bucket(limit) for unit, limit in limits.items() if limit is not None}
+        self._buckets = {
+            unit: _Bucket(limit) for unit, limit in limits.items() if limit is not None
+        }
 
     def take(self, tokens: int, now_ns: int) -> LimitExceeded | None:
         amounts = {"requests": 1, "tokens": tokens}

@@ -1,6 +1,8 @@
-"""Recorded responses of a real provider, with the time of each read: a proxy that records, and its file.
+"""Recorded responses of a real provider, with the time of each read: a proxy that records, and its
+file.
 
-The file has one JSON object for each exchange. It holds no headers of requests, so no keys, but prompts and responses.
+The file has one JSON object for each exchange. It holds no headers of requests, so no keys, but
+prompts and responses.
 """
 
 import asyncio
@@ -28,7 +30,15 @@ from splitsecond.simulator.response import send_error
 MAX_REQUEST_BYTES = 32 << 20
 _KEPT_BEGINNINGS = ("retry-after", "openai-", "x-groq-", "anthropic-")
 _NOT_FORWARDED = frozenset(
-    (b"host", b"connection", b"content-length", b"transfer-encoding", b"accept-encoding", b"expect", b"keep-alive")
+    (
+        b"host",
+        b"connection",
+        b"content-length",
+        b"transfer-encoding",
+        b"accept-encoding",
+        b"expect",
+        b"keep-alive",
+    )
 )
 
 Milliseconds = Annotated[float, Meta(ge=-1e9, le=1e9)]
@@ -84,7 +94,9 @@ def load_recordings(path: Path) -> list[RecordedExchange]:
 
 
 def path_without_key(cycle: RequestCycle) -> str:
-    query = [(name, value) for name, value in parse_qsl(cycle.query.decode("latin-1")) if name != "key"]
+    query = [
+        (name, value) for name, value in parse_qsl(cycle.query.decode("latin-1")) if name != "key"
+    ]
     return cycle.path + (f"?{urlencode(query)}" if query else "")
 
 
@@ -194,12 +206,21 @@ class RecordingProxy:
         if self._prefix.endswith("/v1") and path.startswith("/v1/"):
             path = path.removeprefix("/v1")
         query = cycle.query.decode("latin-1")
-        return Request(cycle.method, self._prefix + path + (f"?{query}" if query else ""), fresh=headers, body=body)
+        return Request(
+            cycle.method,
+            self._prefix + path + (f"?{query}" if query else ""),
+            fresh=headers,
+            body=body,
+        )
 
-    async def _finish(self, cycle: RequestCycle, tap: _Tap, exchange: Exchange, body: bytes) -> None:
+    async def _finish(
+        self, cycle: RequestCycle, tap: _Tap, exchange: Exchange, body: bytes
+    ) -> None:
         if not tap.status:
             message = str(tap.fault) if tap.fault is not None else "the client disconnected"
-            await send_error(cycle, RejectedRequest(502, message, code="upstream"), endpoint_at(cycle.path))
+            await send_error(
+                cycle, RejectedRequest(502, message, code="upstream"), endpoint_at(cycle.path)
+            )
             return
         if tap.fault is not None:
             cycle.cut()
@@ -225,4 +246,7 @@ class RecordingProxy:
         try:
             self._file.write(msgspec.json.encode(recording) + b"\n")
         except OSError as error:
-            say(f"The exchange {recording.method} {recording.path} is not recorded: {error.strerror}.")
+            say(
+                f"The exchange {recording.method} {recording.path} is not recorded: "
+                f"{error.strerror}."
+            )

@@ -11,7 +11,12 @@ from splitsecond.core.serving.connection import ServerConnection
 from splitsecond.core.serving.request_cycle import RequestCycle
 from splitsecond.simulator.endpoints import endpoint_at
 from splitsecond.simulator.journal import RequestJournal
-from splitsecond.simulator.recording import MAX_REQUEST_BYTES, RecordedExchange, as_raw_json, path_without_key
+from splitsecond.simulator.recording import (
+    MAX_REQUEST_BYTES,
+    RecordedExchange,
+    as_raw_json,
+    path_without_key,
+)
 from splitsecond.simulator.request import RejectedRequest
 from splitsecond.simulator.response import send_error
 
@@ -19,9 +24,11 @@ _Key = tuple[str, str, bytes]
 
 
 class ReplayedProvider:
-    """One provider: it answers a request with the response that was recorded for the same method, path and body.
+    """One provider: it answers a request with the response that was recorded for the same method,
+    path and body.
 
-    If a request was recorded several times, its responses are replayed in turn, and the last one again after that.
+    If a request was recorded several times, its responses are replayed in turn, and the last one
+    again after that.
     """
 
     def __init__(self, recordings: Sequence[RecordedExchange], pacer: Pacer) -> None:
@@ -44,13 +51,19 @@ class ReplayedProvider:
             await cycle.answer(200, page)
             return
         format_name = endpoint.format_name if endpoint is not None else ""
-        entry = self._journal.add(cycle.method, cycle.path, cycle.query.decode("latin-1"), cycle.headers, format_name)
+        entry = self._journal.add(
+            cycle.method, cycle.path, cycle.query.decode("latin-1"), cycle.headers, format_name
+        )
         try:
             body = await cycle.body(MAX_REQUEST_BYTES)
             self._journal.set_body(entry, body)
             await self._replay(self._next(cycle, body), cycle)
         except CallerFault as fault:
-            await send_error(cycle, RejectedRequest(fault.status or 400, fault.message, code=fault.kind), endpoint)
+            await send_error(
+                cycle,
+                RejectedRequest(fault.status or 400, fault.message, code=fault.kind),
+                endpoint,
+            )
         except RejectedRequest as rejected:
             await send_error(cycle, rejected, endpoint)
         finally:
@@ -71,14 +84,19 @@ class ReplayedProvider:
         found = self._recordings.get(key)
         if found is None:
             same = sum(each[:2] == key[:2] for each in self._recordings)
-            message = f"this request was not recorded; {same:,} requests with other bodies were, at {key[1]}"
+            message = (
+                f"this request was not recorded; {same:,} requests with other bodies were, "
+                f"at {key[1]}"
+            )
             raise RejectedRequest(404, message, code="not_recorded")
         number = self._played[key]
         self._played[key] += 1
         return found[min(number, len(found) - 1)]
 
     async def _replay(self, recording: RecordedExchange, cycle: RequestCycle) -> None:
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in recording.headers.items()]
+        headers = [
+            (name.encode(), value.encode("latin-1")) for name, value in recording.headers.items()
+        ]
         if recording.is_stream:
             await self._wait(cycle, recording.head_ms)
             kind = next(value for name, value in headers if name == b"content-type")
@@ -98,7 +116,10 @@ class ReplayedProvider:
         if recording.complete:
             kept = [each for each in headers if each[0] != b"content-type"]
             kind = recording.headers.get("content-type", "application/json").encode("latin-1")
-            cycle.begin(recording.status, [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *kept])
+            cycle.begin(
+                recording.status,
+                [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *kept],
+            )
             await cycle.send(body, last=True)
         else:
             cycle.reset()

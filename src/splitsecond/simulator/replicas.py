@@ -1,8 +1,10 @@
-"""The replicas of a simulated provider: each has its own prompt cache and, with an engine, its own engine.
+"""The replicas of a simulated provider: each has its own prompt cache and, with an engine, its own
+engine.
 
-A request goes to a replica at random, by its session, or by its prompt. Routing by session sends all requests of a
-session to one replica, and those without a session to a random one. Routing by prefix takes the replica whose cache has
-most of the prompt; if none has half of it, the one with the fewest requests, and of those the fewest cached tokens.
+A request goes to a replica at random, by its session, or by its prompt. Routing by session sends
+all requests of a session to one replica, and those without a session to a random one. Routing by
+prefix takes the replica whose cache has most of the prompt; if none has half of it, the one with
+the fewest requests, and of those the fewest cached tokens.
 """
 
 from random import Random
@@ -26,7 +28,9 @@ from splitsecond.simulator.request import SimulatedRequest
 class Replica:
     """One replica. `number` counts from 0, and `in_flight` is changed by the caller."""
 
-    def __init__(self, number: int, producer: TableProducer | EngineProducer, cache: PromptCache | None) -> None:
+    def __init__(
+        self, number: int, producer: TableProducer | EngineProducer, cache: PromptCache | None
+    ) -> None:
         self.number = number
         self.producer = producer
         self.cache = cache
@@ -37,8 +41,13 @@ class Replica:
         return None if self.cache is None else self.cache.look_up(prompt, clock.now_ns())
 
     def store(self, found: CacheLookup | None) -> int:
-        """Store a prompt that was processed. Return how many tokens were dropped because the cache was full."""
-        return 0 if self.cache is None or found is None else self.cache.store(found.prefixes, clock.now_ns())
+        """Store a prompt that was processed. Return how many tokens were dropped because the cache
+        was full."""
+        return (
+            0
+            if self.cache is None or found is None
+            else self.cache.store(found.prefixes, clock.now_ns())
+        )
 
 
 class Replicas:
@@ -49,7 +58,8 @@ class Replicas:
         self._routing = profile.replicas.routing if profile.replicas else "random"
         self._random = Random(f"{seed}/{profile.name}")
         count = profile.replicas.count if profile.replicas else 1
-        shared = None if profile.engine else producer_for(profile, pacer, seed)  # a table has the times of the address
+        # a table has the times of the address
+        shared = None if profile.engine else producer_for(profile, pacer, seed)
         self._all = [
             Replica(
                 number,
@@ -62,10 +72,13 @@ class Replicas:
     @property
     def engines(self) -> list[Engine[int]]:
         """Return the engines of the replicas; none if the profile has a table."""
-        return [each.producer.engine for each in self._all if isinstance(each.producer, EngineProducer)]
+        return [
+            each.producer.engine for each in self._all if isinstance(each.producer, EngineProducer)
+        ]
 
     def choose(self, request: SimulatedRequest) -> tuple[Replica, CacheLookup | None]:
-        """Return the replica for a request, with what its cache has of the prompt, which is used now."""
+        """Return the replica for a request, with what its cache has of the prompt, which is used
+        now."""
         prompt = self._prefixes(request)
         if len(self._all) == 1:
             replica = self._all[0]
@@ -90,8 +103,15 @@ class Replicas:
 
     def _nearest(self, prompt: PromptPrefixes, prompt_tokens: int) -> Replica:
         """Return the replica for routing by prefix."""
-        read = {replica.number: found.read_tokens for replica in self._all if (found := replica.look_up(prompt))}
+        read = {
+            replica.number: found.read_tokens
+            for replica in self._all
+            if (found := replica.look_up(prompt))
+        }
         best = max(self._all, key=lambda replica: read.get(replica.number, 0))
         if 2 * read.get(best.number, 0) >= prompt_tokens:
             return best
-        return min(self._all, key=lambda replica: (replica.in_flight, replica.cache.tokens if replica.cache else 0))
+        return min(
+            self._all,
+            key=lambda replica: (replica.in_flight, replica.cache.tokens if replica.cache else 0),
+        )

@@ -1,4 +1,5 @@
-"""One request to a simulated provider: parsed, checked, and with its fault decided before anything is sent."""
+"""One request to a simulated provider: parsed, checked, and with its fault decided before anything
+is sent."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -22,7 +23,13 @@ from splitsecond.simulator.content.script import (
     tool_name,
 )
 from splitsecond.simulator.content.tokens import count_tokens, token_text
-from splitsecond.simulator.content.wants import NOTHING, ConversationEnd, Wants, read_conversation, read_wants
+from splitsecond.simulator.content.wants import (
+    NOTHING,
+    ConversationEnd,
+    Wants,
+    read_conversation,
+    read_wants,
+)
 from splitsecond.simulator.endpoints import ApiEndpoint, TokenCountEndpoint
 from splitsecond.simulator.limit_headers import Headers
 from splitsecond.simulator.parsing import ServerRequest
@@ -43,7 +50,8 @@ SESSION_HEADERS = (
     b"x-dynamo-session-id",
     b"x-litellm-trace-id",
 )
-"""Headers in which clients and routers name the session of a request; the first one that is there counts."""
+"""Headers in which clients and routers name the session of a request; the first one that is there
+counts."""
 DEFAULT_USAGE_FACTOR = 2.0
 
 
@@ -51,7 +59,8 @@ DEFAULT_USAGE_FACTOR = 2.0
 class RejectedRequest(Exception):
     """A request that gets an HTTP error, which is sent in the endpoint's API format.
 
-    `type` is the error's type in OpenAI's format ("": derived from the status). `retry_after` is in seconds.
+    `type` is the error's type in OpenAI's format ("": derived from the status). `retry_after` is in
+    seconds.
     """
 
     status: int
@@ -66,13 +75,15 @@ class RejectedRequest(Exception):
 class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that the provider accepts.
 
-    `number` counts the provider's requests from 1. `finish` is the finish reason of its response. `created` is the
-    response's creation time, in seconds since 1970. `output_tokens` (of one choice) includes `reasoning_tokens`, with
-    which the response begins. `script` is its content; None: plain words, as the argument of `tool` if that is a name.
-    `top_logprobs`: how many alternatives to report for each token, None for no log-probabilities. `timings` is the form
-    of the provider's own timings; for `early_role` see `Profile.role_chunk`. `session` is the id of the client's
-    session, or "". `replica` is the number of the one that serves it. `cached` is the result of the prompt-cache lookup
-    and `limits` the state of the rate limits; None without such a cache or limit.
+    `number` counts the provider's requests from 1. `finish` is the finish reason of its response.
+    `created` is the response's creation time, in seconds since 1970. `output_tokens` (of one
+    choice) includes `reasoning_tokens`, with which the response begins. `script` is its content;
+    None: plain words, as the argument of `tool` if that is a name. `top_logprobs`: how many
+    alternatives to report for each token, None for no log-probabilities. `timings` is the form of
+    the provider's own timings; for `early_role` see `Profile.role_chunk`. `session` is the id of
+    the client's session, or "". `replica` is the number of the one that serves it. `cached` is the
+    result of the prompt-cache lookup and `limits` the state of the rate limits; None without such a
+    cache or limit.
     """
 
     request_id: str
@@ -121,7 +132,9 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     def usage(self) -> Usage:
         output = self.output_tokens * self.parsed.n
         if self.fault is not None and self.fault.kind == "wrong_usage":
-            output = round(output * (DEFAULT_USAGE_FACTOR if self.fault.factor is None else self.fault.factor))
+            output = round(
+                output * (DEFAULT_USAGE_FACTOR if self.fault.factor is None else self.fault.factor)
+            )
         read, written = None, None
         if self.cached is not None:
             read, written = self.cached_tokens, self.cached.written_tokens
@@ -141,10 +154,11 @@ def read_request(
     received_ns: int,
     arrived_ns: int,
 ) -> SimulatedRequest:
-    """Parse the request in `body`, sent to `path` (with its query), as a provider with `profile` does.
+    """Parse the request in `body`, sent to `path` (with its query), as a provider with `profile`
+    does.
 
-    `count` counts the requests, all of them ("") and those with one fault of their own. A response ends by itself if it
-    calls a tool, or if the request has no limit. Raises `RejectedRequest`.
+    `count` counts the requests, all of them ("") and those with one fault of their own. A response
+    ends by itself if it calls a tool, or if the request has no limit. Raises `RejectedRequest`.
     """
     number = count("")
     try:
@@ -156,7 +170,9 @@ def read_request(
         conversation = read_conversation(parsed) if rules or wants.tools else ConversationEnd()
         rule = rules.take(parsed, wants, conversation) if rules else None
         if rule is None and profile.strict:
-            raise RejectedRequest(404, "no reply rule fits this request (the simulator is strict)", code="no_rule")
+            raise RejectedRequest(
+                404, "no reply rule fits this request (the simulator is strict)", code="no_rule"
+            )
         fault = _fault_for(profile, rule, headers, number, count)
     except CallerFault as error:
         raise _invalid(error) from error
@@ -191,10 +207,14 @@ def read_request(
 
 
 def _length(profile: Profile, parsed: ServerRequest) -> tuple[int, bool]:
-    """Return the output tokens of one choice, and whether the model ends the response itself, below the limit."""
+    """Return the output tokens of one choice, and whether the model ends the response itself, below
+    the limit."""
     limit = parsed.max_tokens or profile.output_tokens
     if limit * parsed.n > MAX_OUTPUT_TOKENS:
-        message = f"max_tokens is {limit:,} for {parsed.n:,} choices; the maximum is {MAX_OUTPUT_TOKENS:,} in all"
+        message = (
+            f"max_tokens is {limit:,} for {parsed.n:,} choices; the maximum is "
+            f"{MAX_OUTPUT_TOKENS:,} in all"
+        )
         raise RejectedRequest(400, message, code="max_tokens")
     if bytes(parsed.fields.get("ignore_eos", b"")) == b"true":
         return limit, False
@@ -205,10 +225,14 @@ def _length(profile: Profile, parsed: ServerRequest) -> tuple[int, bool]:
 
 
 def _fault_for(
-    profile: Profile, rule: ReplyRule | None, headers: Mapping[bytes, bytes], number: int, count: Callable[[str], int]
+    profile: Profile,
+    rule: ReplyRule | None,
+    headers: Mapping[bytes, bytes],
+    number: int,
+    count: Callable[[str], int],
 ) -> InjectedFault | None:
-    """Return the fault that strikes a request: its own, that of its rule, or one of the profile. Raises
-    `RejectedRequest` for the error of a rule."""
+    """Return the fault that strikes a request: its own, that of its rule, or one of the profile.
+    Raises `RejectedRequest` for the error of a rule."""
     header = headers.get(faults.HEADER.encode())
     if header is not None:
         text = header.decode("latin-1")
@@ -218,7 +242,9 @@ def _fault_for(
         error = rule.error
         message = error.message or f"a simulated error {error.status}"
         code = error.code or error_code(error.status)
-        raise RejectedRequest(error.status, message, code=code, type=error.type, retry_after=error.retry_after)
+        raise RejectedRequest(
+            error.status, message, code=code, type=error.type, retry_after=error.retry_after
+        )
     if rule is not None and rule.fault:
         return faults.from_header(rule.fault)
     return faults.first_striking(profile.faults, number)
@@ -235,7 +261,11 @@ def error_code(status: int) -> str:
 
 
 def _with_content(
-    request: SimulatedRequest, profile: Profile, rule: ReplyRule | None, wants: Wants, conversation: ConversationEnd
+    request: SimulatedRequest,
+    profile: Profile,
+    rule: ReplyRule | None,
+    wants: Wants,
+    conversation: ConversationEnd,
 ) -> SimulatedRequest:
     parsed = request.parsed
     call_id = request.tool_call_id
@@ -250,7 +280,9 @@ def _with_content(
     elif tool := tool_name(parsed, wants, conversation):
         return msgspec.structs.replace(request, tool=tool, finish="tool_calls")
     else:
-        script = plain_script(request.output_tokens, request.reasoning_tokens, request.finish, wants.stop)
+        script = plain_script(
+            request.output_tokens, request.reasoning_tokens, request.finish, wants.stop
+        )
         if script.stop_sequence is None and parsed.n == 1 and wants.top_logprobs is None:
             return request
     return msgspec.structs.replace(
@@ -258,7 +290,9 @@ def _with_content(
         script=script,
         output_tokens=len(script.pieces),
         reasoning_tokens=script.reasoning_tokens,
-        finish=request.endpoint.stop_reason if script.stop_sequence is not None else script.answer.finish,
+        finish=request.endpoint.stop_reason
+        if script.stop_sequence is not None
+        else script.answer.finish,
     )
 
 
@@ -266,7 +300,9 @@ def _invalid(error: CallerFault) -> RejectedRequest:
     return RejectedRequest(400, str(error), code=error.kind)
 
 
-def count_request_tokens(profile: Profile, endpoint: TokenCountEndpoint, path: str, body: bytes) -> bytes:
+def count_request_tokens(
+    profile: Profile, endpoint: TokenCountEndpoint, path: str, body: bytes
+) -> bytes:
     """Return the response to a request that only counts its tokens. Raises `RejectedRequest`."""
     try:
         request = endpoint.parse(body, path)

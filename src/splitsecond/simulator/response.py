@@ -1,10 +1,12 @@
-"""The responses of a simulated provider: their content, and how they are sent, as a stream or whole.
+"""The responses of a simulated provider: their content, and how they are sent, as a stream or
+whole.
 
-A response is reasoning first, if the profile has any, and then plain words, alone or as the one argument of a tool
-call, or the content of its script. The first token of a tool call is its name with the beginning of its arguments.
+A response is reasoning first, if the profile has any, and then plain words, alone or as the one
+argument of a tool call, or the content of its script. The first token of a tool call is its name
+with the beginning of its arguments.
 
-The end of a response carries what is known only then: the finish reason, the usage and, in some API formats, the
-provider's own timings.
+The end of a response carries what is known only then: the finish reason, the usage and, in some API
+formats, the provider's own timings.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +29,11 @@ from splitsecond.simulator.request import RejectedRequest, SimulatedRequest
 from splitsecond.simulator.sender import ResponseSender
 
 IN_STREAM_ERROR = ("the model failed while it answered (simulated)", "server_error", "simulated")
-_ERROR_TYPES: Mapping[int, str] = {429: "rate_limit_error", 500: "server_error", 503: "server_error"}
+_ERROR_TYPES: Mapping[int, str] = {
+    429: "rate_limit_error",
+    500: "server_error",
+    503: "server_error",
+}
 
 
 def renderer(request: SimulatedRequest, writer: AnswerWriter) -> Callable[[int], bytes]:
@@ -50,7 +56,9 @@ def renderer(request: SimulatedRequest, writer: AnswerWriter) -> Callable[[int],
     return render
 
 
-def _script_renderer(script: ReplyScript, writer: AnswerWriter, request: SimulatedRequest) -> Callable[[int], bytes]:
+def _script_renderer(
+    script: ReplyScript, writer: AnswerWriter, request: SimulatedRequest
+) -> Callable[[int], bytes]:
     """Return the function that encodes a token of a script, for all choices at once."""
     choices, top = request.parsed.n, request.top_logprobs
 
@@ -62,7 +70,11 @@ def _script_renderer(script: ReplyScript, writer: AnswerWriter, request: Simulat
                 parts.append(writer.tool_call(piece.call.name, piece.call.id, choice))
             parts.append(writer.token(piece.text, piece.kind, choice))
         data = b"".join(parts)
-        return with_logprobs(data, [piece.text], top) if top is not None and piece.kind == "text" else data
+        return (
+            with_logprobs(data, [piece.text], top)
+            if top is not None and piece.kind == "text"
+            else data
+        )
 
     return render
 
@@ -70,7 +82,8 @@ def _script_renderer(script: ReplyScript, writer: AnswerWriter, request: Simulat
 async def send_stream(
     request: SimulatedRequest, sender: ResponseSender, writer: AnswerWriter, cycle: RequestCycle
 ) -> None:
-    """Send the response token by token, from the headers to the end marker, or break it off as its outcome demands."""
+    """Send the response token by token, from the headers to the end marker, or break it off as its
+    outcome demands."""
     cycle.begin_stream(_headers(request), kind=request.endpoint.content_type)
     cycle.flush()
     usage = request.usage()
@@ -95,7 +108,8 @@ async def send_stream(
 async def send_whole(
     request: SimulatedRequest, sender: ResponseSender, writer: AnswerWriter, cycle: RequestCycle
 ) -> None:
-    """Send the whole response when its last token is due, or break it off as its outcome demands."""
+    """Send the whole response when its last token is due, or break it off as its outcome
+    demands."""
     outcome = await sender.ended()
     if outcome in ("closed_by_client", "abandoned"):
         cycle.reset()
@@ -111,10 +125,14 @@ async def send_whole(
         await cycle.send(half)
         cycle.cut()
     else:
-        await cycle.answer(200, half if request.fault_kind == "malformed" else body, _headers(request))
+        await cycle.answer(
+            200, half if request.fault_kind == "malformed" else body, _headers(request)
+        )
 
 
-async def send_error(cycle: RequestCycle, rejected: RejectedRequest, endpoint: ApiEndpoint | None) -> None:
+async def send_error(
+    cycle: RequestCycle, rejected: RejectedRequest, endpoint: ApiEndpoint | None
+) -> None:
     """Send an error in the API format of `endpoint`, or in OpenAI's for an unknown path."""
     kind = rejected.type or _ERROR_TYPES.get(
         rejected.status, "invalid_request_error" if rejected.status < 500 else "server_error"
@@ -132,7 +150,10 @@ async def send_error(cycle: RequestCycle, rejected: RejectedRequest, endpoint: A
 
 def _headers(request: SimulatedRequest) -> Headers:
     """Return the headers that depend on the request."""
-    headers = [(request.endpoint.id_header, request.request_id.encode("latin-1")), *request.limit_headers]
+    headers = [
+        (request.endpoint.id_header, request.request_id.encode("latin-1")),
+        *request.limit_headers,
+    ]
     if request.timings == "openai":
         took_ms = (clock.now_ns() - request.arrived_ns) // clock.NS_PER_MS
         headers.append((PROCESSING_HEADER.encode(), b"%d" % took_ms))
@@ -157,16 +178,21 @@ def _whole(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -
     if isinstance(request.parsed, EmbeddingRequest):
         return embedding_response(request.parsed, request.prompt_tokens, request.response_id)
     _report_times(request, writer, took)
-    return _with_all_logprobs(writer.whole([_content(request)] * request.parsed.n, request.usage()), request)
+    return _with_all_logprobs(
+        writer.whole([_content(request)] * request.parsed.n, request.usage()), request
+    )
 
 
 def _report_times(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -> None:
     """Report the times in the response, unless they are in its headers."""
-    writer.report_times(took, request.timings if request.timings and request.timings != "openai" else None)
+    writer.report_times(
+        took, request.timings if request.timings and request.timings != "openai" else None
+    )
 
 
 def _with_all_logprobs(data: bytes, request: SimulatedRequest) -> bytes:
-    """Return `data` with the log-probabilities of all tokens of the text, if the request wants them."""
+    """Return `data` with the log-probabilities of all tokens of the text, if the request wants
+    them."""
     if request.top_logprobs is None or request.script is None:
         return data
     texts = [piece.text for piece in request.script.pieces if piece.kind == "text"]
@@ -192,4 +218,8 @@ def _content(request: SimulatedRequest) -> ServerAnswer:
 def _argument_fragment(request: SimulatedRequest, index: int) -> str:
     """Return token `index` of a tool call's arguments."""
     first, last = request.reasoning_tokens, request.output_tokens - 1
-    return ('{"text":"' if index == first else "") + token_text(index - first) + ('"}' if index == last else "")
+    return (
+        ('{"text":"' if index == first else "")
+        + token_text(index - first)
+        + ('"}' if index == last else "")
+    )

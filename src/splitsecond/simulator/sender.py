@@ -1,7 +1,8 @@
-"""The sender of one response: it sends each token when it is due and records planned and actual times.
+"""The sender of one response: it sends each token when it is due and records planned and actual
+times.
 
-Nothing is written before the headers have been sent (`open`). A response that is buffered, by a fault or because it is
-not streamed, is written at the end.
+Nothing is written before the headers have been sent (`open`). A response that is buffered, by a
+fault or because it is not streamed, is written at the end.
 """
 
 import asyncio
@@ -14,7 +15,9 @@ from splitsecond.core.pacing import Pacer
 from splitsecond.core.wire.api_format import ServerTimes
 from splitsecond.simulator.content.faults import InjectedFault
 
-ResponseOutcome = Literal["complete", "cut", "error_event", "closed_by_client", "slow_reader", "abandoned"]
+ResponseOutcome = Literal[
+    "complete", "cut", "error_event", "closed_by_client", "slow_reader", "abandoned"
+]
 
 DEFAULT_SECONDS = 2.0
 MAX_UNREAD_BYTES = 4 << 20
@@ -24,10 +27,10 @@ MAX_UNREAD_BYTES = 4 << 20
 class ResponseSender:
     """Sends the `tokens` of one response.
 
-    `render` encodes a token; an empty result means that its bytes come with a later token or with the end. `write`
-    sends bytes and returns how many bytes the client has not read. `error` and `malformed` are the bytes that the
-    faults of these names send. With `buffered` everything is kept until `release`. `on_first_token` is called right
-    after the first token is sent.
+    `render` encodes a token; an empty result means that its bytes come with a later token or with
+    the end. `write` sends bytes and returns how many bytes the client has not read. `error` and
+    `malformed` are the bytes that the faults of these names send. With `buffered` everything is
+    kept until `release`. `on_first_token` is called right after the first token is sent.
     """
 
     def __init__(
@@ -68,7 +71,9 @@ class ResponseSender:
         self._kind = fault.kind if fault else None
         self._after = min(fault.after if fault and fault.after is not None else 1, tokens)
         self._delay_ns = (
-            round((DEFAULT_SECONDS if fault.seconds is None else fault.seconds) * clock.NS_PER_S) if fault else 0
+            round((DEFAULT_SECONDS if fault.seconds is None else fault.seconds) * clock.NS_PER_S)
+            if fault
+            else 0
         )
 
     @property
@@ -78,7 +83,11 @@ class ResponseSender:
     def took(self, arrived_ns: int) -> ServerTimes:
         if not self.planned_ns:
             return ServerTimes(0, 0, 0)
-        return ServerTimes(self.began_ns - arrived_ns, self._first_ns - self.began_ns, self._last_ns - self._first_ns)
+        return ServerTimes(
+            self.began_ns - arrived_ns,
+            self._first_ns - self.began_ns,
+            self._last_ns - self._first_ns,
+        )
 
     async def ended(self) -> ResponseOutcome:
         while self.outcome is None:
@@ -94,7 +103,9 @@ class ResponseSender:
                 self._changed.clear()
 
     def due_ns(self, index: int, produced_ns: int) -> int:
-        late = self._kind in ("slow_head", "slow_first_token") or (self._kind == "stall" and index >= self._after)
+        late = self._kind in ("slow_head", "slow_first_token") or (
+            self._kind == "stall" and index >= self._after
+        )
         return produced_ns + self._delay_ns if late else produced_ns
 
     def offer(self, index: int, produced_ns: int) -> None:
@@ -115,11 +126,16 @@ class ResponseSender:
         self._put(data, now)
         if index == 0:
             self._on_first_token()  # after the write, as it takes some time for a long prompt
-        if index + 1 == self.tokens and not self.over and not (self._after == self.tokens and self._strikes()):
+        if (
+            index + 1 == self.tokens
+            and not self.over
+            and not (self._after == self.tokens and self._strikes())
+        ):
             self.end("complete")
 
     def open(self, opening: bytes = b"") -> None:
-        """Start sending, after the headers. Tokens that were produced before follow, unless they are buffered.
+        """Start sending, after the headers. Tokens that were produced before follow, unless they
+        are buffered.
 
         `opening` is sent with the first bytes of the response.
         """
@@ -162,7 +178,8 @@ class ResponseSender:
             self.end("slow_reader")
 
     def _write_first(self, data: bytes) -> int:
-        """Write `data`, after the opening if nothing was written before. Returns the unread bytes."""
+        """Write `data`, after the opening if nothing was written before. Returns the unread
+        bytes."""
         if self._opening:
             data, self._opening = self._opening + data, b""
         return self._write(data)

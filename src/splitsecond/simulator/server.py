@@ -1,9 +1,10 @@
 """The simulator's process: it binds the ports and serves several providers on one event loop.
 
-One server listens on all ports, on asyncio's own loop. Its transport writes at once, so that a timestamp taken
-right before is the time of the write, while uvloop's transport writes at the end of a loop iteration. Measured with 256
-streams of 100 tokens/s on a machine with two cores: 27 µs of CPU per token on asyncio, 24 on uvloop (forced to write at
-once). On both, 90% of the tokens left within 50 µs of their time, and 99% within 0.15 ms.
+One server listens on all ports, on asyncio's own loop. Its transport writes at once, so that a
+timestamp taken right before is the time of the write, while uvloop's transport writes at the end of
+a loop iteration. Measured with 256 streams of 100 tokens/s on a machine with two cores: 27 µs of
+CPU per token on asyncio, 24 on uvloop (forced to write at once). On both, 90% of the tokens left
+within 50 µs of their time, and 99% within 0.15 ms.
 """
 
 import asyncio
@@ -52,14 +53,17 @@ def serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM, or with `until_eof` until standard input ends.
 
-    `profiles` are names, aliases or paths of profiles, and paths of recordings that end in ``.jsonl``. Ports count up
-    from `port`; 0 takes free ones. All profiles use the rules in the file `replies` too; with `strict` they refuse
-    requests that no rule fits. Prints ``READY name url model=…`` for each when all are ready. Raises `CallerFault` for
-    an unknown profile, a port in use, or a log that cannot be written.
+    `profiles` are names, aliases or paths of profiles, and paths of recordings that end in
+    ``.jsonl``. Ports count up from `port`; 0 takes free ones. All profiles use the rules in the
+    file `replies` too; with `strict` they refuse requests that no rule fits. Prints ``READY name
+    url model=…`` for each when all are ready. Raises `CallerFault` for an unknown profile, a port
+    in use, or a log that cannot be written.
     """
     if not profiles:
         raise CallerFault("no profile given", kind="no_profile", hint='For example "groq".')
-    recordings = {name: load_recordings(Path(name)) for name in profiles if name.endswith(RECORDING)}
+    recordings = {
+        name: load_recordings(Path(name)) for name in profiles if name.endswith(RECORDING)
+    }
     loaded = with_unique_names([load(name) for name in profiles if name not in recordings])
     if replies is not None:
         loaded = [with_replies(profile, replies) for profile in loaded]
@@ -72,7 +76,9 @@ def serve(
     def create(pacer: Pacer, each: Profile | list[RecordedExchange]) -> ServedApplication:
         if isinstance(each, list):
             return ReplayedProvider(each, pacer)
-        return SimulatedProvider(each, seed=seed, pacer=pacer, truth=truth, received_ns=StampedSocket.received_ns)
+        return SimulatedProvider(
+            each, seed=seed, pacer=pacer, truth=truth, received_ns=StampedSocket.received_ns
+        )
 
     def build(pacer: Pacer) -> list[ServedApplication]:
         return [create(pacer, each) for each in served]
@@ -87,14 +93,19 @@ def serve(
         truth.close()
 
 
-def record(url: str, out: Path, *, host: str = "127.0.0.1", port: int = 9001, until_eof: bool = False) -> None:
-    """Forward requests to the provider at `url`, and append each with its response to the file `out`.
+def record(
+    url: str, out: Path, *, host: str = "127.0.0.1", port: int = 9001, until_eof: bool = False
+) -> None:
+    """Forward requests to the provider at `url`, and append each with its response to the file
+    `out`.
 
     Raises `CallerFault` for an unusable URL, a port in use, or a file that cannot be written.
     """
     proxy = RecordingProxy(url, out)
     try:
-        _serve_at_ports(lambda _: [proxy], [("recording", ANY_MODEL)], host=host, port=port, until_eof=until_eof)
+        _serve_at_ports(
+            lambda _: [proxy], [("recording", ANY_MODEL)], host=host, port=port, until_eof=until_eof
+        )
     finally:
         proxy.close()
 
@@ -105,15 +116,18 @@ def with_unique_names(profiles: Sequence[Profile]) -> list[Profile]:
     for profile in profiles:
         seen[profile.name] += 1
         again = seen[profile.name]
-        unique.append(profile if again == 1 else structs.replace(profile, name=f"{profile.name}#{again}"))
+        unique.append(
+            profile if again == 1 else structs.replace(profile, name=f"{profile.name}#{again}")
+        )
     return unique
 
 
 class ProvidersByPath:
-    """All shipped profiles at one port, each below its own path: ``/groq/v1/chat/completions``. For gateways.
+    """All shipped profiles at one port, each below its own path: ``/groq/v1/chat/completions``. For
+    gateways.
 
-    `create` makes each provider at its first request. An alias and its profile are one provider. Paths to profile files
-    are refused, so that clients cannot read files.
+    `create` makes each provider at its first request. An alias and its profile are one provider.
+    Paths to profile files are refused, so that clients cannot read files.
     """
 
     def __init__(self, create: Callable[[Profile], SimulatedProvider]) -> None:
@@ -146,7 +160,8 @@ class ProvidersByPath:
 
 
 def serve_by_path(listening: socket.socket) -> None:
-    """Serve every shipped profile below its own path at one socket, until standard input ends, SIGINT or SIGTERM.
+    """Serve every shipped profile below its own path at one socket, until standard input ends,
+    SIGINT or SIGTERM.
 
     Prints ``READY`` when requests are served.
     """
@@ -154,7 +169,9 @@ def serve_by_path(listening: socket.socket) -> None:
 
     def build(pacer: Pacer) -> tuple[list[Listener], Callable[[], None]]:
         def create(profile: Profile) -> SimulatedProvider:
-            return SimulatedProvider(profile, seed=0, pacer=pacer, truth=truth, received_ns=StampedSocket.received_ns)
+            return SimulatedProvider(
+                profile, seed=0, pacer=pacer, truth=truth, received_ns=StampedSocket.received_ns
+            )
 
         providers = ProvidersByPath(create)
         return [Listener(StampedSocket.of(listening), providers)], providers.abandon
@@ -180,7 +197,8 @@ def _serve_at_ports(
 ) -> None:
     sockets = [StampedSocket.of(bound) for bound in bind_range(host, port, len(names))]
     ready = [
-        f"READY {name} {base_url(bound)} model={model}" for bound, (name, model) in zip(sockets, names, strict=True)
+        f"READY {name} {base_url(bound)} model={model}"
+        for bound, (name, model) in zip(sockets, names, strict=True)
     ]
 
     def listen(pacer: Pacer) -> tuple[list[Listener], Callable[[], None]]:
@@ -197,14 +215,20 @@ def _serve_at_ports(
 
 
 def _run(
-    build: Callable[[Pacer], tuple[list[Listener], Callable[[], None]]], ready: Sequence[str], *, until_eof: bool
+    build: Callable[[Pacer], tuple[list[Listener], Callable[[], None]]],
+    ready: Sequence[str],
+    *,
+    until_eof: bool,
 ) -> None:
     with stamping(), asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         runner.run(_serve(build, ready, until_eof=until_eof))
 
 
 async def _serve(
-    build: Callable[[Pacer], tuple[list[Listener], Callable[[], None]]], ready: Sequence[str], *, until_eof: bool
+    build: Callable[[Pacer], tuple[list[Listener], Callable[[], None]]],
+    ready: Sequence[str],
+    *,
+    until_eof: bool,
 ) -> None:
     loop = asyncio.get_running_loop()
     with Pacer(loop) as pacer:
@@ -216,7 +240,9 @@ async def _serve(
 
         listeners, abandon = build(pacer)
         # Benchmarks open connections some time before their first request.
-        server = HttpServer(listeners, drain_s=DRAIN_S, on_end=abandon, first_request_s=KEEP_ALIVE_S)
+        server = HttpServer(
+            listeners, drain_s=DRAIN_S, on_end=abandon, first_request_s=KEEP_ALIVE_S
+        )
         if until_eof:
             loop.add_reader(sys.stdin.fileno(), read_stdin)
         await server.serve(lambda: print(*ready, sep="\n", flush=True))

@@ -1,4 +1,5 @@
-"""What a simulated server counts for its `/metrics` beside its engines. Loads no library of Prometheus."""
+"""What a simulated server counts for its `/metrics` beside its engines. Loads no library of
+Prometheus."""
 
 import msgspec
 
@@ -19,7 +20,8 @@ class Times(msgspec.Struct):
 class ServerCounts(msgspec.Struct):
     """What the server counts beside its engines: tokens of prompts, and the times of requests.
 
-    Times to the first token are counted when it is sent, the others when a response is complete, as vLLM does.
+    Times to the first token are counted when it is sent, the others when a response is complete, as
+    vLLM does.
     """
 
     prompt_tokens: int = 0

@@ -1,13 +1,19 @@
-"""`/metrics` of a simulated provider with an engine, in the names of vLLM, and of DCGM exporter for its GPU.
+"""`/metrics` of a simulated provider with an engine, in the names of vLLM, and of DCGM exporter for
+its GPU.
 
-Its truth is the truth log: the sums of its histograms are those of the log's times. A provider with a table has no
-engine to tell about, so it has no such page.
+Its truth is the truth log: the sums of its histograms are those of the log's times. A provider with
+a table has no engine to tell about, so it has no such page.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
@@ -21,7 +27,9 @@ POWER_CAP = 0x04
 """The bit of NVML's reasons for a lower clock that stands for a power cap."""
 
 
-def exposed(profile: Profile, engines: Sequence[Engine[int]], counts: ServerCounts, now_ns: int) -> bytes:
+def exposed(
+    profile: Profile, engines: Sequence[Engine[int]], counts: ServerCounts, now_ns: int
+) -> bytes:
     """Return the page."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(_families(profile, engines, counts, now_ns)))
@@ -36,13 +44,21 @@ class _Collected(Collector):
         return self._families
 
 
-def _families(profile: Profile, engines: Sequence[Engine[int]], counts: ServerCounts, now_ns: int) -> Iterator[Metric]:
+def _families(
+    profile: Profile, engines: Sequence[Engine[int]], counts: ServerCounts, now_ns: int
+) -> Iterator[Metric]:
     spec = profile.engine
     each = [(str(number), engine) for number, engine in enumerate(engines)]
-    yield _gauge("vllm:num_requests_running", "engine", [(name, engine.running) for name, engine in each])
-    yield _gauge("vllm:num_requests_waiting", "engine", [(name, engine.waiting) for name, engine in each])
+    yield _gauge(
+        "vllm:num_requests_running", "engine", [(name, engine.running) for name, engine in each]
+    )
+    yield _gauge(
+        "vllm:num_requests_waiting", "engine", [(name, engine.waiting) for name, engine in each]
+    )
     if spec is not None and spec.kv_cache_tokens is not None:
-        yield _gauge("vllm:kv_cache_usage_perc", "engine", [(name, engine.kv_use) for name, engine in each])
+        yield _gauge(
+            "vllm:kv_cache_usage_perc", "engine", [(name, engine.kv_use) for name, engine in each]
+        )
     yield _counter("vllm:num_preemptions", sum(engine.counts.preemptions for engine in engines))
     yield _counter("vllm:prompt_tokens", counts.prompt_tokens)
     yield _counter("vllm:generation_tokens", sum(engine.counts.output_tokens for engine in engines))
@@ -57,7 +73,9 @@ def _families(profile: Profile, engines: Sequence[Engine[int]], counts: ServerCo
     if spec is not None and spec.gpu is not None:
         busy = [(name, 100.0 * bool(engine.running)) for name, engine in each]
         reasons = [(name, POWER_CAP * engine.capped) for name, engine in each]
-        yield _gauge("DCGM_FI_DEV_POWER_USAGE", "gpu", [(name, engine.power_w) for name, engine in each])
+        yield _gauge(
+            "DCGM_FI_DEV_POWER_USAGE", "gpu", [(name, engine.power_w) for name, engine in each]
+        )
         yield _gauge("DCGM_FI_DEV_GPU_UTIL", "gpu", busy)
         yield _gauge("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gpu", reasons)
         millijoules = [(name, MJ_PER_J * engine.energy_j(now_ns)) for name, engine in each]

@@ -1,7 +1,7 @@
 """Listening socket whose connections record when the kernel received the bytes of each read.
 
-asyncio reads a socket with `recv`, which returns no timestamp. So `recv` is replaced here by `recvmsg`, which returns
-the kernel's timestamp beside the data.
+asyncio reads a socket with `recv`, which returns no timestamp. So `recv` is replaced here by
+`recvmsg`, which returns the kernel's timestamp beside the data.
 """
 
 import socket
@@ -11,15 +11,16 @@ from splitsecond.core.clock import NS_PER_S, arrival
 from splitsecond.core.transport.kernel import ANCILLARY_BYTES, STAMP, stamp_arrivals
 
 LARGE_READ = 1 << 16
-"""Least bytes of a read that is acknowledged at once. The loopback sends them in one packet. Linux may wait 40 ms for a
-second one before it acknowledges, and meanwhile the client cannot send the rest of a long request."""
+"""Least bytes of a read that is acknowledged at once. The loopback sends them in one packet. Linux
+may wait 40 ms for a second one before it acknowledges, and meanwhile the client cannot send the
+rest of a long request."""
 QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 
 
 class StampedSocket(socket.socket):
     received_ns: ClassVar[dict[int, int]] = {}
-    """The times of all sockets of the process, in monotonic nanoseconds by file descriptor. A read without a timestamp
-    leaves none."""
+    """The times of all sockets of the process, in monotonic nanoseconds by file descriptor. A read
+    without a timestamp leaves none."""
 
     @staticmethod
     def of(sock: socket.socket) -> "StampedSocket":

@@ -1,18 +1,20 @@
 """A table of published times per concurrency, from which the times of each request are drawn.
 
-Each figure (TTFT, tokens per second) is log-normal at each level, through its published p50 and p95. Between two levels
-both are interpolated on logarithmic scales, by the number of requests in flight at the arrival, including the new one.
-Outside the levels the nearest one applies, because the table has no data there.
+Each figure (TTFT, tokens per second) is log-normal at each level, through its published p50 and
+p95. Between two levels both are interpolated on logarithmic scales, by the number of requests in
+flight at the arrival, including the new one. Outside the levels the nearest one applies, because
+the table has no data there.
 
-The draws are stratified, so that a short benchmark shows the table and not chance. The published tables rest on 50
-requests for each condition; with so few, the p95 of independent draws is sometimes wrong by half. So the quantiles of
-one level walk through 50 equal strata and use each once in any 50 consecutive requests; each ten of them have one of
-every tenth. The position of a quantile in its stratum changes from one round of 50 to the next, within the middle half.
-A simulated provider therefore has the spread of the published one, but not its sampling noise: do not use it to judge
-confidence intervals.
+The draws are stratified, so that a short benchmark shows the table and not chance. The published
+tables rest on 50 requests for each condition; with so few, the p95 of independent draws is
+sometimes wrong by half. So the quantiles of one level walk through 50 equal strata and use each
+once in any 50 consecutive requests; each ten of them have one of every tenth. The position of a
+quantile in its stratum changes from one round of 50 to the next, within the middle half. A
+simulated provider therefore has the spread of the published one, but not its sampling noise: do not
+use it to judge confidence intervals.
 
-Each figure of each level of each provider has a random order of its own, so providers are slow at independent moments,
-as in a race.
+Each figure of each level of each provider has a random order of its own, so providers are slow at
+independent moments, as in a race.
 """
 
 from math import exp, log
@@ -30,7 +32,8 @@ _MAX_CORRELATION = 0.1
 """Largest correlation of the orders of the two figures."""
 _JITTER = 0.5
 _GOLDEN = (0.7548776662466927, 0.5698402909980532)
-"""The plane's golden ratio and its square (Roberts, The Unreasonable Effectiveness of Quasirandom Sequences, 2018)."""
+"""The plane's golden ratio and its square (Roberts, The Unreasonable Effectiveness of Quasirandom
+Sequences, 2018)."""
 _Z95 = NormalDist().inv_cdf(0.95)
 
 
@@ -84,8 +87,12 @@ def _orders(random: Random) -> tuple[list[int], list[int]]:
 
 
 def _order(random: Random) -> list[int]:
-    tenths = [random.sample(range(first, first + _TENTH), _TENTH) for first in range(0, STRATA, _TENTH)]
-    return [stratum for ten in zip(*tenths, strict=True) for stratum in random.sample(ten, len(ten))]
+    tenths = [
+        random.sample(range(first, first + _TENTH), _TENTH) for first in range(0, STRATA, _TENTH)
+    ]
+    return [
+        stratum for ten in zip(*tenths, strict=True) for stratum in random.sample(ten, len(ten))
+    ]
 
 
 def _normal_quantile(order: list[int], count: int, golden: float) -> float:

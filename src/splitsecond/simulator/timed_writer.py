@@ -1,8 +1,8 @@
 """Processing times of the simulated provider, at the end of an answer in OpenAI's format.
 
-Providers of this format have three forms in the last chunk of a stream, or in the whole answer. Groq: inside the usage,
-in seconds (in a stream in ``x_groq``, requested or not). Cerebras: in ``time_info``, in seconds. llama.cpp: in
-``timings``, in milliseconds, also per token.
+Providers of this format have three forms in the last chunk of a stream, or in the whole answer.
+Groq: inside the usage, in seconds (in a stream in ``x_groq``, requested or not). Cerebras: in
+``time_info``, in seconds. llama.cpp: in ``timings``, in milliseconds, also per token.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,8 @@ from splitsecond.core.wire.openai.answers import StreamWriter, usage_fields
 from splitsecond.core.wire.sse import encode_event
 
 _GROQ_TIER = {"service_tier": "on_demand"}
-"""Groq names the tier in whole answers and usage chunks. LiteLLM's client for Groq requires it in whole answers."""
+"""Groq names the tier in whole answers and usage chunks. LiteLLM's client for Groq requires it in
+whole answers."""
 
 
 class TimedWriter(StreamWriter):
@@ -28,7 +29,15 @@ class TimedWriter(StreamWriter):
     def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
         self._times = None if form is None else (took, form)
 
-    def end(self, reason: str, usage: Usage, *, choices: int = 1, counts: bool = True, marker: bool = True) -> bytes:
+    def end(
+        self,
+        reason: str,
+        usage: Usage,
+        *,
+        choices: int = 1,
+        counts: bool = True,
+        marker: bool = True,
+    ) -> bytes:
         if self._times is None:
             return super().end(reason, usage, choices=choices, counts=counts, marker=marker)
         *others, finish = [self.finish(reason, index) for index in range(choices)]
@@ -50,11 +59,15 @@ def _whole_with_times(body: bytes, usage: Usage, took: ServerTimes, form: TimesF
     return msgspec.json.encode(fields)
 
 
-def _end_with_times(finish: bytes, counts: bytes, usage: Usage, took: ServerTimes, form: TimesForm) -> bytes:
+def _end_with_times(
+    finish: bytes, counts: bytes, usage: Usage, took: ServerTimes, form: TimesForm
+) -> bytes:
     """Return the event with a finish reason and the usage chunk, or b"", with the server times."""
     if form == "groq":
         groq = {"x_groq": {"usage": usage_fields(usage) | _groq_times(took)}}
-        return _event_with(finish, groq) + (_event_with(counts, groq | _GROQ_TIER) if counts else b"")
+        return _event_with(finish, groq) + (
+            _event_with(counts, groq | _GROQ_TIER) if counts else b""
+        )
     if not counts:
         return _event_with(finish, _fields(form, usage, took))
     return finish + _event_with(counts, _fields(form, usage, took))
@@ -79,7 +92,13 @@ def _fields(form: TimesForm, usage: Usage, took: ServerTimes) -> dict[str, Any]:
         return {"time_info": _groq_times(took)}
     cached = usage.cached_tokens or 0
     read = _paced("prompt", (usage.input_tokens or 0) - cached, took.prompt_ns)
-    return {"timings": {"cache_n": cached, **read, **_paced("predicted", usage.output_tokens or 0, took.output_ns)}}
+    return {
+        "timings": {
+            "cache_n": cached,
+            **read,
+            **_paced("predicted", usage.output_tokens or 0, took.output_ns),
+        }
+    }
 
 
 def _paced(what: str, tokens: int, took_ns: int) -> dict[str, float]:

@@ -1,4 +1,5 @@
-"""The truth log: the planned and the actual times of each request, against which an instrument is checked.
+"""The truth log: the planned and the actual times of each request, against which an instrument is
+checked.
 
 Memory is bounded by the number of timestamps: the oldest records are dropped first.
 """
@@ -19,17 +20,19 @@ MAX_STAMPS = 4_000_000
 class TruthRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The truth about one request. All times are monotonic nanoseconds.
 
-    `received_ns` is when the kernel received the last bytes of the request (0: the system has no such timestamps), and
-    `arrived_ns` when the simulator began to read it.
-    `in_flight` counts the requests in flight at its arrival, including itself. `began_ns` is when the provider began
-    with the prompt, 0 if it never did. `planned_ns` holds when each token was due, `actual_ns` when each was handed to
-    the kernel, read right before the write; tokens of one write have the same time. `first_written_ns` is when the
-    write of the first one had returned (0: none was written). A response that was cut short has
-    fewer of both; one that was buffered and never sent has none in `actual_ns`. `fault` is the kind of the fault that
-    struck, or "". Of the `prompt_tokens`, `cached_tokens` were in the prompt cache, and `cache_write_tokens` were
-    stored there because the client marked them; `new_tokens` were processed. `evicted_tokens` were dropped from the
-    full cache when the prompt was stored. `preemptions`: how often the request lost its place in the engine's KV cache.
-    `replica` (from 0) served the request, and `session` is the id of the client's session, or "".
+    `received_ns` is when the kernel received the last bytes of the request (0: the system has no
+    such timestamps), and `arrived_ns` when the simulator began to read it. `in_flight` counts the
+    requests in flight at its arrival, including itself. `began_ns` is when the provider began with
+    the prompt, 0 if it never did. `planned_ns` holds when each token was due, `actual_ns` when each
+    was handed to the kernel, read right before the write; tokens of one write have the same time.
+    `first_written_ns` is when the write of the first one had returned (0: none was written). A
+    response that was cut short has fewer of both; one that was buffered and never sent has none in
+    `actual_ns`. `fault` is the kind of the fault that struck, or "". Of the `prompt_tokens`,
+    `cached_tokens` were in the prompt cache, and `cache_write_tokens` were stored there because the
+    client marked them; `new_tokens` were processed. `evicted_tokens` were dropped from the full
+    cache when the prompt was stored. `preemptions`: how often the request lost its place in the
+    engine's KV cache. `replica` (from 0) served the request, and `session` is the id of the
+    client's session, or "".
     """
 
     request_id: str
@@ -56,7 +59,8 @@ class TruthRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TruthLog:
-    """The records of one process, also appended to the file `log`. Raises `CallerFault` if it cannot be opened."""
+    """The records of one process, also appended to the file `log`. Raises `CallerFault` if it
+    cannot be opened."""
 
     def __init__(self, log: Path | None = None, max_stamps: int = MAX_STAMPS) -> None:
         self._records: deque[TruthRecord] = deque()
@@ -84,7 +88,9 @@ class TruthLog:
         return list(self._records)
 
     def as_json(self, profile: str) -> bytes:
-        return self._encoder.encode([record for record in self._records if record.profile == profile])
+        return self._encoder.encode(
+            [record for record in self._records if record.profile == profile]
+        )
 
     def clear(self, profile: str) -> None:
         self._records = deque(record for record in self._records if record.profile != profile)

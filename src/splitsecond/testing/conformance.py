@@ -1,4 +1,5 @@
-"""Conformance checks: they test whether a service, such as a target or a policy, keeps the service contract.
+"""Conformance checks: they test whether a service, such as a target or a policy, keeps the service
+contract.
 
     def make(script: Script) -> Subject:
         fake = FakeService(script=lambda call: script)
@@ -6,8 +7,8 @@
 
     check_service(make)
 
-Each check makes a new service, in virtual time, over one that answers by the script. Both outcomes pass where the
-contract leaves a choice (an answer without a token can be a reply or a `Fault`).
+Each check makes a new service, in virtual time, over one that answers by the script. Both outcomes
+pass where the contract leaves a choice (an answer without a token can be a reply or a `Fault`).
 """
 
 import asyncio
@@ -25,10 +26,12 @@ from splitsecond.testing.virtual_time import run_virtual
 
 
 class Subject(Struct, frozen=True):
-    """The service under test. `left_open` returns how many requests below it are in flight or were not closed.
+    """The service under test. `left_open` returns how many requests below it are in flight or were
+    not closed.
 
-    A service that `holds` can delay a reply until it knows whether the answer is good, and then ask another target. So
-    the time of its reply is not checked, nor whether a broken answer is an event or a fault.
+    A service that `holds` can delay a reply until it knows whether the answer is good, and then ask
+    another target. So the time of its reply is not checked, nor whether a broken answer is an event
+    or a fault.
     """
 
     service: Service
@@ -63,7 +66,9 @@ def check_service(make: Make) -> None:
         try:
             run_virtual(check(make))
         except AssertionError as failed:
-            raise AssertionError(f"{check.__name__.strip('_').replace('_', ' ')}: {failed}") from failed
+            raise AssertionError(
+                f"{check.__name__.strip('_').replace('_', ' ')}: {failed}"
+            ) from failed
     for cancelled_after_ms in (0, 1, TTFT_MS - 1, TTFT_MS, TTFT_MS + 1):
         run_virtual(_closes_when_cancelled(make, cancelled_after_ms))
 
@@ -72,7 +77,9 @@ def _call(number: int = 1, *, within_ms: int | None = None, watched: bool = Fals
     now_ns = clock.now_ns()
     deadline_ns = None if within_ms is None else now_ns + within_ms * NS_PER_MS
     body = {"messages": [{"role": "user", "content": "Say something."}]}
-    return Call(id=f"call-{number}", body=body, start_ns=now_ns, deadline_ns=deadline_ns, watched=watched)
+    return Call(
+        id=f"call-{number}", body=body, start_ns=now_ns, deadline_ns=deadline_ns, watched=watched
+    )
 
 
 async def _events(reply: Reply) -> list[Event]:
@@ -83,7 +90,9 @@ def _over(subject: Subject, began_ns: int, after_ms: int, *, exactly: bool = Fal
     assert subject.left_open() == 0, f"{subject.left_open()} requests were left open"
     elapsed_ms = (clock.now_ns() - began_ns) / NS_PER_MS
     timed = exactly or not subject.holds
-    assert not timed or abs(elapsed_ms - after_ms) < 0.001, f"took {elapsed_ms} ms, expected {after_ms}"
+    assert not timed or abs(elapsed_ms - after_ms) < 0.001, (
+        f"took {elapsed_ms} ms, expected {after_ms}"
+    )
     assert asyncio.all_tasks() == {asyncio.current_task()}, "a task was left behind"
 
 
@@ -165,7 +174,9 @@ async def _keeps_the_deadline_while_it_waits(make: Make) -> None:
     raised = await _fault(subject, _call(within_ms=_WITHIN_MS))
     assert raised is not None, "it returned a reply without an answer"
     took_ms = (clock.now_ns() - began_ns) / NS_PER_MS
-    assert took_ms <= _WITHIN_MS + 0.001, f"it waited {took_ms} ms, but the deadline was {_WITHIN_MS} ms"
+    assert took_ms <= _WITHIN_MS + 0.001, (
+        f"it waited {took_ms} ms, but the deadline was {_WITHIN_MS} ms"
+    )
     _over(subject, began_ns, round(took_ms))
 
 
@@ -204,7 +215,8 @@ async def _bytes(reply: Reply) -> bytes:
 
 
 async def _gives_events_and_bytes_of_a_watched_call(make: Make) -> None:
-    """Read events and bytes in step, by two readers at once, and one after the other: the result must be the same."""
+    """Read events and bytes in step, by two readers at once, and one after the other: the result
+    must be the same."""
     subject = make(_ANSWER)
     async with await subject.service(_call(watched=True)) as reply:
         whole, events = b"", list[Event]()
@@ -217,11 +229,15 @@ async def _gives_events_and_bytes_of_a_watched_call(make: Make) -> None:
     assert whole, "there are no bytes"
     async with await subject.service(_call(2, watched=True)) as reply, asyncio.TaskGroup() as group:
         reading, watching = group.create_task(_bytes(reply)), group.create_task(_events(reply))
-    assert _same(reading.result(), watching.result(), whole, events), "two readers at once get something else"
+    assert _same(reading.result(), watching.result(), whole, events), (
+        "two readers at once get something else"
+    )
     async with await subject.service(_call(3, watched=True)) as reply:
         watched = await _events(reply)
         read = await _bytes(reply)
-    assert _same(read, watched, whole, events), "a reader of the bytes after the events gets something else"
+    assert _same(read, watched, whole, events), (
+        "a reader of the bytes after the events gets something else"
+    )
     assert subject.left_open() == 0
 
 

@@ -8,11 +8,13 @@ Step by step, the test waits for the call and then decides what happens on its s
     pending.first_token(after=0.2)
     pending.finish(tokens=9, tps=100)
 
-For many calls there is a script: `FakeService(script=lambda call: Script(ttft=0.2, tokens=10, tps=100))`.
+For many calls there is a script: `FakeService(script=lambda call: Script(ttft=0.2, tokens=10,
+tps=100))`.
 
-Steps follow one another: `after` counts seconds from the step before (or from now, if that has passed). Every call
-enforces its deadline, its stall timeout and its floor, counts itself in the call's notes, and leaves exactly one
-observation, made by the same `Timeline` as a real one. `closed_at` is the time at which the caller closed the reply.
+Steps follow one another: `after` counts seconds from the step before (or from now, if that has
+passed). Every call enforces its deadline, its stall timeout and its floor, counts itself in the
+call's notes, and leaves exactly one observation, made by the same `Timeline` as a real one.
+`closed_at` is the time at which the caller closed the reply.
 """
 
 import asyncio
@@ -36,11 +38,12 @@ Observer = Callable[[Observation], None]
 
 
 class Script(Struct, frozen=True, kw_only=True):
-    """The answer to one call: the first of `tokens` tokens after `ttft` seconds, the others at `tps` a second.
+    """The answer to one call: the first of `tokens` tokens after `ttft` seconds, the others at
+    `tps` a second.
 
-    With a `fault` the call fails after `ttft` instead, or, with `breaks_after`, the stream breaks after that many
-    tokens. Without `input_tokens` the answer has no usage. If it `hangs`, nothing ever happens. `texts` are the texts
-    of the first tokens; `finish` is the finish reason.
+    With a `fault` the call fails after `ttft` instead, or, with `breaks_after`, the stream breaks
+    after that many tokens. Without `input_tokens` the answer has no usage. If it `hangs`, nothing
+    ever happens. `texts` are the texts of the first tokens; `finish` is the finish reason.
     """
 
     ttft: float = 0.2
@@ -55,7 +58,8 @@ class Script(Struct, frozen=True, kw_only=True):
 
 
 class FakeCall(ReplyBase):
-    """One call of a fake service, with the methods to answer it, and the reply that its caller holds."""
+    """One call of a fake service, with the methods to answer it, and the reply that its caller
+    holds."""
 
     def __init__(self, call: Call, target: str, observer: Observer | None) -> None:
         self.call = call
@@ -65,7 +69,8 @@ class FakeCall(ReplyBase):
         self._target = target
         self._observer = observer
         self._events: deque[Event] = deque()
-        self._unread: deque[Event] = deque()  # of a watched call, which is read both as events and as bytes
+        # of a watched call, which is read both as events and as bytes
+        self._unread: deque[Event] = deque()
         self._writer = StreamWriter(call.operation, target, id=call.id, created=0)
         self._transcoder = None if call.api_format == "openai" else transcoder(call, target)
         self._changed = asyncio.Event()
@@ -87,7 +92,9 @@ class FakeCall(ReplyBase):
         self._deadline: asyncio.TimerHandle | None = None
         if call.deadline_ns is not None:
             loop = asyncio.get_running_loop()
-            self._deadline = loop.call_at(call.deadline_ns / clock.NS_PER_S, self._overdue, call.deadline_ns)
+            self._deadline = loop.call_at(
+                call.deadline_ns / clock.NS_PER_S, self._overdue, call.deadline_ns
+            )
 
     def first_token(self, after: float = 0.0, text: str = "word") -> None:
         """Deliver a content-bearing event, the first one or a later one."""
@@ -104,7 +111,8 @@ class FakeCall(ReplyBase):
         cached_tokens: int | None = None,
         reason: str = "stop",
     ) -> None:
-        """Deliver `tokens` more tokens at `tps` a second, and end the stream well `after` seconds later.
+        """Deliver `tokens` more tokens at `tps` a second, and end the stream well `after` seconds
+        later.
 
         Without `input_tokens` the answer has no usage.
         """
@@ -119,7 +127,8 @@ class FakeCall(ReplyBase):
         self._schedule(after, end)
 
     def fail(self, fault: Fault, after: float = 0.0) -> None:
-        """Fail the call: the await raises `fault` before the first token, the stream breaks with it afterwards."""
+        """Fail the call: the await raises `fault` before the first token, the stream breaks with it
+        afterwards."""
         self._schedule(after, lambda at: self._break(fault, at))
 
     def play(self, script: Script) -> None:
@@ -135,7 +144,11 @@ class FakeCall(ReplyBase):
         if script.fault is not None:
             self.fail(script.fault, 1 / script.tps)
         else:
-            self.finish(0.0 if tokens else script.ttft, input_tokens=script.input_tokens, reason=script.finish)
+            self.finish(
+                0.0 if tokens else script.ttft,
+                input_tokens=script.input_tokens,
+                reason=script.finish,
+            )
 
     def close(self) -> None:
         """Close the call. Before its end this makes it cancelled."""
@@ -159,7 +172,8 @@ class FakeCall(ReplyBase):
         return self._timeline.last_activity_ns
 
     async def answered(self) -> None:
-        """Return when the first token has arrived or the stream ended well; raise the `Fault` otherwise."""
+        """Return when the first token has arrived or the stream ended well; raise the `Fault`
+        otherwise."""
         while not self._timeline.has_token and self.observation is None:
             await self._wait()
         if self._timeline.broken is not None and not self._timeline.has_token:
@@ -219,7 +233,9 @@ class FakeCall(ReplyBase):
             at, step = self._steps.popleft()
             step(at)
         if self._steps:
-            self._timer = asyncio.get_running_loop().call_later(ahead_ns / clock.NS_PER_S, self._advance)
+            self._timer = asyncio.get_running_loop().call_later(
+                ahead_ns / clock.NS_PER_S, self._advance
+            )
 
     def _take(self, *events: Event) -> None:
         if self.observation is None:
@@ -238,7 +254,9 @@ class FakeCall(ReplyBase):
             return
         if self._stall is not None:
             self._stall.cancel()
-        self._stall = asyncio.get_running_loop().call_later(stall_ns / clock.NS_PER_S, self._silent, stall_ns)
+        self._stall = asyncio.get_running_loop().call_later(
+            stall_ns / clock.NS_PER_S, self._silent, stall_ns
+        )
 
     def _check_rate(self, check: RateCheck, floor: RateFloor) -> None:
         now_ns = clock.now_ns()
@@ -263,7 +281,10 @@ class FakeCall(ReplyBase):
 
     def _overdue(self, deadline_ns: int) -> None:
         after_ns = deadline_ns - self._sent_ns
-        self._break(TimedOut("the deadline of the whole call passed", phase="total", after_ns=after_ns), clock.now_ns())
+        self._break(
+            TimedOut("the deadline of the whole call passed", phase="total", after_ns=after_ns),
+            clock.now_ns(),
+        )
 
     def _settle(self, end_ns: int, *, cancelled: bool = False) -> None:
         if self.observation is not None:
@@ -306,7 +327,10 @@ class FakeService:
     @property
     def left_open(self) -> int:
         """Calls that are in flight or whose reply was not closed."""
-        return sum(fake.observation is None or (fake.replied and fake.closed_at is None) for fake in self.calls)
+        return sum(
+            fake.observation is None or (fake.replied and fake.closed_at is None)
+            for fake in self.calls
+        )
 
     async def expect(self) -> FakeCall:
         """Wait for the next call and return it. Only without a script."""

@@ -1,4 +1,5 @@
-"""The pytest plugin: the fixture `splitsecond_simulator`, a simulated provider for the tests of other programs.
+"""The pytest plugin: the fixture `splitsecond_simulator`, a simulated provider for the tests of
+other programs.
 
 pytest loads this module in every run, so it imports nothing but pytest until the fixture is used.
 """
@@ -15,7 +16,10 @@ _INI = "splitsecond_profile"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "profile of the fixture splitsecond_simulator: a shipped one, a .toml file, or a recording (.jsonl)"
+    text = (
+        "profile of the fixture splitsecond_simulator: a shipped one, a .toml file, or a "
+        "recording (.jsonl)"
+    )
     parser.addini(_INI, text, default="mock")
 
 
@@ -33,7 +37,8 @@ def splitsecond_process(pytestconfig: pytest.Config) -> "Iterator[RunningProvide
 
 @pytest.fixture
 def splitsecond_simulator(splitsecond_process: "RunningProvider") -> "RunningProvider":
-    """A simulated LLM provider without requests and added replies: every API format at `base_url` or `origin`.
+    """A simulated LLM provider without requests and added replies: every API format at `base_url`
+    or `origin`.
 
     `reply` and `fail` set what it answers, `requests` returns what it received.
     """

@@ -1,8 +1,10 @@
-"""Tries every feature of every client with targets of every API format: `python -m tests.clients.matrix [CLIENT…]`.
+"""Tries every feature of every client with targets of every API format: `python -m
+tests.clients.matrix [CLIENT…]`.
 
-It writes `results.json` and the tables in `docs/reference/client-matrix.md`. With names of clients it only runs these,
-and prints each cell that does not pass; the stored results of other clients stay. With ``--only-print`` it writes
-nothing. The clients must be in `build/clients-matrix` (`make clients-newest`).
+It writes `results.json` and the tables in `docs/reference/client-matrix.md`. With names of clients
+it only runs these, and prints each cell that does not pass; the stored results of other clients
+stay. With ``--only-print`` it writes nothing. The clients must be in `build/clients-matrix` (`make
+clients-newest`).
 """
 
 import json
@@ -32,13 +34,23 @@ from splitsecond.simulator.process import RunningProvider, run_simulator
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 ENVIRONMENT = Path(os.environ.get("SPLITSECOND_MATRIX", ROOT / "build/clients-matrix"))
-PATHS = {"openai": "/v1", "responses": "/v1", "anthropic": "/v1", "gemini": "/v1beta", "ollama": "", "cohere": "/v2"}
+PATHS = {
+    "openai": "/v1",
+    "responses": "/v1",
+    "anthropic": "/v1",
+    "gemini": "/v1beta",
+    "ollama": "",
+    "cohere": "/v2",
+}
 TARGETS = tuple(PATHS)
 MAX_CLIENT_S = 900
 SLOW_S = 3
 MAX_NOTE = 200
 PROFILE = {"title": "A model", "model": "*", "embedding_dimensions": 64}
-TABLE = "[[table]]\nconcurrency = 1\nttft_ms = {{ p50 = 2, p95 = 3 }}\ntps = {{ p50 = {tps}, p95 = {tps} }}\n"
+TABLE = (
+    "[[table]]\nconcurrency = 1\nttft_ms = {{ p50 = 2, p95 = 3 }}\ntps = {{ p50 = {tps}, p95 "
+    "= {tps} }}\n"
+)
 
 
 def main(*names: str) -> int:
@@ -55,7 +67,10 @@ def main(*names: str) -> int:
             tried = results_of(client, details=bool(names))
             counts = Counter(cell.state for cell in tried.cells)
             states = ", ".join(f"{count} {state}" for state, count in counts.items())
-            print(f"{client.name} {tried.versions}: {states} ({time.monotonic() - began:.0f} s)", flush=True)
+            print(
+                f"{client.name} {tried.versions}: {states} ({time.monotonic() - began:.0f} s)",
+                flush=True,
+            )
             if not only_print:
                 store(tried)
     return 0
@@ -92,7 +107,9 @@ def results_of(client: Client, *, details: bool) -> ClientResults:
             verdict = judge(feature, target, result, evidence)
             if verdict.state:
                 note = verdict.note[:MAX_NOTE] if verdict.state == "wrong" else ""
-                cells.append(Cell(feature.name, "" if feature.once else target, verdict.state, note))
+                cells.append(
+                    Cell(feature.name, "" if feature.once else target, verdict.state, note)
+                )
             if details and verdict.state != "passes":
                 show(feature, target, verdict, evidence)
             if details and result["seconds"] > SLOW_S:
@@ -125,7 +142,9 @@ def providers_and_gateway() -> Iterator[tuple[RunningProvider, RunningProvider, 
             for target, path in PATHS.items():
                 for prefix, provider in (("to", quick), ("fails", quick), ("slow", slow)):
                     url = f"{provider.origin}{path}"
-                    lines.append(f"  {prefix}-{target}: {{base_url: '{url}', api_format: {target}}}")
+                    lines.append(
+                        f"  {prefix}-{target}: {{base_url: '{url}', api_format: {target}}}"
+                    )
             (folder / "splitsecond.yaml").write_text("\n".join(lines))
             with gateway(folder) as process:
                 host, port = ready(process).removesuffix("/v1").removeprefix("http://").split(":")
@@ -140,31 +159,44 @@ def rules() -> Iterator[dict[str, Any]]:
             yield {"model": f"m-{feature.name}", "after": "weather", "text": SUNNY}
         if feature.reply:
             yield {"model": f"m-{feature.name}", **feature.reply}
-        if "choice" in feature.ask and "calls" in feature.reply:  # where a call is requested as JSON
+        # where a call is requested as JSON
+        if "choice" in feature.ask and "calls" in feature.reply:
             yield {"model": f"m-{feature.name}", "json": feature.reply["calls"][0]["arguments"]}
 
 
-def run_client(client: Client, origin: str, wanted: list[tuple[str, Feature]]) -> list[dict[str, Any]]:
+def run_client(
+    client: Client, origin: str, wanted: list[tuple[str, Feature]]
+) -> list[dict[str, Any]]:
     """Return what the client made of each cell."""
     asked = "".join(
-        json.dumps({"model": f"{feature.provider}-{target}/m-{feature.name}", "ask": feature.ask}) + "\n"
+        json.dumps({"model": f"{feature.provider}-{target}/m-{feature.name}", "ask": feature.ask})
+        + "\n"
         for target, feature in wanted
     )
     if client.python:
         command = [python_of(client), str(HERE / "in_python/run_client.py")]
-    else:  # packages are looked for beside a script, or from the working folder for a script in the command
+    # packages are looked for beside a script, or from the working folder for a script in the
+    # command
+    else:
         script = (HERE / "in_javascript/run_client.mjs").read_text("utf-8")
         command = ["node", "--input-type=module", "--eval", script, "--"]
     with TemporaryDirectory() as folder:
         (Path(folder) / "cells").write_text(asked)
         with (Path(folder) / "cells").open() as cells:
             ran = subprocess.run(
-                [*command, client.name, origin, KEY], stdin=cells, cwd=ENVIRONMENT, capture_output=True, text=True,
+                [*command, client.name, origin, KEY], stdin=cells, cwd=ENVIRONMENT,
+                capture_output=True, text=True,
                 timeout=MAX_CLIENT_S, check=False,
             )  # fmt: skip
-    found = [json.loads(line)["result"] for line in ran.stdout.splitlines() if line.startswith('{"result"')]
+    found = [
+        json.loads(line)["result"]
+        for line in ran.stdout.splitlines()
+        if line.startswith('{"result"')
+    ]
     if len(found) != len(wanted):
-        raise RuntimeError(f"{client.name} ended after {len(found)} of {len(wanted)} cells: {ran.stderr[-3000:]}")
+        raise RuntimeError(
+            f"{client.name} ended after {len(found)} of {len(wanted)} cells: {ran.stderr[-3000:]}"
+        )
     return found
 
 
@@ -174,7 +206,8 @@ CellKey = tuple[str, str]
 def records(
     quick: RunningProvider, slow: RunningProvider
 ) -> tuple[dict[CellKey, list[Any]], dict[tuple[bool, int], tuple[int, int]], set[CellKey]]:
-    """Return the requests of each cell, the token counts of each request, and the cells that were cancelled."""
+    """Return the requests of each cell, the token counts of each request, and the cells that were
+    cancelled."""
     received: dict[CellKey, list[Any]] = {}
     tokens: dict[tuple[bool, int], tuple[int, int]] = {}
     closed: set[CellKey] = set()
@@ -187,12 +220,17 @@ def records(
             target = "responses" if request.path.endswith("/responses") else request.api_format
             cell = (target, model.removeprefix("m-"))
             received.setdefault(cell, []).append(request)
-            by_id[request.headers.get("x-client-request-id") or f"{provider.name}-{request.number}"] = (request, cell)
+            by_id[
+                request.headers.get("x-client-request-id") or f"{provider.name}-{request.number}"
+            ] = (request, cell)
         for record in truth(provider):
             if record["request_id"] not in by_id:
                 continue
             request, cell = by_id[record["request_id"]]
-            tokens[provider is slow, request.number] = (record["prompt_tokens"], record["output_tokens"])
+            tokens[provider is slow, request.number] = (
+                record["prompt_tokens"],
+                record["output_tokens"],
+            )
             if record["closed_by_client"]:
                 closed.add(cell)
     return received, tokens, closed
@@ -211,7 +249,9 @@ def python_of(client: Client) -> str:
 def versions(client: Client) -> list[str]:
     """Return the versions of the client's packages."""
     if not client.python:
-        folders = [ENVIRONMENT / "node_modules" / package / "package.json" for package in client.packages]
+        folders = [
+            ENVIRONMENT / "node_modules" / package / "package.json" for package in client.packages
+        ]
         return [json.loads(each.read_text("utf-8"))["version"] for each in folders]
     code = "import sys, importlib.metadata as m; print(*[m.version(each) for each in sys.argv[1:]])"
     command = [python_of(client), "-c", code, *client.packages]

@@ -4,7 +4,8 @@ from msgspec import Struct
 
 
 class Client(Struct, frozen=True):
-    """A client: its `name` in the scripts, the `api` that it uses, and the `packages` whose versions are shown.
+    """A client: its `name` in the scripts, the `api` that it uses, and the `packages` whose
+    versions are shown.
 
     `apart`: its packages need other versions of those of other clients.
     """

@@ -1,4 +1,5 @@
-"""Whether a cell passes, is refused by name, or is wrong: the client's answer against the provider's own record."""
+"""Whether a cell passes, is refused by name, or is wrong: the client's answer against the
+provider's own record."""
 
 import json
 import re
@@ -12,7 +13,11 @@ from tests.clients.matrix.relay import Exchange
 
 from splitsecond.simulator.process import ReceivedRequest
 
-CLASSES = {400: "BadRequest|InvalidRequest", 401: "Authentication|Unauthorized", 429: "RateLimit|TooManyRequests"}
+CLASSES = {
+    400: "BadRequest|InvalidRequest",
+    401: "Authentication|Unauthorized",
+    429: "RateLimit|TooManyRequests",
+}
 """What the name of an exception has in libraries with a class for each status."""
 OTHER_CLASSES = (
     "APICallError",
@@ -29,8 +34,8 @@ OTHER_CLASSES = (
 
 
 class Verdict(Struct, frozen=True):
-    """The `state` of a cell: "passes", "refused", "left out", "estimated", "wrong", or "" where the client has no such
-    feature."""
+    """The `state` of a cell: "passes", "refused", "left out", "estimated", "wrong", or "" where the
+    client has no such feature."""
 
     state: str
     note: str = ""
@@ -39,8 +44,8 @@ class Verdict(Struct, frozen=True):
 class Evidence(Struct):
     """What is known about a cell beside the client's own words.
 
-    `requests`: what the provider received, oldest first. `tokens`: input and output tokens of its last response.
-    `cancelled`: it saw that the response was closed before its end.
+    `requests`: what the provider received, oldest first. `tokens`: input and output tokens of its
+    last response. `cancelled`: it saw that the response was closed before its end.
     """
 
     requests: Sequence[ReceivedRequest]
@@ -62,7 +67,9 @@ def judge(feature: Feature, target: str, result: dict[str, Any], evidence: Evide
             response = f"HTTP/1.1 {failure['status']}\r\n\r\n{failure['message']}"
         response = response.replace(f"m-{feature.name}", "MODEL")
         refused = re.match(r"HTTP/1.1 4(00|04|22)", response) is not None
-        if refused and any(_names(word, response.partition("\r\n\r\n")[2]) for word in feature.words):
+        if refused and any(
+            _names(word, response.partition("\r\n\r\n")[2]) for word in feature.words
+        ):
             return Verdict("refused", _short(failure["message"]))
         return Verdict("wrong", f"{failure['kinds'][0]}: {_short(failure['message'])}")
     problems = list(_answer_problems(feature, result["answer"], evidence))
@@ -72,14 +79,17 @@ def judge(feature: Feature, target: str, result: dict[str, Any], evidence: Evide
         return Verdict("passes")
     if evidence.exchange.estimated and [each.partition(" ")[0] for each in problems] == ["usage"]:
         used, output = result["answer"]["usage"]
-        return Verdict("estimated" if used > 0 and output == evidence.tokens[1] else "wrong", problems[0])
+        return Verdict(
+            "estimated" if used > 0 and output == evidence.tokens[1] else "wrong", problems[0]
+        )
     if named is not None:
         return Verdict("left out", evidence.exchange.left_out)
     return Verdict("wrong", "; ".join(problems))
 
 
 def _names(word: str, text: str) -> bool:
-    return re.search(rf"(?<![A-Za-z]){re.escape(word)}(?![A-Za-z])" if len(word) < 3 else re.escape(word), text,
+    return re.search(rf"(?<![A-Za-z]){re.escape(word)}"
+    rf"(?![A-Za-z])" if len(word) < 3 else re.escape(word), text,
                      re.IGNORECASE) is not None  # fmt: skip
 
 
@@ -97,7 +107,9 @@ def _judge_error(feature: Feature, result: dict[str, Any]) -> Verdict:
     status, expected = failure["status"], feature.status
     fits = status == expected or (expected >= 500 and status is not None and status >= 500)
     kinds = failure["kinds"]
-    typed = any(kind in OTHER_CLASSES or re.search(CLASSES.get(expected, ""), kind) for kind in kinds)
+    typed = any(
+        kind in OTHER_CLASSES or re.search(CLASSES.get(expected, ""), kind) for kind in kinds
+    )
     said = expected == 401 or "a test of status" in failure["message"]
     if fits and typed and said:
         return Verdict("passes")
@@ -122,15 +134,24 @@ def _answer_problems(feature: Feature, answer: dict[str, Any], evidence: Evidenc
             case "text" if "stop" in feature.ask:
                 right = (value or "").strip() == expected
             case "vectors":
-                right = value is not None and len(value) == expected and value[0] != value[1] and len(value[0]) > 8
+                right = (
+                    value is not None
+                    and len(value) == expected
+                    and value[0] != value[1]
+                    and len(value[0]) > 8
+                )
             case "count" | "models" | "logprobs":
                 right = bool(value)
             case "text":
-                right = value == expected or (feature.ask.get("cancel") is True and evidence.cancelled)
+                right = value == expected or (
+                    feature.ask.get("cancel") is True and evidence.cancelled
+                )
             case _:
                 right = value == expected
         if not right:
-            problems.append(f"{name} is {_short(json.dumps(value, ensure_ascii=False))}, not {expected!r}")
+            problems.append(
+                f"{name} is {_short(json.dumps(value, ensure_ascii=False))}, not {expected!r}"
+            )
     if feature.ask.get("cancel") and not evidence.cancelled:
         problems.append("the provider was not told that the client has gone")
     return problems
@@ -154,5 +175,8 @@ def _request_problems(feature: Feature, target: str, evidence: Evidence) -> list
         if feature.sent(sent):
             return []
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        return [f"the provider received {_short(json.dumps(last.body))} ({type(error).__name__}: {error})"]
+        return [
+            f"the provider received {_short(json.dumps(last.body))} ({type(error).__name__}: "
+            f"{error})"
+        ]
     return [f"the provider received {_short(json.dumps(last.body, ensure_ascii=False))}"]

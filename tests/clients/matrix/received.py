@@ -1,6 +1,8 @@
-"""Requests that a simulated provider has received, read from their raw bodies in the words of all API formats together.
+"""Requests that a simulated provider has received, read from their raw bodies in the words of all
+API formats together.
 
-This reader shares no code with the gateway, so a fault there cannot hide here. Media are decoded strictly.
+This reader shares no code with the gateway, so a fault there cannot hide here. Media are decoded
+strictly.
 """
 
 import base64
@@ -31,7 +33,8 @@ class Turn:
 
 @dataclass
 class Result:
-    """A tool's result. `tool` is the name of the function whose call it answers, "" if there is no such call."""
+    """A tool's result. `tool` is the name of the function whose call it answers, "" if there is no
+    such call."""
 
     tool: str
     text: str
@@ -40,7 +43,8 @@ class Result:
 
 @dataclass
 class ReceivedChat:
-    """A request for a reply. `effort` is the raw value by which reasoning is requested; `marks` counts cache marks."""
+    """A request for a reply. `effort` is the raw value by which reasoning is requested; `marks`
+    counts cache marks."""
 
     system: str = ""
     turns: list[Turn] = field(default_factory=list)
@@ -72,9 +76,11 @@ class ReceivedChat:
 
 
 def read_chat(api_format: str, body: dict[str, Any], path: str) -> ReceivedChat:
-    """Return the request in `body`. Raises `ValueError` or `KeyError` for what the provider would not understand."""
+    """Return the request in `body`. Raises `ValueError` or `KeyError` for what the provider would
+    not understand."""
     read = {
-        "openai": _openai, "responses": _responses, "anthropic": _anthropic, "gemini": _gemini, "ollama": _ollama,
+        "openai": _openai, "responses": _responses, "anthropic": _anthropic, "gemini": _gemini,
+        "ollama": _ollama,
         "cohere": _cohere,
     }[api_format]  # fmt: skip
     chat = read(body)
@@ -111,7 +117,10 @@ def _parts(content: Any, into: Turn | Result) -> None:
                 into.media.append(_from_url(url, "image"))
             case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
                 into.media.append(Media(f"audio/{form}", _decoded(data)))
-            case {"type": "file", "file": {"file_data": str(url)}} | {"type": "input_file", "file_data": str(url)}:
+            case {"type": "file", "file": {"file_data": str(url)}} | {
+                "type": "input_file",
+                "file_data": str(url),
+            }:
                 into.media.append(_from_url(url))
             case {"type": "input_file", "file_url": str(url)}:
                 into.media.append(_from_url(url, "document"))
@@ -119,7 +128,16 @@ def _parts(content: Any, into: Turn | Result) -> None:
                 raise ValueError(f"unknown part {str(part)[:200]}")
 
 
-_SAME = ("temperature", "top_p", "top_k", "seed", "n", "presence_penalty", "frequency_penalty", "logprobs")
+_SAME = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "n",
+    "presence_penalty",
+    "frequency_penalty",
+    "logprobs",
+)
 """Fields with these names in most formats."""
 
 
@@ -139,7 +157,10 @@ def _openai(body: dict[str, Any]) -> ReceivedChat:
     chat = _common(body)
     names: dict[str, str] = {}
     for message in body["messages"]:
-        turn = Turn(message["role"], reasoning=message.get("reasoning_content") or message.get("reasoning") or "")
+        turn = Turn(
+            message["role"],
+            reasoning=message.get("reasoning_content") or message.get("reasoning") or "",
+        )
         if turn.role == "tool":
             result = Result(names.get(message["tool_call_id"], ""), "")
             _parts(message["content"], result)
@@ -201,7 +222,10 @@ def _responses(body: dict[str, Any]) -> ReceivedChat:
                 _parts(item["output"], result)
                 chat.results.append(result)
             case "reasoning":
-                texts = [part["text"] for part in [*item.get("summary", ()), *(item.get("content") or ())]]
+                texts = [
+                    part["text"]
+                    for part in [*item.get("summary", ()), *(item.get("content") or ())]
+                ]
                 chat.turns.append(Turn("assistant", reasoning="".join(texts)))
             case other:
                 raise ValueError(f"unknown item {other}")
@@ -214,7 +238,9 @@ def _responses(body: dict[str, Any]) -> ReceivedChat:
         case {"type": "json_object"}:
             chat.as_json = True
     chat.effort = (body.get("reasoning") or {}).get("effort")
-    chat.logprobs = body.get("top_logprobs") or "message.output_text.logprobs" in (body.get("include") or ())
+    chat.logprobs = body.get("top_logprobs") or "message.output_text.logprobs" in (
+        body.get("include") or ()
+    )
     return chat
 
 
@@ -228,13 +254,20 @@ def _anthropic(body: dict[str, Any]) -> ReceivedChat:
         content = message["content"]
         for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
             match part:
-                case {"type": "tool_use", "id": str(call), "name": str(name), "input": dict(arguments)}:
+                case {
+                    "type": "tool_use",
+                    "id": str(call),
+                    "name": str(name),
+                    "input": dict(arguments),
+                }:
                     names[call] = name
                     turn.calls.append((name, arguments))
                 case {"type": "tool_result", "tool_use_id": str(call)}:
                     held = Turn("tool")
                     inner = part.get("content") or ""
-                    for each in [{"type": "text", "text": inner}] if isinstance(inner, str) else inner:
+                    for each in (
+                        [{"type": "text", "text": inner}] if isinstance(inner, str) else inner
+                    ):
                         _anthropic_part(each, held)
                     chat.results.append(Result(names.get(call, ""), held.text, held.media))
                 case _:
@@ -257,7 +290,10 @@ def _anthropic_part(part: Any, turn: Turn) -> None:
             turn.text += text
         case {"type": "thinking", "thinking": str(text)}:
             turn.reasoning += text
-        case {"type": "image" | "document", "source": {"type": "base64", "media_type": str(kind), "data": str(data)}}:
+        case {
+            "type": "image" | "document",
+            "source": {"type": "base64", "media_type": str(kind), "data": str(data)},
+        }:
             turn.media.append(Media(kind, _decoded(data)))
         case {"type": "image" | "document" as kind, "source": {"type": "url", "url": str(url)}}:
             turn.media.append(Media(kind, url=url))
@@ -268,25 +304,35 @@ def _anthropic_part(part: Any, turn: Turn) -> None:
 def _gemini(body: dict[str, Any]) -> ReceivedChat:
     config = body.get("generationConfig") or {}
     chat = ReceivedChat(
-        max_tokens=config.get("maxOutputTokens"), temperature=config.get("temperature"), top_p=config.get("topP"),
+        max_tokens=config.get("maxOutputTokens"), temperature=config.get("temperature"),
+        top_p=config.get("topP"),
         top_k=config.get("topK"), seed=config.get("seed"), n=config.get("candidateCount"),
         stop=config.get("stopSequences") or [], presence_penalty=config.get("presencePenalty"),
         frequency_penalty=config.get("frequencyPenalty"), logprobs=config.get("responseLogprobs"),
         schema=config.get("responseJsonSchema") or config.get("responseSchema"),
-        as_json=config.get("responseMimeType") == "application/json", effort=config.get("thinkingConfig"),
+        as_json=config.get("responseMimeType") == "application/json",
+        effort=config.get("thinkingConfig"),
     )  # fmt: skip
-    chat.system = "".join(part["text"] for part in (body.get("systemInstruction") or {}).get("parts", ()))
+    chat.system = "".join(
+        part["text"] for part in (body.get("systemInstruction") or {}).get("parts", ())
+    )
     called: set[str] = set()
     for content in body["contents"]:
-        turn = Turn({"model": "assistant"}.get(content.get("role", "user"), content.get("role", "user")))
+        turn = Turn(
+            {"model": "assistant"}.get(content.get("role", "user"), content.get("role", "user"))
+        )
         for part in content["parts"]:
             match part:
                 case {"functionCall": {"name": str(name)} as call}:
                     called.add(name)
                     turn.calls.append((name, call.get("args", {})))
-                case {"functionResponse": {"name": str(name), "response": dict(response)} as answer}:
+                case {
+                    "functionResponse": {"name": str(name), "response": dict(response)} as answer
+                }:
                     media = [_gemini_media(each) for each in answer.get("parts") or ()]
-                    chat.results.append(Result(name if name in called else "", _only_text(response), media))
+                    chat.results.append(
+                        Result(name if name in called else "", _only_text(response), media)
+                    )
                 case {"thought": True, "text": str(text)}:
                     turn.reasoning += text
                 case {"text": str(text)}:
@@ -296,7 +342,9 @@ def _gemini(body: dict[str, Any]) -> ReceivedChat:
         chat.turns.append(turn)
     for tool in body.get("tools") or ():
         for declared in tool["functionDeclarations"]:
-            chat.tools[declared["name"]] = declared.get("parametersJsonSchema") or declared.get("parameters")
+            chat.tools[declared["name"]] = declared.get("parametersJsonSchema") or declared.get(
+                "parameters"
+            )
     match (body.get("toolConfig") or {}).get("functionCallingConfig"):
         case {"mode": "ANY", "allowedFunctionNames": [name]}:
             chat.choice = {"name": name}
@@ -325,7 +373,9 @@ def _ollama(body: dict[str, Any]) -> ReceivedChat:
     called: set[str] = set()
     for message in body["messages"]:
         images = [Media("image/png", _decoded(each)) for each in message.get("images") or ()]
-        turn = Turn(message["role"], message.get("content") or "", message.get("thinking") or "", images)
+        turn = Turn(
+            message["role"], message.get("content") or "", message.get("thinking") or "", images
+        )
         for call in message.get("tool_calls") or ():
             if not isinstance(call["function"]["arguments"], dict):
                 raise ValueError("arguments that are no object")

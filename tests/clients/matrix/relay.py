@@ -1,4 +1,5 @@
-"""A relay between the clients and the gateway that notes what the gateway answers, whatever a client makes of it."""
+"""A relay between the clients and the gateway that notes what the gateway answers, whatever a
+client makes of it."""
 
 import asyncio
 import re
@@ -8,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-CELL = re.compile(rb"\b(?:to|slow|fails)-(openai|responses|anthropic|gemini|ollama|cohere)(?:/|%2F)m-([a-z0-9-]+)")
+CELL = re.compile(
+    rb"\b(?:to|slow|fails)-(openai|responses|anthropic|gemini|ollama|cohere)(?:/|%2F)m-([a-z0-9-]+)"
+)
 """The model's name, which names the target's API format and the feature."""
 _LEFT_OUT = re.compile(rb"x-splitsecond-dropped: ([^\r]*)\r", re.IGNORECASE)
 _ESTIMATED = re.compile(rb"x-splitsecond-estimated: [^\r]*message_start", re.IGNORECASE)
@@ -18,7 +21,8 @@ REST_OF_REQUEST_S = 0.05
 
 @dataclass
 class Exchange:
-    """What the gateway answered to the requests of one cell: raw bytes, and the fields that it left out.
+    """What the gateway answered to the requests of one cell: raw bytes, and the fields that it left
+    out.
 
     `estimated`: a stream begins with an estimate of the input tokens.
     """

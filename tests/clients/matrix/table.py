@@ -1,4 +1,5 @@
-"""The table of clients, features and targets in `docs/reference/client-matrix.md`, from the stored results."""
+"""The table of clients, features and targets in `docs/reference/client-matrix.md`, from the stored
+results."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,13 +20,21 @@ TITLES = {
     "gemini": "Gemini (`/v1beta/models/…`)",
     "ollama": "Ollama (`/api/chat`)",
 }
-SHORT = {"openai": "ch", "responses": "re", "anthropic": "an", "gemini": "ge", "ollama": "ol", "cohere": "co", "": "-"}
+SHORT = {
+    "openai": "ch",
+    "responses": "re",
+    "anthropic": "an",
+    "gemini": "ge",
+    "ollama": "ol",
+    "cohere": "co",
+    "": "-",
+}
 MARKS = {"refused": "r", "left out": "l", "estimated": "e", "wrong": "w"}
 
 
 class Cell(Struct, frozen=True, array_like=True):
-    """What came of a `feature` with a `target`: "passes", "refused", "left out", "estimated" or "wrong". `note`: why it
-    is wrong."""
+    """What came of a `feature` with a `target`: "passes", "refused", "left out", "estimated" or
+    "wrong". `note`: why it is wrong."""
 
     feature: str
     target: str
@@ -70,7 +79,8 @@ def _lines(results: Results) -> Iterator[str]:
     states = Counter(cell.state for client in results.clients for cell in client.cells)
     named = states["refused"] + states["left out"] + states["estimated"]
     yield (
-        f"On {results.date}, {states['passes']:,} of {states.total():,} cells pass, {named:,} are refused, left out or "
+        f"On {results.date}, {states['passes']:,} of {states.total():,} cells pass, {named:,} are "
+        f"refused, left out or "
         f"estimated by name, and {states['wrong']:,} are wrong."
     )
     yield ""
@@ -80,7 +90,10 @@ def _lines(results: Results) -> Iterator[str]:
         count = Counter(cell.state for cell in client.cells)
         counts = [count.total(), *(count[state] for state in ("passes", *MARKS))]
         api = CLIENTS[client.name].api
-        yield f"| `{client.name}` | {', '.join(client.versions)} | {api} | {' | '.join(map(str, counts))} |"
+        yield (
+            f"| `{client.name}` | {', '.join(client.versions)} | {api} | "
+            f"{' | '.join(map(str, counts))} |"
+        )
     for api, title in TITLES.items():
         clients = [client for client in results.clients if CLIENTS[client.name].api == api]
         if clients:
@@ -93,7 +106,12 @@ def _lines(results: Results) -> Iterator[str]:
                 cells = [_cell(client, feature.name) for client in clients]
                 if any(cells):
                     yield f"| {feature.title} | {' | '.join(cells)} |"
-    wrong = [(client, cell) for client in results.clients for cell in client.cells if cell.state == "wrong"]
+    wrong = [
+        (client, cell)
+        for client in results.clients
+        for cell in client.cells
+        if cell.state == "wrong"
+    ]
     if wrong:
         titles = {feature.name: feature.title for feature in FEATURES}
         yield ""
@@ -109,7 +127,8 @@ def _lines(results: Results) -> Iterator[str]:
 
 
 def _cell(client: ClientResults, feature: str) -> str:
-    """Return the text of a cell: "✓" if all targets pass, "" if the client lacks the feature, else what does not."""
+    """Return the text of a cell: "✓" if all targets pass, "" if the client lacks the feature, else
+    what does not."""
     cells = [cell for cell in client.cells if cell.feature == feature]
     parts = ["✓"] if any(cell.state == "passes" for cell in cells) else []
     for state, mark in MARKS.items():

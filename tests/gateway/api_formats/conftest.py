@@ -1,4 +1,5 @@
-"""A gateway process with simulated targets of every API format, and with a target that records its requests."""
+"""A gateway process with simulated targets of every API format, and with a target that records its
+requests."""
 
 import json
 import urllib.request
@@ -20,17 +21,32 @@ if TYPE_CHECKING:  # they take seconds to import, and the fast tests load this f
     import anthropic
     import openai
 
-PATHS = {"openai": "/v1", "anthropic": "/v1", "responses": "/v1", "gemini": "/v1beta", "cohere": "/v2", "ollama": ""}
+PATHS = {
+    "openai": "/v1",
+    "anthropic": "/v1",
+    "responses": "/v1",
+    "gemini": "/v1beta",
+    "cohere": "/v2",
+    "ollama": "",
+}
 PATHS |= {"replicate": "/v1"}
 TARGETS = {api_format: f"sim-{api_format}/quick-model" for api_format in API_FORMATS}
 TARGETS["replicate"] = "sim-replicate/simulated/quick-model"
-FAULTS = {"cut": "cut; after=6", "error": "error_event; after=6", "limited": "429; retry_after=3", "down": "500"}
+FAULTS = {
+    "cut": "cut; after=6",
+    "error": "error_event; after=6",
+    "limited": "429; retry_after=3",
+    "down": "500",
+}
 SECONDS_LEFT = ("1", "2", "3")
 """Values of `retry-after` for a limit of three seconds, which an earlier test may have hit."""
 RESUMED = [
-    (first, then) for first in ("openai", "anthropic", "responses") for then in ("openai", "anthropic", "responses")
+    (first, then)
+    for first in ("openai", "anthropic", "responses")
+    for then in ("openai", "anthropic", "responses")
 ]
-"""Each pair has a route "FIRST-then-THEN": answers of the first target break, and the second resumes them."""
+"""Each pair has a route "FIRST-then-THEN": answers of the first target break, and the second
+resumes them."""
 WITH_TOOLS = [api_format for api_format in API_FORMATS if api_format not in ("ollama", "replicate")]
 """API formats in which a request can require a tool call."""
 
@@ -58,7 +74,9 @@ class Behind(Struct):
     def openai(self) -> "openai.OpenAI":
         import openai
 
-        return openai.OpenAI(base_url=f"{self.origin}/v1", api_key=KEY, max_retries=0, timeout=WAIT_S)
+        return openai.OpenAI(
+            base_url=f"{self.origin}/v1", api_key=KEY, max_retries=0, timeout=WAIT_S
+        )
 
 
 def _configuration(simulated: Providers, noted: str) -> str:
@@ -66,35 +84,53 @@ def _configuration(simulated: Providers, noted: str) -> str:
     quick, thinker = simulated.quick.origin, simulated.thinker.origin
     for api_format, path in PATHS.items():
         lines.append(f"  sim-{api_format}: {{base_url: '{quick}{path}', api_format: {api_format}}}")
-        lines.append(f"  thinks-{api_format}: {{base_url: '{thinker}{path}', api_format: {api_format}}}")
+        lines.append(
+            f"  thinks-{api_format}: {{base_url: '{thinker}{path}', api_format: {api_format}}}"
+        )
         for word, fault in FAULTS.items():
             origin = simulated.slow.origin if "after" in fault else quick
             header = f'headers: {{x-splitsecond-fault: "{fault}"}}'
             lines.append(
-                f"  {word}-sim-{api_format}: {{base_url: '{origin}{path}', api_format: {api_format}, {header}}}"
+                f"  {word}-sim-{api_format}: {{base_url: '{origin}{path}', api_format: "
+                f"{api_format}, {header}}}"
             )
     lines += [
-        f"  noted-{api_format}: {{base_url: '{noted}/v1', api_format: {api_format}, api_key: env:OURS}}"
+        f"  noted-{api_format}: {{base_url: '{noted}/v1', api_format: {api_format}, api_key: "
+        f"env:OURS}}"
         for api_format in ("openai", "anthropic", "responses")
     ]
     lines.append(f"  noted-tools: {{base_url: '{noted}/v1', quirks: {{drop_tools: [web_search]}}}}")
     lines.append(f"  noted-prefix: {{base_url: '{noted}/v1', prefill: prefix}}")
     both = f'{TARGETS["replicate"]}", "{TARGETS["gemini"]}'
     lines += ["routes:", f"  either: {{policy: 'fallback(\"{both}\")'}}"]
-    lines.append(f'  after-one-down: {{policy: \'fallback("down-{TARGETS["gemini"]}", "{TARGETS["openai"]}")\'}}')
+    lines.append(
+        f'  after-one-down: {{policy: \'fallback("down-{TARGETS["gemini"]}", '
+        f'"{TARGETS["openai"]}")\'}}'
+    )
     lines.append('  goes-on: {policy: \'fallback("noted-openai/m", "noted-prefix/m")\'}')
-    for first, then in RESUMED:  # a provider of its own for each, so that none breaks often enough to be avoided
-        name, header = f"{first}-then-{then}", f'headers: {{x-splitsecond-fault: "{FAULTS["cut"]}"}}'
+    # a provider of its own for each, so that none breaks often enough to be avoided
+    for first, then in RESUMED:
+        name, header = (
+            f"{first}-then-{then}",
+            f'headers: {{x-splitsecond-fault: "{FAULTS["cut"]}"}}',
+        )
         place = f"{{base_url: '{quick}{PATHS[first]}', api_format: {first}, {header}}}"
         lines.insert(lines.index("providers:") + 1, f"  {name}: {place}")
-        lines.append(f'  {name}: {{policy: \'fallback("{name}/quick-model", "{TARGETS[then]}")\', resume: replay}}')
+        lines.append(
+            f'  {name}: {{policy: \'fallback("{name}/quick-model", "{TARGETS[then]}")\', resume: '
+            f"replay}}"
+        )
     return "\n".join(lines)
 
 
 def _answer(path: str) -> bytes:
     """Return a stream with text and a tool call, in the API format of `path`."""
-    api_format = {"messages": "anthropic", "responses": "responses"}.get(path.rpartition("/")[2], "openai")
-    writer: StreamWriter = API_FORMATS[api_format].StreamWriter("chat", "noted", id="id-1", created=1)  # type: ignore[attr-defined]
+    api_format = {"messages": "anthropic", "responses": "responses"}.get(
+        path.rpartition("/")[2], "openai"
+    )
+    writer: StreamWriter = API_FORMATS[api_format].StreamWriter(
+        "chat", "noted", id="id-1", created=1
+    )  # type: ignore[attr-defined]
     return b"".join(
         [
             writer.opening(),
@@ -114,8 +150,14 @@ def behind(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
     requests: list[TargetRequest] = []
 
     def record(request: Received) -> Response:
-        requests.append(TargetRequest(request.path, dict(request.headers), json.loads(request.body)))
-        data = b'{"input_tokens":77}' if request.path.endswith("count_tokens") else _answer(request.path)
+        requests.append(
+            TargetRequest(request.path, dict(request.headers), json.loads(request.body))
+        )
+        data = (
+            b'{"input_tokens":77}'
+            if request.path.endswith("count_tokens")
+            else _answer(request.path)
+        )
         return Response(data, headers={"content-type": "text/event-stream"})
 
     folder = tmp_path_factory.mktemp("api_formats")
@@ -143,7 +185,9 @@ def attempts(behind: Behind, identity: str) -> list[str]:
     """Return the ids of the simulated provider for the requests of a call; waits for the first."""
 
     def known() -> list[str]:
-        with urllib.request.urlopen(f"{behind.simulated.quick.origin}/truth", timeout=WAIT_S) as answer:
+        with urllib.request.urlopen(
+            f"{behind.simulated.quick.origin}/truth", timeout=WAIT_S
+        ) as answer:
             names = [str(record["request_id"]) for record in json.load(answer)]
         return [name for name in names if name.startswith(f"{identity}.")]
 

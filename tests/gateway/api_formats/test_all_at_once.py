@@ -1,4 +1,5 @@
-"""One request with every kind of content, sent by each official library to targets of every API format."""
+"""One request with every kind of content, sent by each official library to targets of every API
+format."""
 
 from typing import Any
 
@@ -24,11 +25,17 @@ SOURCE = {"type": "base64", "media_type": "image/png", "data": PIXEL}
 
 
 def calls(*names: str) -> list[dict[str, Any]]:
-    return [{"id": f"call_{name}", "type": "function", "function": {"name": name, "arguments": "{}"}} for name in names]
+    return [
+        {"id": f"call_{name}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+        for name in names
+    ]
 
 
 MESSAGES: Any = [
-    {"role": "user", "content": [{"type": "text", "text": "What?"}, {"type": "image", "source": SOURCE}]},
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "What?"}, {"type": "image", "source": SOURCE}],
+    },
     {
         "role": "assistant",
         "content": [
@@ -81,8 +88,19 @@ def test_anthropics_messages(claude: anthropic.Anthropic, api_format: str, strea
 
 CHAT: Any = [
     {"role": "system", "content": "Be brief."},
-    {"role": "user", "content": [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": URL}}]},
-    {"role": "assistant", "content": None, "reasoning_content": "Hm.", "tool_calls": calls("f", "g")},
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "What?"},
+            {"type": "image_url", "image_url": {"url": URL}},
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": None,
+        "reasoning_content": "Hm.",
+        "tool_calls": calls("f", "g"),
+    },
     {"role": "tool", "tool_call_id": "call_f", "content": "one"},
     {"role": "tool", "tool_call_id": "call_g", "content": "two"},
     {"role": "user", "content": "So?"},
@@ -96,7 +114,10 @@ def test_openais_chats(gpt: openai.OpenAI, api_format: str, stream: bool) -> Non
         "model": TARGETS[api_format],
         "max_completion_tokens": 8,
         "messages": CHAT,
-        "tools": [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("f", "g")],
+        "tools": [
+            {"type": "function", "function": {"name": name, "parameters": SCHEMA}}
+            for name in ("f", "g")
+        ],
         "tool_choice": "auto",
         "reasoning_effort": "low",
         "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}},
@@ -104,7 +125,10 @@ def test_openais_chats(gpt: openai.OpenAI, api_format: str, stream: bool) -> Non
     }
     if stream:
         chunks = [chunk.choices[0] for chunk in gpt.chat.completions.create(stream=True, **asked)]
-        text, reason = "".join(choice.delta.content or "" for choice in chunks), chunks[-1].finish_reason
+        text, reason = (
+            "".join(choice.delta.content or "" for choice in chunks),
+            chunks[-1].finish_reason,
+        )
     else:
         choice = gpt.chat.completions.create(**asked).choices[0]
         text, reason = choice.message.content or "", choice.finish_reason
@@ -112,11 +136,25 @@ def test_openais_chats(gpt: openai.OpenAI, api_format: str, stream: bool) -> Non
 
 
 ITEMS: Any = [
-    {"role": "user", "content": [{"type": "input_text", "text": "What?"}, {"type": "input_image", "image_url": URL}]},
-    {"type": "reasoning", "id": "rs_resp_1_0", "summary": [{"type": "summary_text", "text": "Hm."}]},
+    {
+        "role": "user",
+        "content": [
+            {"type": "input_text", "text": "What?"},
+            {"type": "input_image", "image_url": URL},
+        ],
+    },
+    {
+        "type": "reasoning",
+        "id": "rs_resp_1_0",
+        "summary": [{"type": "summary_text", "text": "Hm."}],
+    },
     {"type": "function_call", "call_id": "call_f", "name": "f", "arguments": "{}"},
     {"type": "function_call", "call_id": "call_g", "name": "g", "arguments": "{}"},
-    {"type": "function_call_output", "call_id": "call_f", "output": [{"type": "input_image", "image_url": URL}]},
+    {
+        "type": "function_call_output",
+        "call_id": "call_f",
+        "output": [{"type": "input_image", "image_url": URL}],
+    },
     {"type": "function_call_output", "call_id": "call_g", "output": "two"},
     {"role": "user", "content": "So?"},
 ]
@@ -130,7 +168,10 @@ def test_openais_responses(gpt: openai.OpenAI, api_format: str, stream: bool) ->
         "max_output_tokens": 8,
         "instructions": "Be brief.",
         "input": ITEMS,
-        "tools": [{"type": "function", "name": name, "parameters": SCHEMA, "strict": True} for name in ("f", "g")],
+        "tools": [
+            {"type": "function", "name": name, "parameters": SCHEMA, "strict": True}
+            for name in ("f", "g")
+        ],
         "parallel_tool_calls": False,
         "reasoning": {"effort": "low", "summary": "auto"},
         "text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}},

@@ -1,4 +1,5 @@
-"""OpenAI's official library as the client of a gateway, for chats, with targets of every API format."""
+"""OpenAI's official library as the client of a gateway, for chats, with targets of every API
+format."""
 
 from typing import Any
 
@@ -32,7 +33,9 @@ def test_text(gpt: openai.OpenAI, api_format: str) -> None:
     if api_format != "replicate":  # its streams have no token counts
         assert whole.usage is not None
         assert whole.usage.completion_tokens == 8
-        counted = gpt.chat.completions.create(stream=True, stream_options={"include_usage": True}, **asked)
+        counted = gpt.chat.completions.create(
+            stream=True, stream_options={"include_usage": True}, **asked
+        )
         usage = list(counted)[-1].usage
         assert usage is not None
         assert usage.total_tokens == usage.prompt_tokens + 8
@@ -40,7 +43,11 @@ def test_text(gpt: openai.OpenAI, api_format: str) -> None:
 
 @pytest.mark.parametrize("api_format", WITH_TOOLS)
 def test_a_tool_call_and_its_result(gpt: openai.OpenAI, api_format: str) -> None:
-    choice: Any = "required" if api_format == "cohere" else {"type": "function", "function": {"name": "weather"}}
+    choice: Any = (
+        "required"
+        if api_format == "cohere"
+        else {"type": "function", "function": {"name": "weather"}}
+    )
     asked: dict[str, Any] = {"model": TARGETS[api_format], "max_tokens": 8, "tools": [TOOL]}
     answer = gpt.chat.completions.create(messages=HELLO, tool_choice=choice, **asked).choices[0]
     assert answer.finish_reason == "tool_calls"
@@ -63,20 +70,33 @@ def test_a_tool_call_and_its_result(gpt: openai.OpenAI, api_format: str) -> None
 
 @pytest.mark.parametrize("api_format", ["anthropic", "responses", "gemini", "cohere", "ollama"])
 def test_reasoning(gpt: openai.OpenAI, api_format: str) -> None:
-    asked: dict[str, Any] = {"model": f"thinks-{api_format}/thinker", "max_tokens": 8, "messages": HELLO}
+    asked: dict[str, Any] = {
+        "model": f"thinks-{api_format}/thinker",
+        "max_tokens": 8,
+        "messages": HELLO,
+    }
     message = gpt.chat.completions.create(**asked).choices[0].message
     assert message.model_extra is not None
     assert message.model_extra["reasoning_content"] == "A simulated"
     assert message.content
 
 
-def test_dropped_fields_are_named_and_untranslatable_refused(gpt: openai.OpenAI, behind: Behind) -> None:
+def test_dropped_fields_are_named_and_untranslatable_refused(
+    gpt: openai.OpenAI, behind: Behind
+) -> None:
     raw = gpt.chat.completions.with_raw_response.create(
         model="noted-anthropic/m", messages=HELLO, seed=1, user="u", metadata={"a": "b"}
     )
     assert set(raw.headers["x-splitsecond-dropped"].split(", ")) == {"seed", "metadata"}
     (received,) = behind.requests
-    assert received.body.keys() == {"model", "stream", "messages", "system", "max_tokens", "metadata"}
+    assert received.body.keys() == {
+        "model",
+        "stream",
+        "messages",
+        "system",
+        "max_tokens",
+        "metadata",
+    }
     assert received.body["metadata"] == {"user_id": "u"}
     with pytest.raises(openai.BadRequestError, match="n 2 cannot be translated") as refused:
         gpt.chat.completions.create(model="noted-anthropic/m", messages=HELLO, n=2)
@@ -84,9 +104,15 @@ def test_dropped_fields_are_named_and_untranslatable_refused(gpt: openai.OpenAI,
 
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
-@pytest.mark.parametrize(("fault", "words"), [("cut", "before the end|ended"), ("error", "failed while")])
+@pytest.mark.parametrize(
+    ("fault", "words"), [("cut", "before the end|ended"), ("error", "failed while")]
+)
 def test_a_broken_stream(gpt: openai.OpenAI, api_format: str, fault: str, words: str) -> None:
-    asked: dict[str, Any] = {"model": f"{fault}-{TARGETS[api_format]}", "messages": HELLO, "max_tokens": 8}
+    asked: dict[str, Any] = {
+        "model": f"{fault}-{TARGETS[api_format]}",
+        "messages": HELLO,
+        "max_tokens": 8,
+    }
     texts: list[str] = []
     stream = gpt.chat.completions.create(stream=True, **asked)
     with pytest.raises(openai.APIError, match=words):

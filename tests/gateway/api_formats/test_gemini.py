@@ -20,7 +20,8 @@ WEATHER = types.Tool(
             name="weather",
             description="Of a city",
             parameters=types.Schema(
-                type=types.Type.OBJECT, properties={"text": types.Schema(type=types.Type.STRING, nullable=True)}
+                type=types.Type.OBJECT,
+                properties={"text": types.Schema(type=types.Type.STRING, nullable=True)},
             ),
         )
     ]
@@ -37,7 +38,9 @@ def google(behind: Behind) -> Iterator[genai.Client]:
         yield made
 
 
-def answers(client: genai.Client, stream: bool, **asked: Any) -> list[types.GenerateContentResponse]:
+def answers(
+    client: genai.Client, stream: bool, **asked: Any
+) -> list[types.GenerateContentResponse]:
     if stream:
         return list(client.models.generate_content_stream(**asked))
     return [client.models.generate_content(**asked)]
@@ -53,8 +56,15 @@ def test_text(google: genai.Client, api_format: str, stream: bool) -> None:
     config = types.GenerateContentConfig(max_output_tokens=8, system_instruction="Be brief.")
     found = answers(google, stream, model=TARGETS[api_format], contents="hello", config=config)
     assert "".join(answer.text or "" for answer in found) == SAID
-    (reason,) = [each.finish_reason for answer in found for each in answer.candidates or () if each.finish_reason]
-    expected = types.FinishReason.STOP if api_format == "replicate" else types.FinishReason.MAX_TOKENS
+    (reason,) = [
+        each.finish_reason
+        for answer in found
+        for each in answer.candidates or ()
+        if each.finish_reason
+    ]
+    expected = (
+        types.FinishReason.STOP if api_format == "replicate" else types.FinishReason.MAX_TOKENS
+    )
     assert reason == expected
     if api_format != "replicate":  # its streams have no token counts
         counts = found[-1].usage_metadata
@@ -70,7 +80,9 @@ def test_a_tool_call_and_its_result(google: genai.Client, api_format: str, strea
         mode=types.FunctionCallingConfigMode.ANY, allowed_function_names=names or None
     )
     config = types.GenerateContentConfig(
-        max_output_tokens=8, tools=[WEATHER], tool_config=types.ToolConfig(function_calling_config=calling)
+        max_output_tokens=8,
+        tools=[WEATHER],
+        tool_config=types.ToolConfig(function_calling_config=calling),
     )
     found = answers(google, stream, model=TARGETS[api_format], contents="hello", config=config)
     (called,) = [part.function_call for part in parts(found) if part.function_call]
@@ -79,7 +91,8 @@ def test_a_tool_call_and_its_result(google: genai.Client, api_format: str, strea
         types.Content(role="user", parts=[types.Part(text="hello")]),
         types.Content(role="model", parts=[types.Part(function_call=called)]),
         types.Content(
-            role="user", parts=[types.Part.from_function_response(name="weather", response={"output": "Snow."})]
+            role="user",
+            parts=[types.Part.from_function_response(name="weather", response={"output": "Snow."})],
         ),
     ]
     after = types.GenerateContentConfig(max_output_tokens=8, tools=[WEATHER])
@@ -100,7 +113,8 @@ def test_the_request_that_a_target_receives(google: genai.Client, behind: Behind
         system_instruction="Be brief.", tools=[WEATHER], response_mime_type="application/json",
         response_json_schema={"type": "object"},
         safety_settings=[types.SafetySetting(
-            category=types.HarmCategory.HARM_CATEGORY_HARASSMENT, threshold=types.HarmBlockThreshold.BLOCK_NONE
+            category=types.HarmCategory.HARM_CATEGORY_HARASSMENT,
+            threshold=types.HarmBlockThreshold.BLOCK_NONE
         )],
     )  # fmt: skip
     contents: Any = ["What is this?", types.Part.from_bytes(data=PIXEL, mime_type="image/png")]
@@ -128,12 +142,21 @@ def test_the_request_that_a_target_receives(google: genai.Client, behind: Behind
                 "role": "user",
                 "content": [
                     {"type": "text", "text": "What is this?"},
-                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+                    {
+                        "type": "image_url",
+                        "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="},
+                    },
                 ],
             },
         ],
         "tools": [
-            {"type": "function", "function": {**function, "parameters": {"type": "object", "properties": properties}}}
+            {
+                "type": "function",
+                "function": {
+                    **function,
+                    "parameters": {"type": "object", "properties": properties},
+                },
+            }
         ],
         "response_format": {"type": "json_schema", "json_schema": schema},
         "max_tokens": 99,
@@ -168,7 +191,11 @@ def test_models(google: genai.Client) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_errors(google: genai.Client, behind: Behind, stream: bool) -> None:
-    for model, status in (("nope", 404), (f"limited-{TARGETS['openai']}", 429), (f"down-{TARGETS['gemini']}", 502)):
+    for model, status in (
+        ("nope", 404),
+        (f"limited-{TARGETS['openai']}", 429),
+        (f"down-{TARGETS['gemini']}", 502),
+    ):
         with pytest.raises(errors.APIError) as failed:
             answers(google, stream, model=model, contents="hello")
         assert failed.value.code == status
@@ -177,7 +204,10 @@ def test_errors(google: genai.Client, behind: Behind, stream: bool) -> None:
     with pytest.raises(errors.ClientError, match="googleSearch"):
         answers(google, stream, model=TARGETS["openai"], contents="hello", config=search)
     options = types.HttpOptions(base_url=behind.origin, timeout=WAIT_S * 1000)
-    with genai.Client(api_key="wrong", http_options=options) as wrong, pytest.raises(errors.ClientError) as refused:
+    with (
+        genai.Client(api_key="wrong", http_options=options) as wrong,
+        pytest.raises(errors.ClientError) as refused,
+    ):
         answers(wrong, stream, model=TARGETS["openai"], contents="hello")
     assert refused.value.code == 401
 

@@ -15,7 +15,11 @@ from splitsecond.core.upstream.target import API_FORMATS
 pytestmark = pytest.mark.system
 
 HELLO: list[MessageParam] = [{"role": "user", "content": "hello"}]
-WEATHER: ToolParam = {"name": "weather", "description": "Of a city", "input_schema": {"type": "object"}}
+WEATHER: ToolParam = {
+    "name": "weather",
+    "description": "Of a city",
+    "input_schema": {"type": "object"},
+}
 PIXEL = "iVBORw0KGgo="
 
 
@@ -26,7 +30,12 @@ def text_of(message: anthropic.types.Message) -> str:
 @pytest.mark.parametrize("api_format", API_FORMATS)
 @pytest.mark.parametrize("stream", [True, False])
 def test_text(claude: anthropic.Anthropic, api_format: str, stream: bool) -> None:
-    asked: dict[str, Any] = {"model": TARGETS[api_format], "max_tokens": 8, "messages": HELLO, "system": "Be brief."}
+    asked: dict[str, Any] = {
+        "model": TARGETS[api_format],
+        "max_tokens": 8,
+        "messages": HELLO,
+        "system": "Be brief.",
+    }
     if stream:
         with claude.messages.stream(**asked) as events:
             assert "".join(events.text_stream) == SAID
@@ -43,7 +52,9 @@ def test_text(claude: anthropic.Anthropic, api_format: str, stream: bool) -> Non
 
 @pytest.mark.parametrize("api_format", WITH_TOOLS)
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_tool_call_and_its_result(claude: anthropic.Anthropic, api_format: str, stream: bool) -> None:
+def test_a_tool_call_and_its_result(
+    claude: anthropic.Anthropic, api_format: str, stream: bool
+) -> None:
     choice: Any = {"type": "any"} if api_format == "cohere" else {"type": "tool", "name": "weather"}
     asked: dict[str, Any] = {"model": TARGETS[api_format], "max_tokens": 8, "tools": [WEATHER]}
     if stream:
@@ -72,7 +83,11 @@ def test_a_tool_call_and_its_result(claude: anthropic.Anthropic, api_format: str
 @pytest.mark.parametrize("api_format", ["openai", "gemini", "cohere", "ollama"])
 @pytest.mark.parametrize("stream", [True, False])
 def test_reasoning(claude: anthropic.Anthropic, api_format: str, stream: bool) -> None:
-    asked: dict[str, Any] = {"model": f"thinks-{api_format}/thinker", "max_tokens": 8, "messages": HELLO}
+    asked: dict[str, Any] = {
+        "model": f"thinks-{api_format}/thinker",
+        "max_tokens": 8,
+        "messages": HELLO,
+    }
     if stream:
         with claude.messages.stream(**asked) as events:
             message = events.get_final_message()
@@ -85,7 +100,9 @@ def test_reasoning(claude: anthropic.Anthropic, api_format: str, stream: bool) -
     assert message.stop_reason == "end_turn"
 
 
-def test_the_request_to_a_target_of_another_format(claude: anthropic.Anthropic, behind: Behind) -> None:
+def test_the_request_to_a_target_of_another_format(
+    claude: anthropic.Anthropic, behind: Behind
+) -> None:
     turn: Any = [
         {"type": "text", "text": "What is this?", "cache_control": {"type": "ephemeral"}},
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
@@ -133,7 +150,11 @@ def test_the_request_to_a_target_of_another_format(claude: anthropic.Anthropic, 
         "tools": [
             {
                 "type": "function",
-                "function": {"name": "weather", "description": "Of a city", "parameters": {"type": "object"}},
+                "function": {
+                    "name": "weather",
+                    "description": "Of a city",
+                    "parameters": {"type": "object"},
+                },
             }
         ],
         "tool_choice": "auto",
@@ -148,7 +169,9 @@ def test_the_request_to_a_target_of_another_format(claude: anthropic.Anthropic, 
     }
 
 
-def test_the_request_to_a_target_of_the_same_format(claude: anthropic.Anthropic, behind: Behind) -> None:
+def test_the_request_to_a_target_of_the_same_format(
+    claude: anthropic.Anthropic, behind: Behind
+) -> None:
     thinking: Any = {"type": "enabled", "budget_tokens": 2000, "odd": [1.50]}
     marked: Any = [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]
     claude.messages.create(
@@ -179,8 +202,11 @@ def test_the_request_to_a_target_of_the_same_format(claude: anthropic.Anthropic,
     assert "cookie" not in received.headers
 
 
-@pytest.mark.parametrize("target", ["noted-openai/m", "noted-anthropic/m"])  # neither is Anthropic's own API
-def test_the_tool_runner_sends_the_whole_conversation(claude: anthropic.Anthropic, behind: Behind, target: str) -> None:
+# neither is Anthropic's own API
+@pytest.mark.parametrize("target", ["noted-openai/m", "noted-anthropic/m"])
+def test_the_tool_runner_sends_the_whole_conversation(
+    claude: anthropic.Anthropic, behind: Behind, target: str
+) -> None:
     cities: list[str] = []
 
     @anthropic.beta_tool
@@ -206,30 +232,40 @@ def test_the_tool_runner_sends_the_whole_conversation(claude: anthropic.Anthropi
     assert not any("thread" in each.body for each in behind.requests)
 
 
-def test_request_with_a_thread_is_refused_with_anthropics_code(claude: anthropic.Anthropic, behind: Behind) -> None:
+def test_request_with_a_thread_is_refused_with_anthropics_code(
+    claude: anthropic.Anthropic, behind: Behind
+) -> None:
     for target in (TARGETS["openai"], "noted-anthropic/m"):
         with pytest.raises(anthropic.BadRequestError, match="thread") as refused:
             claude.beta.messages.create(
                 model=target, max_tokens=8, messages=[{"role": "user", "content": "So?"}],
-                thread={"type": "continue", "previous_message_id": "msg_1"}, betas=["message-threads-2026-08-12"],
+                thread={"type": "continue", "previous_message_id": "msg_1"},
+                betas=["message-threads-2026-08-12"],
             )  # fmt: skip
         body: Any = refused.value.body
         assert body["error"]["details"] == {"error_code": "thread_unsupported_request"}
     assert not behind.requests
 
 
-def test_untranslatable_requests_are_refused_or_routed_elsewhere(claude: anthropic.Anthropic) -> None:
+def test_untranslatable_requests_are_refused_or_routed_elsewhere(
+    claude: anthropic.Anthropic,
+) -> None:
     search: Any = {"type": "web_search_20250305", "name": "web_search"}
     with pytest.raises(anthropic.BadRequestError, match="web_search_20250305") as refused:
-        claude.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO, tools=[search])
+        claude.messages.create(
+            model=TARGETS["openai"], max_tokens=8, messages=HELLO, tools=[search]
+        )
     assert refused.value.type == "invalid_request_error"
     turns: list[MessageParam] = [*HELLO, {"role": "assistant", "content": "Yes?"}, *HELLO]
-    with pytest.raises(anthropic.BadRequestError, match="a conversation cannot be translated for Replicate"):
+    with pytest.raises(
+        anthropic.BadRequestError, match="a conversation cannot be translated for Replicate"
+    ):
         claude.messages.create(model=TARGETS["replicate"], max_tokens=8, messages=turns)
     raw = claude.messages.with_raw_response.create(model="either", max_tokens=8, messages=turns)
     assert raw.headers["x-splitsecond-target"] == TARGETS["gemini"]
     assert raw.headers["request-id"] == raw.headers["x-request-id"]
-    assert "x-splitsecond-dropped" not in raw.headers  # fields dropped for the target tried before do not count
+    # fields dropped for the target tried before do not count
+    assert "x-splitsecond-dropped" not in raw.headers
     asked: dict[str, Any] = {"max_tokens": 8, "messages": HELLO, "metadata": {"user_id": "u"}}
     raw = claude.messages.with_raw_response.create(model="after-one-down", **asked)
     assert raw.headers["x-splitsecond-target"] == TARGETS["openai"]
@@ -238,7 +274,9 @@ def test_untranslatable_requests_are_refused_or_routed_elsewhere(claude: anthrop
     assert raw.headers["x-splitsecond-dropped"] == "metadata, usage"
 
 
-def test_a_prefilled_answer_needs_a_target_that_continues_it(claude: anthropic.Anthropic, behind: Behind) -> None:
+def test_a_prefilled_answer_needs_a_target_that_continues_it(
+    claude: anthropic.Anthropic, behind: Behind
+) -> None:
     turns: list[MessageParam] = [*HELLO, {"role": "assistant", "content": "Once"}]
     with pytest.raises(anthropic.BadRequestError, match="the beginning of the answer"):
         claude.messages.create(model="noted-openai/m", max_tokens=8, messages=turns)
@@ -272,16 +310,25 @@ def test_unknown_models_and_keys(claude: anthropic.Anthropic, behind: Behind) ->
             wrong.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO)
         assert refused.value.type == "authentication_error"
     with anthropic.Anthropic(base_url=behind.origin, auth_token=KEY, max_retries=0) as bearer:
-        assert text_of(bearer.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO)) == SAID
+        assert (
+            text_of(bearer.messages.create(model=TARGETS["openai"], max_tokens=8, messages=HELLO))
+            == SAID
+        )
 
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
-@pytest.mark.parametrize(("fault", "words"), [("cut", "before the end|ended"), ("error", "failed while")])
-def test_a_broken_stream(claude: anthropic.Anthropic, api_format: str, fault: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "words"), [("cut", "before the end|ended"), ("error", "failed while")]
+)
+def test_a_broken_stream(
+    claude: anthropic.Anthropic, api_format: str, fault: str, words: str
+) -> None:
     texts: list[str] = []
     with (
         pytest.raises(anthropic.APIStatusError, match=words),
-        claude.messages.stream(model=f"{fault}-{TARGETS[api_format]}", max_tokens=8, messages=HELLO) as stream,
+        claude.messages.stream(
+            model=f"{fault}-{TARGETS[api_format]}", max_tokens=8, messages=HELLO
+        ) as stream,
     ):
         texts.extend(stream.text_stream)
     assert SAID.startswith("".join(texts))
@@ -298,13 +345,20 @@ def test_concurrent_requests_and_one_closed_early(behind: Behind, api_format: st
         ) as client:
 
             async def ask() -> str:
-                asked = client.messages.stream(model=TARGETS[api_format], max_tokens=8, messages=HELLO)
+                asked = client.messages.stream(
+                    model=TARGETS[api_format], max_tokens=8, messages=HELLO
+                )
                 async with asked as streamed:
                     return "".join([text async for text in streamed.text_stream])
 
             async with asyncio.TaskGroup() as tasks:
                 asked = [tasks.create_task(ask()) for _ in range(8)]
-            long: Any = {"model": TARGETS[api_format], "max_tokens": 30_000, "messages": HELLO, "stream": True}
+            long: Any = {
+                "model": TARGETS[api_format],
+                "max_tokens": 30_000,
+                "messages": HELLO,
+                "stream": True,
+            }
             stream = await client.messages.create(**long)
             identity = stream.response.headers["request-id"]
             await anext(aiter(stream))
@@ -313,17 +367,28 @@ def test_concurrent_requests_and_one_closed_early(behind: Behind, api_format: st
 
     identity, *texts = asyncio.run(play())
     assert set(texts) == {SAID}
-    assert any(closed_early(behind.simulated.quick, name, 30_000) for name in attempts(behind, identity))
+    assert any(
+        closed_early(behind.simulated.quick, name, 30_000) for name in attempts(behind, identity)
+    )
 
 
-def test_anthropic_counts_tokens_and_other_counts_are_estimated(claude: anthropic.Anthropic, behind: Behind) -> None:
-    counted = claude.messages.with_raw_response.count_tokens(model="noted-anthropic/m", messages=HELLO)
+def test_anthropic_counts_tokens_and_other_counts_are_estimated(
+    claude: anthropic.Anthropic, behind: Behind
+) -> None:
+    counted = claude.messages.with_raw_response.count_tokens(
+        model="noted-anthropic/m", messages=HELLO
+    )
     assert "x-splitsecond-estimated" not in counted.headers
     assert counted.parse().input_tokens == 77
     (received,) = behind.requests
-    assert (received.path, received.body) == ("/v1/messages/count_tokens", {"model": "m", "messages": HELLO})
+    assert (received.path, received.body) == (
+        "/v1/messages/count_tokens",
+        {"model": "m", "messages": HELLO},
+    )
     answered = claude.messages.create(model=TARGETS["anthropic"], max_tokens=1, messages=HELLO)
-    truly = claude.messages.with_raw_response.count_tokens(model=TARGETS["anthropic"], messages=HELLO)
+    truly = claude.messages.with_raw_response.count_tokens(
+        model=TARGETS["anthropic"], messages=HELLO
+    )
     assert truly.parse().input_tokens == answered.usage.input_tokens
     assert "x-splitsecond-estimated" not in truly.headers
     guessed = claude.messages.with_raw_response.count_tokens(

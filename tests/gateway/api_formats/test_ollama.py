@@ -30,7 +30,9 @@ PIXEL = b"\x89PNG\r\n\x1a\n"
 @pytest.fixture
 def llama(behind: Behind) -> Iterator[ollama.Client]:
     behind.requests.clear()
-    with ollama.Client(host=behind.origin, headers={"authorization": f"Bearer {KEY}"}, timeout=WAIT_S) as client:
+    with ollama.Client(
+        host=behind.origin, headers={"authorization": f"Bearer {KEY}"}, timeout=WAIT_S
+    ) as client:
         yield client
 
 
@@ -48,14 +50,21 @@ def test_text(llama: ollama.Client, api_format: str) -> None:
     assert "".join(line.message.content or "" for line in lines) == SAID
     last = lines[-1]
     assert [line.done for line in lines] == [False] * (len(lines) - 1) + [True]
-    assert last.done_reason == whole.done_reason == ("stop" if api_format == "replicate" else "length")
+    assert (
+        last.done_reason == whole.done_reason == ("stop" if api_format == "replicate" else "length")
+    )
     if api_format != "replicate":  # its streams have no token counts
         assert last.eval_count == whole.eval_count == 8
 
 
 @pytest.mark.parametrize("api_format", API_FORMATS)
 def test_generated_text(llama: ollama.Client, api_format: str) -> None:
-    asked: dict[str, Any] = {"model": TARGETS[api_format], "prompt": "hello", "system": "Be brief.", "options": LIMIT}
+    asked: dict[str, Any] = {
+        "model": TARGETS[api_format],
+        "prompt": "hello",
+        "system": "Be brief.",
+        "options": LIMIT,
+    }
     whole = llama.generate(**asked)
     assert (whole.response, whole.done) == (SAID, True)
     lines = list(llama.generate(stream=True, **asked))
@@ -68,7 +77,10 @@ def test_reasoning(llama: ollama.Client, api_format: str) -> None:
     target = f"thinks-{api_format}/thinker"
     for message in (
         llama.chat(model=target, messages=HELLO, think=True).message,
-        *[line.message for line in llama.chat(model=target, messages=HELLO, think=True, stream=True)][:1],
+        *[
+            line.message
+            for line in llama.chat(model=target, messages=HELLO, think=True, stream=True)
+        ][:1],
     ):
         assert (message.thinking or "").strip() in ("A simulated", "A")
     assert llama.generate(model=target, prompt="hello", think=True).thinking == "A simulated"
@@ -84,7 +96,9 @@ def test_a_tool_call_and_its_result(llama: ollama.Client, behind: Behind, stream
     (call,) = [call for message in messages for call in message.tool_calls or ()]
     assert (call.function.name, call.function.arguments) == ("weather", {"city": "Bern"})
     turns: list[Any] = [*HELLO, {"role": "assistant", "tool_calls": [call.model_dump()]}]
-    llama.chat(messages=[*turns, {"role": "tool", "tool_name": "weather", "content": "Snow."}], **asked)
+    llama.chat(
+        messages=[*turns, {"role": "tool", "tool_name": "weather", "content": "Snow."}], **asked
+    )
     made, answered = behind.requests[-1].body["messages"][1:]
     assert made["content"][0]["input"] == {"city": "Bern"}
     assert answered["content"][0]["tool_use_id"] == made["content"][0]["id"]
@@ -93,7 +107,9 @@ def test_a_tool_call_and_its_result(llama: ollama.Client, behind: Behind, stream
 def test_the_request_that_a_target_receives(llama: ollama.Client, behind: Behind) -> None:
     llama.chat(
         model="noted-openai/m",
-        messages=[{"role": "user", "content": "What?", "images": [base64.b64encode(PIXEL).decode()]}],
+        messages=[
+            {"role": "user", "content": "What?", "images": [base64.b64encode(PIXEL).decode()]}
+        ],
         format={"type": "object"},
         options={"temperature": 0.5, "num_predict": 99, "num_ctx": 4096, "stop": ["END"]},
         keep_alive="5m",
@@ -115,7 +131,9 @@ def test_the_request_that_a_target_receives(llama: ollama.Client, behind: Behind
 
 @pytest.mark.parametrize("api_format", ["openai", "gemini", "cohere", "ollama"])
 def test_embeddings(llama: ollama.Client, api_format: str) -> None:
-    answer = llama.embed(model=TARGETS[api_format], input=["a red house", "a blue car"], dimensions=16)
+    answer = llama.embed(
+        model=TARGETS[api_format], input=["a red house", "a blue car"], dimensions=16
+    )
     house, car = answer.embeddings
     assert [len(house), len(car), house == car] == [16, 16, False]
     assert answer.prompt_eval_count or api_format == "gemini"
@@ -129,7 +147,11 @@ def test_models(llama: ollama.Client) -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_errors(llama: ollama.Client, stream: bool) -> None:
-    for model, status in (("nope", 404), (f"limited-{TARGETS['openai']}", 429), (f"down-{TARGETS['gemini']}", 502)):
+    for model, status in (
+        ("nope", 404),
+        (f"limited-{TARGETS['openai']}", 429),
+        (f"down-{TARGETS['gemini']}", 502),
+    ):
         with pytest.raises(ollama.ResponseError) as failed:
             chat(llama, stream, model)
         assert failed.value.status_code == status

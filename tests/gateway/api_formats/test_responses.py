@@ -1,4 +1,5 @@
-"""OpenAI's official library as the client of a gateway, for responses, with targets of every API format."""
+"""OpenAI's official library as the client of a gateway, for responses, with targets of every API
+format."""
 
 import asyncio
 from typing import Any
@@ -14,7 +15,12 @@ from splitsecond.core.upstream.target import API_FORMATS
 
 pytestmark = pytest.mark.system
 
-WEATHER: FunctionToolParam = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
+WEATHER: FunctionToolParam = {
+    "type": "function",
+    "name": "weather",
+    "parameters": {"type": "object"},
+    "strict": False,
+}
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
 
@@ -31,7 +37,9 @@ def asked_for(client: openai.OpenAI, stream: bool, **asked: Any) -> Response:
 
 def test_library_accumulates_a_stream_to_the_whole_response(gpt: openai.OpenAI) -> None:
     for api_format in ("openai", "anthropic", "gemini"):
-        with gpt.responses.stream(model=f"thinks-{api_format}/thinker", input="hello", max_output_tokens=8) as events:
+        with gpt.responses.stream(
+            model=f"thinks-{api_format}/thinker", input="hello", max_output_tokens=8
+        ) as events:
             found = events.get_final_response()
         assert found.output_text == "A simulated provider says"
         assert found.status == "completed"
@@ -41,7 +49,12 @@ def test_library_accumulates_a_stream_to_the_whole_response(gpt: openai.OpenAI) 
 @pytest.mark.parametrize("stream", [True, False])
 def test_text(gpt: openai.OpenAI, api_format: str, stream: bool) -> None:
     found = asked_for(
-        gpt, stream, model=TARGETS[api_format], input="hello", instructions="Be brief.", max_output_tokens=8
+        gpt,
+        stream,
+        model=TARGETS[api_format],
+        input="hello",
+        instructions="Be brief.",
+        max_output_tokens=8,
     )
     assert found.output_text == SAID
     assert found.object == "response"
@@ -53,9 +66,16 @@ def test_text(gpt: openai.OpenAI, api_format: str, stream: bool) -> None:
 
 
 def test_the_events_of_a_stream(gpt: openai.OpenAI) -> None:
-    events = list(gpt.responses.create(model=TARGETS["gemini"], input="hello", max_output_tokens=8, stream=True))
+    events = list(
+        gpt.responses.create(
+            model=TARGETS["gemini"], input="hello", max_output_tokens=8, stream=True
+        )
+    )
     assert [event.sequence_number for event in events] == list(range(len(events)))
-    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == SAID
+    assert (
+        "".join(event.delta for event in events if event.type == "response.output_text.delta")
+        == SAID
+    )
     assert events[-1].type == "response.incomplete"
 
 
@@ -63,7 +83,12 @@ def test_the_events_of_a_stream(gpt: openai.OpenAI) -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_tool_call_and_its_result(gpt: openai.OpenAI, api_format: str, stream: bool) -> None:
     choice: Any = "required" if api_format == "cohere" else {"type": "function", "name": "weather"}
-    asked: dict[str, Any] = {"model": TARGETS[api_format], "max_output_tokens": 8, "tools": [WEATHER], "store": False}
+    asked: dict[str, Any] = {
+        "model": TARGETS[api_format],
+        "max_output_tokens": 8,
+        "tools": [WEATHER],
+        "store": False,
+    }
     found = asked_for(gpt, stream, input="hello", tool_choice=choice, **asked)
     (call,) = found.output
     assert call.type == "function_call"
@@ -80,7 +105,9 @@ def test_a_tool_call_and_its_result(gpt: openai.OpenAI, api_format: str, stream:
 @pytest.mark.parametrize("api_format", ["openai", "anthropic", "gemini", "cohere", "ollama"])
 def test_reasoning(gpt: openai.OpenAI, api_format: str) -> None:
     for stream in (True, False):
-        found = asked_for(gpt, stream, model=f"thinks-{api_format}/thinker", input="hello", max_output_tokens=8)
+        found = asked_for(
+            gpt, stream, model=f"thinks-{api_format}/thinker", input="hello", max_output_tokens=8
+        )
         thought, said = found.output
         assert thought.type == "reasoning"
         assert [part.text for part in thought.summary] == ["A simulated"]
@@ -125,7 +152,11 @@ def test_the_request_to_a_target_of_another_format(gpt: openai.OpenAI, behind: B
                     {"type": "text", "text": "What is this?"},
                     {
                         "type": "image",
-                        "source": {"type": "base64", "media_type": "image/png", "data": PIXEL.partition(",")[2]},
+                        "source": {
+                            "type": "base64",
+                            "media_type": "image/png",
+                            "data": PIXEL.partition(",")[2],
+                        },
                     },
                 ],
             }
@@ -142,7 +173,12 @@ PATCH: Any = {
     "description": "Edit files.",
     "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"},
 }
-GROUP: Any = {"type": "namespace", "name": "crm", "description": "Customers", "tools": [WEATHER, PATCH]}
+GROUP: Any = {
+    "type": "namespace",
+    "name": "crm",
+    "description": "Customers",
+    "tools": [WEATHER, PATCH],
+}
 
 
 @pytest.mark.parametrize("api_format", ["openai", "anthropic", "gemini"])
@@ -150,7 +186,11 @@ GROUP: Any = {"type": "namespace", "name": "crm", "description": "Customers", "t
 def test_custom_tools_and_namespaces_are_transcoded_both_ways(
     gpt: openai.OpenAI, api_format: str, stream: bool
 ) -> None:
-    asked: dict[str, Any] = {"model": TARGETS[api_format], "max_output_tokens": 8, "tools": [PATCH, GROUP]}
+    asked: dict[str, Any] = {
+        "model": TARGETS[api_format],
+        "max_output_tokens": 8,
+        "tools": [PATCH, GROUP],
+    }
     for choice, namespace in (({"type": "custom", "name": "apply_patch"}, None), (None, "crm")):
         given = choice or {"type": "custom", "name": "apply_patch", "namespace": "crm"}
         found = asked_for(gpt, stream, input="hello", tool_choice=given, **asked)
@@ -160,13 +200,20 @@ def test_custom_tools_and_namespaces_are_transcoded_both_ways(
         assert custom.input == "simulated input"
         returned = custom.call_id
     (call,) = asked_for(
-        gpt, stream, input="hello", tool_choice={"type": "function", "name": "weather", "namespace": "crm"}, **asked
+        gpt,
+        stream,
+        input="hello",
+        tool_choice={"type": "function", "name": "weather", "namespace": "crm"},
+        **asked,
     ).output
     assert call.type == "function_call"
     assert (call.name, call.namespace) == ("weather", "crm")
     after: Any = [
         {"role": "user", "content": "hello"},
-        *(each.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for each in (call, custom)),
+        *(
+            each.model_dump(exclude_none=True, exclude={"parsed_arguments"})
+            for each in (call, custom)
+        ),
         {"type": "function_call_output", "call_id": call.call_id, "output": "Snow."},
         {"type": "custom_tool_call_output", "call_id": returned, "output": "Done."},
     ]
@@ -174,7 +221,13 @@ def test_custom_tools_and_namespaces_are_transcoded_both_ways(
 
 
 def test_tools_are_translated_to_functions(gpt: openai.OpenAI, behind: Behind) -> None:
-    called: Any = {"type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "namespace": "crm", "input": "+a"}
+    called: Any = {
+        "type": "custom_tool_call",
+        "call_id": "c",
+        "name": "apply_patch",
+        "namespace": "crm",
+        "input": "+a",
+    }
     result: Any = {"type": "custom_tool_call_output", "call_id": "c", "output": "Done."}
     gpt.responses.create(model="noted-openai/m", input=[called, result], tools=[PATCH, GROUP])
     (received,) = behind.requests
@@ -184,7 +237,11 @@ def test_tools_are_translated_to_functions(gpt: openai.OpenAI, behind: Behind) -
     ]  # fmt: skip
     text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
     description = "Edit files.\n\nThe input matches this lark grammar:\nstart: /.+/"
-    assert first["function"] == {"name": "apply_patch", "description": description, "parameters": text}
+    assert first["function"] == {
+        "name": "apply_patch",
+        "description": description,
+        "parameters": text,
+    }
     assert last["function"] == {**first["function"], "name": "crm__apply_patch"}
     (call,) = received.body["messages"][0]["tool_calls"]
     assert call["function"] == {"name": "crm__apply_patch", "arguments": '{"input":"+a"}'}
@@ -192,8 +249,16 @@ def test_tools_are_translated_to_functions(gpt: openai.OpenAI, behind: Behind) -
 
 def test_server_tools_are_dropped_if_configured(gpt: openai.OpenAI, behind: Behind) -> None:
     search: Any = {"type": "web_search_preview"}
-    ran: Any = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
-    asked: dict[str, Any] = {"input": [ran, {"role": "user", "content": "hi"}], "tools": [search, WEATHER]}
+    ran: Any = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search"},
+    }
+    asked: dict[str, Any] = {
+        "input": [ran, {"role": "user", "content": "hi"}],
+        "tools": [search, WEATHER],
+    }
     with pytest.raises(openai.BadRequestError, match="web_search"):
         gpt.responses.create(model="noted-openai/m", **asked)
     raw = gpt.responses.with_raw_response.create(model="noted-tools/m", **asked)
@@ -204,7 +269,11 @@ def test_server_tools_are_dropped_if_configured(gpt: openai.OpenAI, behind: Behi
 
 
 def test_the_request_to_a_target_of_the_same_format(gpt: openai.OpenAI, behind: Behind) -> None:
-    asked: dict[str, Any] = {"input": "hi", "include": ["reasoning.encrypted_content"], "store": False}
+    asked: dict[str, Any] = {
+        "input": "hi",
+        "include": ["reasoning.encrypted_content"],
+        "store": False,
+    }
     asked["tools"] = [{"type": "web_search"}]
     found = gpt.responses.create(model="noted-responses/m", extra_body={"odd": [1.5]}, **asked)
     assert found.id == "id-1"
@@ -217,11 +286,21 @@ def test_the_request_to_a_target_of_the_same_format(gpt: openai.OpenAI, behind: 
     ("asked", "words", "code"),
     [
         ({"tools": [{"type": "web_search"}]}, "a tool of type 'web_search'", "not_translatable"),
-        ({"previous_response_id": "resp_1"}, "Send the whole conversation", "previous_response_not_found"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "of type 'item_reference'", "not_translatable"),
+        (
+            {"previous_response_id": "resp_1"},
+            "Send the whole conversation",
+            "previous_response_not_found",
+        ),
+        (
+            {"input": [{"type": "item_reference", "id": "x"}]},
+            "of type 'item_reference'",
+            "not_translatable",
+        ),
     ],
 )
-def test_untranslatable_requests_are_refused(gpt: openai.OpenAI, asked: dict[str, Any], words: str, code: str) -> None:
+def test_untranslatable_requests_are_refused(
+    gpt: openai.OpenAI, asked: dict[str, Any], words: str, code: str
+) -> None:
     with pytest.raises(openai.BadRequestError, match=words) as refused:
         gpt.responses.create(**{"model": TARGETS["openai"], "input": "hello", **asked})
     assert refused.value.code == code
@@ -234,7 +313,9 @@ def test_errors(gpt: openai.OpenAI, api_format: str) -> None:
         gpt.responses.create(model=f"limited-{target}", input="hello")
     assert limited.value.response.headers["retry-after"] in SECONDS_LEFT
     for fault, words in (("cut", "before the end|ended"), ("error", "failed while")):
-        stream = gpt.responses.create(model=f"{fault}-{target}", input="hello", max_output_tokens=8, stream=True)
+        stream = gpt.responses.create(
+            model=f"{fault}-{target}", input="hello", max_output_tokens=8, stream=True
+        )
         seen: list[Any] = []
         with pytest.raises(openai.APIError, match=words):
             seen.extend(stream)
@@ -251,12 +332,19 @@ def test_concurrent_requests_and_one_closed_early(behind: Behind, api_format: st
         ) as client:
 
             async def ask() -> str:
-                found = await client.responses.create(model=TARGETS[api_format], input="hello", max_output_tokens=8)
+                found = await client.responses.create(
+                    model=TARGETS[api_format], input="hello", max_output_tokens=8
+                )
                 return str(found.output_text)
 
             async with asyncio.TaskGroup() as tasks:
                 asked = [tasks.create_task(ask()) for _ in range(8)]
-            long: Any = {"model": TARGETS[api_format], "input": "hello", "max_output_tokens": 30_000, "stream": True}
+            long: Any = {
+                "model": TARGETS[api_format],
+                "input": "hello",
+                "max_output_tokens": 30_000,
+                "stream": True,
+            }
             stream = await client.responses.create(**long)
             identity = stream.response.headers["x-request-id"]
             await anext(aiter(stream))
@@ -265,4 +353,6 @@ def test_concurrent_requests_and_one_closed_early(behind: Behind, api_format: st
 
     identity, *texts = asyncio.run(play())
     assert set(texts) == {SAID}
-    assert any(closed_early(behind.simulated.quick, name, 30_000) for name in attempts(behind, identity))
+    assert any(
+        closed_early(behind.simulated.quick, name, 30_000) for name in attempts(behind, identity)
+    )

@@ -1,4 +1,5 @@
-"""Answers that break and are resumed at another target: the official libraries see one whole answer."""
+"""Answers that break and are resumed at another target: the official libraries see one whole
+answer."""
 
 import anthropic
 import openai
@@ -13,7 +14,9 @@ ROUTES = [f"{first}-then-{then}" for first, then in RESUMED]
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_anthropics_messages(claude: anthropic.Anthropic, behind: Behind, route: str) -> None:
-    with claude.messages.stream(model=route, max_tokens=8, messages=[{"role": "user", "content": "hello"}]) as events:
+    with claude.messages.stream(
+        model=route, max_tokens=8, messages=[{"role": "user", "content": "hello"}]
+    ) as events:
         assert "".join(events.text_stream) == SAID
         message = events.get_final_message()
         identity = events.response.headers["x-request-id"]
@@ -25,13 +28,18 @@ def test_anthropics_messages(claude: anthropic.Anthropic, behind: Behind, route:
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_openais_responses(gpt: openai.OpenAI, route: str) -> None:
-    events = list(gpt.responses.create(model=route, input="hello", max_output_tokens=8, stream=True))
+    events = list(
+        gpt.responses.create(model=route, input="hello", max_output_tokens=8, stream=True)
+    )
     first, last = events[0], events[-1]
     assert first.type == "response.created"
     assert last.type == "response.incomplete"
     found = last.response
     assert found.id == first.response.id
-    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == SAID
+    assert (
+        "".join(event.delta for event in events if event.type == "response.output_text.delta")
+        == SAID
+    )
     assert found.output_text == SAID
     assert found.status == "incomplete"
     assert found.usage is not None

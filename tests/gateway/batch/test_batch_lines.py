@@ -38,7 +38,10 @@ def test_lines_of_openai_and_anthropic_are_read(tmp_path: Path) -> None:
         '{"url":"/v1/responses","body":{"model":"r","input":"x"}}',
     )
     items = read(file)
-    assert [(i.line, i.custom_id, i.request.model, i.endpoint.operation, i.endpoint.format.name) for i in items] == [
+    assert [
+        (i.line, i.custom_id, i.request.model, i.endpoint.operation, i.endpoint.format.name)
+        for i in items
+    ] == [
         (1, "a", "fast", "chat", "openai"),
         (3, "b", "fast", "chat", "anthropic"),
         (4, "7", "e", "embeddings", "openai"),
@@ -64,7 +67,8 @@ def test_option_model_sets_the_model_of_every_request(tmp_path: Path) -> None:
         ('{"custom_id":"a"}', "line 1: the request has neither a body nor params"),
         ('{"body":{"messages":[]}}', "line 1: the request names no model"),
         ('{"body":[]}', "line 1: the request's body is not a JSON object"),
-        (f'{{"url":"/v1/nothing","body":{CHAT}}}', "there is no endpoint POST /v1/nothing. Use POST and one of /v1"),
+        (f'{{"url":"/v1/nothing","body":{CHAT}}}', "there is no endpoint POST /v1/nothing. Use "
+        "POST and one of /v1"),
         (f'{{"url":"/v1/messages/count_tokens","body":{CHAT}}}', "there is no endpoint POST"),
         (f'{{"method":"GET","body":{CHAT}}}', "there is no endpoint GET"),
         (f'{{"custom_id":"a","body":{CHAT}}}\n' * 2, "line 2: line 1 has the same custom_id, 'a'"),
@@ -87,7 +91,9 @@ def test_unreadable_file_raises_caller_fault(tmp_path: Path) -> None:
 
 @examples(200)
 @given(st.binary(max_size=200))
-def test_any_bytes_are_requests_or_a_clear_refusal(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_any_bytes_are_requests_or_a_clear_refusal(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     path = tmp_path_factory.mktemp("any") / "requests.jsonl"
     path.write_bytes(data)
     assert _outcome(path).startswith(("requests", f"{path}, line ", f"{path} has no requests"))
@@ -101,7 +107,9 @@ def _outcome(path: Path) -> str:
 
 
 def an_answer(name: str) -> BatchResult:
-    return BatchResult(name, BatchResponse(200, f"req-{name}", msgspec.Raw(b'{"id":"1"}')), "groq/m", f"req-{name}")
+    return BatchResult(
+        name, BatchResponse(200, f"req-{name}", msgspec.Raw(b'{"id":"1"}')), "groq/m", f"req-{name}"
+    )
 
 
 def test_answers_are_written_as_openai_writes_them() -> None:
@@ -117,7 +125,11 @@ def test_answers_are_written_as_openai_writes_them() -> None:
 
 
 def test_an_answer_in_several_lines_is_written_in_one() -> None:
-    line = encoded(BatchResult("a", BatchResponse(200, "req-a", msgspec.Raw(b'{\n  "id": "1"\n}')), "groq/m", "req-a"))
+    line = encoded(
+        BatchResult(
+            "a", BatchResponse(200, "req-a", msgspec.Raw(b'{\n  "id": "1"\n}')), "groq/m", "req-a"
+        )
+    )
     assert line.count(b"\n") == 1
     assert json.loads(line)["response"]["body"] == {"id": "1"}
 

@@ -1,4 +1,5 @@
-"""The window of requests in flight: it grows with successes, and halves after rejections for load."""
+"""The window of requests in flight: it grows with successes, and halves after rejections for
+load."""
 
 import asyncio
 
@@ -8,7 +9,8 @@ from splitsecond.testing.virtual_time import run_virtual
 
 
 async def round_of(window: ConcurrencyWindow, refused: int = 0, wait_s: float = 0) -> int:
-    """As many as fit are sent together, of which `refused` are; a second later all are over. Returns how many."""
+    """As many as fit are sent together, of which `refused` are; a second later all are over.
+    Returns how many."""
     sent = [await window.enter() for _ in range(window.size)]
     await asyncio.sleep(1)
     for number, entered_ns in enumerate(sent):

@@ -1,4 +1,5 @@
-"""A batch in virtual time: each request is answered once or refused once, whatever happens on the way."""
+"""A batch in virtual time: each request is answered once or refused once, whatever happens on the
+way."""
 
 import asyncio
 import json
@@ -8,7 +9,16 @@ from random import Random
 
 import msgspec
 import pytest
-from tests.policies.branches import bad_request, fails, full, refused, reset, scripted, silent, status
+from tests.policies.branches import (
+    bad_request,
+    fails,
+    full,
+    refused,
+    reset,
+    scripted,
+    silent,
+    status,
+)
 
 from splitsecond.core import clock
 from splitsecond.core.errors import AllFailed, Fault
@@ -40,18 +50,27 @@ class Played(msgspec.Struct):
 def items(tmp_path: Path) -> Callable[[int], list[BatchItem]]:
     def made(count: int) -> list[BatchItem]:
         path = tmp_path / "requests.jsonl"
-        path.write_text("".join(f'{{"custom_id":"{n}","body":{{"model":"m","stream":true}}}}\n' for n in range(count)))
+        path.write_text(
+            "".join(
+                f'{{"custom_id":"{n}","body":{{"model":"m","stream":true}}}}\n'
+                for n in range(count)
+            )
+        )
         return read(path)
 
     return made
 
 
-def play(items: Sequence[BatchItem], fake: FakeService, *, most: int = 8, stop_at: float | None = None) -> Played:
+def play(
+    items: Sequence[BatchItem], fake: FakeService, *, most: int = 8, stop_at: float | None = None
+) -> Played:
     async def played() -> Played:
         outcomes: list[BatchOutcome] = []
         served: list[CallRecord] = []
         tracker = CallTracker(served.append)
-        batch = Batch(lambda model: fake, tracker, ConcurrencyWindow(most), outcomes.append, chance=Random(1))
+        batch = Batch(
+            lambda model: fake, tracker, ConcurrencyWindow(most), outcomes.append, chance=Random(1)
+        )
         if stop_at is not None:
             asyncio.get_running_loop().call_later(stop_at, batch.stop)
         begun_ns = clock.now_ns()
@@ -62,7 +81,9 @@ def play(items: Sequence[BatchItem], fake: FakeService, *, most: int = 8, stop_a
     return run_virtual(played())
 
 
-def test_each_request_is_answered_once_and_not_streamed(items: Callable[[int], list[BatchItem]]) -> None:
+def test_each_request_is_answered_once_and_not_streamed(
+    items: Callable[[int], list[BatchItem]],
+) -> None:
     fake = scripted(OK)
     found = play(items(50), fake)
     assert sorted(int(o.result.custom_id) for o in found.outcomes) == list(range(50))
@@ -77,8 +98,12 @@ def test_each_request_is_answered_once_and_not_streamed(items: Callable[[int], l
     assert fake.left_open == 0
 
 
-@pytest.mark.parametrize("fault", [status(429), status(503), status(500), reset(), silent(), full()], ids=repr)
-def test_transient_failures_are_retried(items: Callable[[int], list[BatchItem]], fault: Fault) -> None:
+@pytest.mark.parametrize(
+    "fault", [status(429), status(503), status(500), reset(), silent(), full()], ids=repr
+)
+def test_transient_failures_are_retried(
+    items: Callable[[int], list[BatchItem]], fault: Fault
+) -> None:
     found = play(items(1), scripted(fails(fault), fails(fault), OK))
     assert found.statuses() == [200]
     assert (found.batch.retries, len(found.served)) == (2, 3)
@@ -93,7 +118,9 @@ def test_retries_are_bounded(items: Callable[[int], list[BatchItem]]) -> None:
 
 
 @pytest.mark.parametrize("fault", [bad_request(), refused(), AllFailed([bad_request()])], ids=repr)
-def test_other_failures_are_not_retried(items: Callable[[int], list[BatchItem]], fault: Fault) -> None:
+def test_other_failures_are_not_retried(
+    items: Callable[[int], list[BatchItem]], fault: Fault
+) -> None:
     fake = scripted(fails(fault), OK)
     found = play(items(3), fake, most=1)
     assert [outcome.ok for outcome in found.outcomes] == [False, True, True]
@@ -107,14 +134,20 @@ def test_retry_after_of_a_minute_is_waited_for(items: Callable[[int], list[Batch
     assert found.took_s >= 60
 
 
-def test_retry_after_of_hours_ends_the_request_with_429(items: Callable[[int], list[BatchItem]]) -> None:
+def test_retry_after_of_hours_ends_the_request_with_429(
+    items: Callable[[int], list[BatchItem]],
+) -> None:
     found = play(items(1), scripted(fails(status(429, retry_after_s=7200)), OK))
     assert found.statuses() == [429]
     assert found.took_s < 10
 
 
-@pytest.mark.parametrize("fault", [status(401), status(402), AllFailed([refused(), status(401)])], ids=repr)
-def test_a_rejected_key_stops_the_batch(items: Callable[[int], list[BatchItem]], fault: Fault) -> None:
+@pytest.mark.parametrize(
+    "fault", [status(401), status(402), AllFailed([refused(), status(401)])], ids=repr
+)
+def test_a_rejected_key_stops_the_batch(
+    items: Callable[[int], list[BatchItem]], fault: Fault
+) -> None:
     fake = scripted(OK, fails(fault))
     found = play(items(20), fake, most=1)
     assert found.statuses() == [200]
@@ -159,7 +192,13 @@ def test_late_ends_of_attempts_are_awaited_for_a_bounded_time(
             call.notes.observer = later
             return await fake(call)
 
-        batch = Batch(lambda model: observed_late, tracker, ConcurrencyWindow(8), lambda _: None, chance=Random(1))
+        batch = Batch(
+            lambda model: observed_late,
+            tracker,
+            ConcurrencyWindow(8),
+            lambda _: None,
+            chance=Random(1),
+        )
         await batch.run(items(3))
         begun_ns = clock.now_ns()
         await batch.wait_for_attempts()

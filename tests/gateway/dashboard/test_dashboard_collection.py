@@ -42,7 +42,9 @@ LOGGED = "routes: {fast: {policy: '\"sim/quick\"'}}\nlog: sqlite:///log.db\n"
 
 
 async def seen(worker: GatewayWorker) -> Overview:
-    client = await visits(worker.gateway).asks(b"", path="/dashboard/data", method="GET", headers=LOOKS)
+    client = await visits(worker.gateway).asks(
+        b"", path="/dashboard/data", method="GET", headers=LOOKS
+    )
     assert client.status == 200, client.body
     return msgspec.json.decode(client.body, type=Overview)
 
@@ -50,14 +52,30 @@ async def seen(worker: GatewayWorker) -> Overview:
 def test_dashboard_shows_exactly_the_served_calls(configured: Configured) -> None:  # noqa: F811
     async def main(worker: GatewayWorker) -> None:
         for model in ("fast", "kept", "kept", "sim/quick"):
-            assert (await visits(worker.gateway).asks(CHAT | {"model": model}, headers=AS_WEB)).status == 200
+            assert (
+                await visits(worker.gateway).asks(CHAT | {"model": model}, headers=AS_WEB)
+            ).status == 200
         assert (await visits(worker.gateway).asks(CHAT)).status == 401
         found = await seen(worker)
-        assert (found.version, found.pid, found.slots, len(found.workers)) == (__version__, os.getpid(), 1, 1)
-        assert (found.requests.all, found.direct.all, found.rejected, found.in_flight) == (4, 1, 1, 0)
+        assert (found.version, found.pid, found.slots, len(found.workers)) == (
+            __version__,
+            os.getpid(),
+            1,
+            1,
+        )
+        assert (found.requests.all, found.direct.all, found.rejected, found.in_flight) == (
+            4,
+            1,
+            1,
+            0,
+        )
         assert (found.lost, found.cache) == (0, {"miss": 1, "hit": 1})
         routes = {each.name: each for each in found.routes}
-        assert {name: each.requests.all for name, each in routes.items()} == {"fast": 1, "kept": 2, "idle": 0}
+        assert {name: each.requests.all for name, each in routes.items()} == {
+            "fast": 1,
+            "kept": 2,
+            "idle": 0,
+        }
         assert routes["fast"].answers == routes["kept"].answers == {"sim/quick": 1}
         now = routes["idle"].now
         assert now is not None
@@ -130,7 +148,9 @@ def test_longer_periods_come_from_the_log(configured: Configured) -> None:  # no
 def test_without_a_log_there_are_no_longer_periods(configured: Configured) -> None:  # noqa: F811
     async def main(worker: GatewayWorker) -> None:
         client = visits(worker.gateway)
-        found = await client.asks(b"", path="/dashboard/history?hours=1", method="GET", headers=LOOKS)
+        found = await client.asks(
+            b"", path="/dashboard/history?hours=1", method="GET", headers=LOOKS
+        )
         assert found.status == 404
         assert not (await seen(worker)).logged
 
@@ -171,12 +191,18 @@ class Played:
         with self.clock():
             self.metrics = Metrics(cost=lambda each: 0.5)
             given: Any = log
-            self.dashboard = DashboardData(self.metrics, TargetStates(), self.said.append, log=given)
+            self.dashboard = DashboardData(
+                self.metrics, TargetStates(), self.said.append, log=given
+            )
             found = read(settings, {"WEB_KEY": KEY, "MORE_KEY": KEY + "-2"})
-            self.dashboard.use(found, key_limits(found.keys, lambda each: None), TargetDirectory(found))
+            self.dashboard.use(
+                found, key_limits(found.keys, lambda each: None), TargetDirectory(found)
+            )
 
     def clock(self) -> Any:
-        return clock.using(lambda: self.now_ns, lambda: round((self._begun - 5) * NS_PER_S) + self.now_ns)
+        return clock.using(
+            lambda: self.now_ns, lambda: round((self._begun - 5) * NS_PER_S) + self.now_ns
+        )
 
     def data(self, *, after_s: float) -> Overview:
         """Return the data `after_s` later."""
@@ -185,7 +211,9 @@ class Played:
             return msgspec.json.decode(asyncio.run(self.dashboard.data()), type=Overview)
 
 
-PRICED = "providers: {ours: {base_url: 'http://10.0.0.5/v1', price: {input_usd: 1, output_usd: 0}}}\n"
+PRICED = (
+    "providers: {ours: {base_url: 'http://10.0.0.5/v1', price: {input_usd: 1, output_usd: 0}}}\n"
+)
 MILLION = [
     SpentTokens(target="ours/x", attempts=1, input_tokens=2_000_000),
     SpentTokens(target="free/x", attempts=1, input_tokens=9),
@@ -204,7 +232,8 @@ def test_cost_of_today_restarts_at_midnight_with_one_log_read() -> None:
     log = Log(MILLION, [])
     played = Played(PRICED, hour=22, log=log)
     played.metrics.took(record(attempt()))
-    assert played.data(after_s=60).usd_today == pytest.approx(2)  # of which the counters' half a dollar is a part
+    # of which the counters' half a dollar is a part
+    assert played.data(after_s=60).usd_today == pytest.approx(2)
     played.metrics.took(record(attempt()))
     assert played.data(after_s=60).usd_today == pytest.approx(2.5)
     assert played.data(after_s=7200).usd_today == pytest.approx(0)
@@ -241,7 +270,9 @@ def test_data_are_collected_at_most_once_a_second() -> None:
 
 
 def test_policies_are_previewed_a_few_at_a_time() -> None:
-    routes = "".join(f"  r{number}: {{policy: '\"ours/m{number}\"'}}\n" for number in range(MAX_PREVIEWS + 2))
+    routes = "".join(
+        f"  r{number}: {{policy: '\"ours/m{number}\"'}}\n" for number in range(MAX_PREVIEWS + 2)
+    )
     played = Played(f"{PRICED}routes:\n{routes}", hour=3)
 
     def not_previewed(after_s: float) -> list[str]:

@@ -1,4 +1,5 @@
-"""The data of the dashboard: each figure, and what is left out if there are too many targets or clients."""
+"""The data of the dashboard: each figure, and what is left out if there are too many targets or
+clients."""
 
 from typing import Any
 
@@ -68,10 +69,20 @@ def failure(kind: str, target: str = "a/x") -> Observation:
 
 @each_case(
     ("status", "field"),
-    [(200, ""), (400, "refused"), (404, "refused"), (429, "failed"), (499, "left"), (500, "failed"), (504, "failed")],
+    [
+        (200, ""),
+        (400, "refused"),
+        (404, "refused"),
+        (429, "failed"),
+        (499, "left"),
+        (500, "failed"),
+        (504, "failed"),
+    ],
 )
 def test_status_codes_count_as_refused_failed_or_left(status: int, field: str) -> None:
-    found = requests_by(counts(record(status=status), record(status=status)), lambda route, client: route)
+    found = requests_by(
+        counts(record(status=status), record(status=status)), lambda route, client: route
+    )
     assert found == {"fast": Requests(all=2, **({field: 2} if field else {}))}
 
 
@@ -93,7 +104,10 @@ def test_a_route_has_its_own_answers_times_and_cache() -> None:
     fast, safe = route_overviews(found, POLICIES, {"fast": choices})
     assert (fast.name, fast.policy, fast.now) == ("fast", 'race("a/x", "b/x")', choices)
     assert (fast.answers, fast.requests.all, fast.cache) == ({"a/x": 1, "b/x": 1}, 2, {})
-    assert {bound: n for bound, n in zip([*BUCKETS_S, None], fast.ttft, strict=True) if n} == {0.1: 1, None: 1}
+    assert {bound: n for bound, n in zip([*BUCKETS_S, None], fast.ttft, strict=True) if n} == {
+        0.1: 1,
+        None: 1,
+    }
     assert (safe.now, safe.answers, safe.cache) == (None, {"c/x": 1}, {"miss": 1, "hit": 1})
     assert calls_by_cache_result(found) == {"miss": 1, "hit": 1}
 
@@ -130,12 +144,26 @@ def test_target_has_its_state_and_its_share_of_workers() -> None:
     states = TargetStates()
     for _ in range(30):
         states.observe(answered(200, tpot_ms=10, target="a/x"))
-    fault = FaultRecord(type="ProviderFault", kind="key_refused", phase="head", message="no", status=401)
+    fault = FaultRecord(
+        type="ProviderFault", kind="key_refused", phase="head", message="no", status=401
+    )
     now = clock.now_ns()
     states.observe(
-        Observation(id="1", call="c", target="b/x", sent_ns=now, end_ns=now, outcome="failed", fault=fault, status=401)
+        Observation(
+            id="1",
+            call="c",
+            target="b/x",
+            sent_ns=now,
+            end_ns=now,
+            outcome="failed",
+            fault=fault,
+            status=401,
+        )
     )
-    processes = [process(available={"a/x": True, "b/x": False}), process(8, available={"a/x": False, "b/x": False})]
+    processes = [
+        process(available={"a/x": True, "b/x": False}),
+        process(8, available={"a/x": False, "b/x": False}),
+    ]
     (a, b, c), _ = target_overviews(MetricCounts(), processes, POLICIES.values(), states)
     assert (a.state, a.why, a.available_share, a.again_s) == ("up", "", 0.5, None)
     assert a.ttft_p50_ms == pytest.approx(200, rel=0.05)
@@ -145,10 +173,14 @@ def test_target_has_its_state_and_its_share_of_workers() -> None:
     assert c.available_share == 1
 
 
-def test_most_called_targets_are_shown_if_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_called_targets_are_shown_if_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(data, "MAX_SHOWN", 2)
     asked = {"<b>bold</b>/m": 3, "x/rare": 1, "x/often": 5, "a/x": 1}
-    found = counts(*(record(attempt(name), route=name) for name, times in asked.items() for _ in range(times)))
+    found = counts(
+        *(record(attempt(name), route=name) for name, times in asked.items() for _ in range(times))
+    )
     seen, more = target_overviews(found, [process()], [parse('"a/x"')], TargetStates())
     assert ([each.name for each in seen], more) == (["a/x", "x/often", "<b>bold</b>/m"], 1)
 
@@ -163,7 +195,10 @@ def test_keys_have_their_remaining_limits(noon: None) -> None:
         limits.admit(keys[0])
     limits.charge("web", attempt())
     found = counts(
-        record(attempt()), record(attempt(), client="free", status=502), record(client="gone"), cost=lambda each: 0.5
+        record(attempt()),
+        record(attempt(), client="free", status=502),
+        record(client="gone"),
+        cost=lambda each: 0.5,
     )
     (web, free), more = client_overviews(found, keys, limits)
     assert more == 0
@@ -172,11 +207,18 @@ def test_keys_have_their_remaining_limits(noon: None) -> None:
     assert (web.priced, free.priced) == (True, True)
     unpriced, _ = client_overviews(counts(record()), keys, limits)
     assert not unpriced[0].priced, "without a price, a cost of 0 is not known"
-    assert (free.requests.failed, free.usd, free.requests_per_minute, free.usd_per_day) == (1, 0.5, None, None)
+    assert (free.requests.failed, free.usd, free.requests_per_minute, free.usd_per_day) == (
+        1,
+        0.5,
+        None,
+        None,
+    )
     assert (free.requests_used, free.spent_usd, free.reserved_usd) == (None, None, None)
 
 
-def test_most_active_clients_are_shown_if_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_active_clients_are_shown_if_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(data, "MAX_SHOWN", 2)
     keys = [ClientKey(name, name.encode()) for name in "abcd"]
     found = counts(record(client="d"), record(client="b"), record(client="b"))
@@ -194,7 +236,9 @@ def test_workers_have_their_uptime_and_resources() -> None:
 
 def test_recent_calls_and_failures_are_listed_newest_first() -> None:
     began = 100 * NS_PER_S
-    failed = structs.replace(failure("http_503"), start_ns=began, sent_ns=began + 5 * MS, end_ns=began + 90 * MS)
+    failed = structs.replace(
+        failure("http_503"), start_ns=began, sent_ns=began + 5 * MS, end_ns=began + 90 * MS
+    )
     won = structs.replace(
         attempt("b/x", role="winner"),
         start_ns=began,
@@ -203,21 +247,35 @@ def test_recent_calls_and_failures_are_listed_newest_first() -> None:
         first_token_ns=began + 200 * MS,
         end_ns=began + 400 * MS,
     )
-    times: dict[str, Any] = {"start_ns": began, "first_token_ns": began + 200 * MS, "end_ns": began + 401 * MS}
+    times: dict[str, Any] = {
+        "start_ns": began,
+        "first_token_ns": began + 200 * MS,
+        "end_ns": began + 401 * MS,
+    }
     recent = RecentCalls()
     recent.took(record(won, failed, call="saved", **times))
-    recent.took(record(call="lost", status=502, target="", outcome="failed", fault="no_target", **times))
+    recent.took(
+        record(call="lost", status=502, target="", outcome="failed", fault="no_target", **times)
+    )
     with clock.using(lambda: began, lambda: 1_790_000_000 * NS_PER_S):
         last, first = recent_calls(recent)
         none, refused = recent_failures(recent)
     assert (last.call, last.attempts, last.why) == ("lost", [], "no_target")
     assert first.at_s == pytest.approx(1_790_000_000)
-    assert (first.call, first.status, first.first_token_ms, first.end_ms) == ("saved", 200, 200, 401)
-    assert [(a.target, a.outcome, a.begin_ms, a.first_token_ms, a.end_ms, a.why) for a in first.attempts] == [
+    assert (first.call, first.status, first.first_token_ms, first.end_ms) == (
+        "saved",
+        200,
+        200,
+        401,
+    )
+    assert [
+        (a.target, a.outcome, a.begin_ms, a.first_token_ms, a.end_ms, a.why) for a in first.attempts
+    ] == [
         ("a/x", "failed", 5, None, 90, "http_503"),
         ("b/x", "ok", 92, 200, 400, ""),
     ]
-    assert (refused.call, refused.target, refused.kind, refused.phase, refused.message, refused.answered) == (
+    assert (refused.call, refused.target, refused.kind, refused.phase, refused.message,
+    refused.answered) == (
         "saved", "a/x", "http_503", "head", "no", True,
     )  # fmt: skip
     assert (none.call, none.target, none.kind, none.answered) == ("lost", "", "no_target", False)
@@ -227,15 +285,22 @@ def test_only_the_last_calls_are_kept() -> None:
     recent = RecentCalls()
     for number in range(50):
         recent.took(record(failure("http_503"), call=str(number)))
-    assert [each.call for each in recent_calls(recent)] == [str(number) for number in range(49, 29, -1)]
-    assert [each.call for each in recent_failures(recent)] == [str(number) for number in range(49, 39, -1)]
+    assert [each.call for each in recent_calls(recent)] == [
+        str(number) for number in range(49, 29, -1)
+    ]
+    assert [each.call for each in recent_failures(recent)] == [
+        str(number) for number in range(49, 39, -1)
+    ]
 
 
 def test_a_route_has_its_extra_attempts() -> None:
-    second = structs.replace(attempt("c/x", role="winner"), sent_ns=2 * NS_PER_S, end_ns=3 * NS_PER_S)
+    second = structs.replace(
+        attempt("c/x", role="winner"), sent_ns=2 * NS_PER_S, end_ns=3 * NS_PER_S
+    )
     failed = structs.replace(failure("http_503"), end_ns=NS_PER_S)
     found = counts(
-        record(failed, second, route="safe"), record(failed, structs.replace(second, role="loser"), route="safe")
+        record(failed, second, route="safe"),
+        record(failed, structs.replace(second, role="loser"), route="safe"),
     )
     fast, safe = route_overviews(found, POLICIES, {})
     assert (safe.extra, safe.extra_won) == ({"fallback": 2}, {"fallback": 1})
@@ -244,7 +309,9 @@ def test_a_route_has_its_extra_attempts() -> None:
 
 def test_fleet_overview_ages_the_status_of_its_gateways() -> None:
     gateways = (
-        GatewayStatus(name="g1", version="1", workers=2, silent_s=1.0, sees=("g1", "g2"), down=("a/x",)),
+        GatewayStatus(
+            name="g1", version="1", workers=2, silent_s=1.0, sees=("g1", "g2"), down=("a/x",)
+        ),
         GatewayStatus(name="g2", version="2", workers=4, silent_s=8.5),
     )
     view = FleetView(at_ns=NS_PER_S, name="g1", answered_s=0.5, gateways=gateways)

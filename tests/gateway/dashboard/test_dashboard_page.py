@@ -1,4 +1,5 @@
-"""Access to the dashboard: everyone gets the page, its data needs the same rights as the metrics; and its policy."""
+"""Access to the dashboard: everyone gets the page, its data needs the same rights as the metrics;
+and its policy."""
 
 import hashlib
 import re
@@ -31,13 +32,21 @@ async def sessions(identity: str) -> bytes | None:
 
 
 def asked(
-    path: str, *keys: Any, peer: str = "127.0.0.1", headers: dict[str, str] | None = None, **settings: Any
+    path: str,
+    *keys: Any,
+    peer: str = "127.0.0.1",
+    headers: dict[str, str] | None = None,
+    **settings: Any,
 ) -> Visitor:
     client = visitor(
-        FakeService(), *keys, **{"overview": overview, "speeds": speeds, "session_pages": sessions, **settings}
+        FakeService(),
+        *keys,
+        **{"overview": overview, "speeds": speeds, "session_pages": sessions, **settings},
     )
     client.transport = Transport(peer)
-    run_virtual(client.asks(b"", path=path, method="GET", headers={"host": HERE, **(headers or {})}))
+    run_virtual(
+        client.asks(b"", path=path, method="GET", headers={"host": HERE, **(headers or {})})
+    )
     return client
 
 
@@ -67,7 +76,9 @@ AS_OPERATOR = {"authorization": f"Bearer {KEY}"}
         ("off", "127.0.0.1", ("*",), AS_OPERATOR, 404),
     ],
 )
-def test_access_to_the_data(given: str, peer: str, routes: Any, headers: dict[str, str], status: int) -> None:
+def test_access_to_the_data(
+    given: str, peer: str, routes: Any, headers: dict[str, str], status: int
+) -> None:
     keys = [] if routes is None else [key(*routes)]
     page = asked("/dashboard/speed", *keys, peer=peer, headers=headers, metrics_for=given)
     assert page.status == status
@@ -110,14 +121,19 @@ def digest(text: str) -> str:
 def test_the_page_may_run_its_own_script_and_nothing_else() -> None:
     client = asked("/dashboard")
     assert client.headers["content-type"] == "text/html; charset=utf-8"
-    assert (client.headers["x-content-type-options"], client.headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert (client.headers["x-content-type-options"], client.headers["referrer-policy"]) == (
+        "nosniff",
+        "no-referrer",
+    )
     directives = client.headers["content-security-policy"].split("; ")
     policy = {name: words for name, _, words in (each.partition(" ") for each in directives)}
     text = client.body.decode()
     for tag, directive in (("script", "script-src"), ("style", "style-src")):
         (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
         others = [page_style()] if tag == "style" else []  # that of the page of speed grades
-        assert policy.pop(directive).split() == [f"'sha256-{digest(each)}'" for each in (content, *others)]
+        assert policy.pop(directive).split() == [
+            f"'sha256-{digest(each)}'" for each in (content, *others)
+        ]
     assert policy == {
         "default-src": "'none'",
         "connect-src": "'self'",
@@ -134,7 +150,14 @@ def test_the_page_loads_nothing_and_makes_no_markup_of_text() -> None:
     markup = re.sub(r"<(script|style)>.*?</\1>", "", text, flags=re.DOTALL)
     assert not re.findall(r"<[^>]*\s(?:on\w+|style|src|href)=", markup)
     assert not re.findall(r"https?:(?!//www\.w3\.org/2000/svg)", text)
-    for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "localStorage"):
+    for way in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "localStorage",
+    ):
         assert way not in text, way
 
 

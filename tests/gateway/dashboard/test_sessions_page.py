@@ -13,7 +13,9 @@ from splitsecond.log.production.sessions import TargetTimes
 from splitsecond.log.store.log import Log, Past
 
 ID = "00000000000000ab"
-TIMES = TargetTimes(turns=50, fixed_s=0.1, new_s=1e-3, reused_s=1e-6, scale=0.1, token_s=0.01, token_scale=0.1)
+TIMES = TargetTimes(
+    turns=50, fixed_s=0.1, new_s=1e-3, reused_s=1e-6, scale=0.1, token_s=0.01, token_scale=0.1
+)
 
 
 def test_the_data_are_a_list_and_one_session(tmp_path: Path) -> None:
@@ -30,7 +32,10 @@ def test_the_data_are_a_list_and_one_session(tmp_path: Path) -> None:
     pages, past = SessionPages(times), Past.open(url)
 
     async def main() -> list[bytes | None]:
-        return [await pages.data(past, url, lambda target: None, each) for each in ("", ID, ID, "00000000000000ac")]
+        return [
+            await pages.data(past, url, lambda target: None, each)
+            for each in ("", ID, ID, "00000000000000ac")
+        ]
 
     listed, one, again, unknown = asyncio.run(main())
     assert listed is not None

@@ -1,4 +1,5 @@
-"""The page of speed grades on the dashboard: what it contains, how often it is made, and what its process answers."""
+"""The page of speed grades on the dashboard: what it contains, how often it is made, and what its
+process answers."""
 
 import asyncio
 from pathlib import Path
@@ -43,11 +44,19 @@ def log_of(folder: Path, requests: int) -> str:
 
 
 def bars(page: Page) -> list[str | None]:
-    return [attributes["data-name"] for tag, attributes in page.tags if tag == "g" and "data-name" in attributes]
+    return [
+        attributes["data-name"]
+        for tag, attributes in page.tags
+        if tag == "g" and "data-name" in attributes
+    ]
 
 
 def test_the_page_has_the_grades_of_the_log(tmp_path: Path) -> None:
-    page = Page(speed_page(SpeedQuestion(url=log_of(tmp_path, 520), prices={"azure/gpt-4o": Price(output_usd=12)})))
+    page = Page(
+        speed_page(
+            SpeedQuestion(url=log_of(tmp_path, 520), prices={"azure/gpt-4o": Price(output_usd=12)})
+        )
+    )
     assert bars(page) == ["groq/llama-70b", "azure/gpt-4o"]
     assert "1,040 requests, " in page.text
     assert "groq/llama-70b is the fastest: 399 total tokens/s, grade 1." in page.text
@@ -56,7 +65,9 @@ def test_the_page_has_the_grades_of_the_log(tmp_path: Path) -> None:
     assert selects == ["model", "maker", "host"]
 
 
-def test_targets_with_most_requests_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_with_most_requests_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(speed_grades, "MAX_ROWS", 3)
     url = f"sqlite:///{tmp_path}/log.db"
     with Log.open(url) as log:
@@ -119,7 +130,9 @@ def test_a_page_that_cannot_be_made_is_tried_again() -> None:
 
 
 @pytest.mark.system
-def test_process_returns_the_page_or_raises_503(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_process_returns_the_page_or_raises_503(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     question = SpeedQuestion(url=log_of(tmp_path, 10), prices={})
     page = asyncio.run(made_by_process(question)).decode()
     assert bars(Page(page)) == ["groq/llama-70b", "azure/gpt-4o"]

@@ -1,4 +1,5 @@
-"""A fleet in virtual time: gateways whose workers route calls, and a database in memory between them."""
+"""A fleet in virtual time: gateways whose workers route calls, and a database in memory between
+them."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -56,7 +57,9 @@ class Connection:
 class Gateway:
     """A gateway: `workers` that route calls by `policy`, and the part of its hub that is tested."""
 
-    def __init__(self, database: Database, name: str, policy: str, workers: int, scripts: dict[str, Any]) -> None:
+    def __init__(
+        self, database: Database, name: str, policy: str, workers: int, scripts: dict[str, Any]
+    ) -> None:
         self.said: list[str] = []
         self.connection = Connection(database, name)
         self.learning = Learning(workers, self.said.append, self._publish)
@@ -85,6 +88,8 @@ class Gateway:
                     self._answered_ns = clock.now_ns()
                 except psycopg.OperationalError:
                     pass
-                me = Neighbour(name=self.connection.name, instance="1", silent_s=0.0, about=About(version="1"))
+                me = Neighbour(
+                    name=self.connection.name, instance="1", silent_s=0.0, about=About(version="1")
+                )
                 self.learning.publish(self.connection.name, (me,), self._answered_ns)
                 await asyncio.sleep(1.0)

@@ -1,4 +1,5 @@
-"""The hub, with a connection to PostgreSQL that breaks at each message, and with rows that are broken."""
+"""The hub, with a connection to PostgreSQL that breaks at each message, and with rows that are
+broken."""
 
 import asyncio
 from collections.abc import Iterator
@@ -46,7 +47,9 @@ async def step(process: FleetMember) -> None:
 
 
 @pytest.mark.parametrize("how", BREAKS)
-def test_fleet_member_reconnects_after_any_broken_connection(server: Server, relay: CuttingRelay, how: Break) -> None:
+def test_fleet_member_reconnects_after_any_broken_connection(
+    server: Server, relay: CuttingRelay, how: Break
+) -> None:
     async def run() -> int:
         process = fleet_member(relay.url(server.database()), [])
         for broken, messages in enumerate(range(BREAKS.index(how), MAX_MESSAGES, 9)):
@@ -68,7 +71,8 @@ def test_fleet_member_reconnects_after_any_broken_connection(server: Server, rel
 
 
 def test_invalid_limit_row_is_reported_until_it_is_deleted(server: Server) -> None:
-    """What a gateway tells about itself is only shown. A limit that cannot be read is not handed out."""
+    """What a gateway tells about itself is only shown. A limit that cannot be read is not handed
+    out."""
     url, said = server.database(), list[str]()
 
     async def run() -> None:
@@ -78,12 +82,15 @@ def test_invalid_limit_row_is_reported_until_it_is_deleted(server: Server) -> No
         await asyncio.to_thread(
             server.execute,
             url,
-            "INSERT INTO splitsecond_gateways SELECT 'x', 'x', wall_s, fleet_s, '{' FROM splitsecond_clock",
+            "INSERT INTO splitsecond_gateways SELECT 'x', 'x', wall_s, fleet_s, '{' FROM "
+            "splitsecond_clock",
         )
         await step(process)
         assert said == []
         assert ceilings.ceiling("requests", "web", 0) > 0
-        await asyncio.to_thread(server.execute, url, "UPDATE splitsecond_limits SET holdings = '[5]'")
+        await asyncio.to_thread(
+            server.execute, url, "UPDATE splitsecond_limits SET holdings = '[5]'"
+        )
         process._ceilings.reach(1, 1, 0)
         process._short = frozenset(process._holders)
         await step(process)

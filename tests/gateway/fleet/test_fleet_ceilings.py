@@ -40,7 +40,10 @@ def test_absurd_ceilings_saturate_at_the_largest_number() -> None:
 @pytest.mark.system
 def test_more_keys_with_limits_than_a_fleet_can_hold_are_refused() -> None:
     def settings(number: int) -> str:
-        keys = "\n".join(f"- {{name: k{each}, key: env:K{each}, requests_per_minute: 5}}" for each in range(number))
+        keys = "\n".join(
+            f"- {{name: k{each}, key: env:K{each}, requests_per_minute: 5}}"
+            for each in range(number)
+        )
         return f"shared: postgresql://splitsecond@db/fleet\nkeys:\n{keys}\n"
 
     environment = {f"K{each}": f"a-key-that-is-long-{each}" for each in range(MAX_LIMITED + 1)}

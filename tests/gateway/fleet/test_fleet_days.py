@@ -1,4 +1,5 @@
-"""What a gateway reports as spent, if its wall clock and that of the database show different days."""
+"""What a gateway reports as spent, if its wall clock and that of the database show different
+days."""
 
 import pytest
 

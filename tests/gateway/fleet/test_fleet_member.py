@@ -1,4 +1,5 @@
-"""Gateways that share limits through a real PostgreSQL server, which is killed, stopped and slow."""
+"""Gateways that share limits through a real PostgreSQL server, which is killed, stopped and
+slow."""
 
 import asyncio
 import os
@@ -51,7 +52,9 @@ class OneGateway:
             keys=(limited,),
         )
         self.process = FleetMember(settings, self.said.append)
-        self.sessions = [SessionCounters(budgets, workers=WORKERS, number=number) for number in range(WORKERS)]
+        self.sessions = [
+            SessionCounters(budgets, workers=WORKERS, number=number) for number in range(WORKERS)
+        ]
         self.workers = [
             key_limits(
                 [key],
@@ -106,7 +109,10 @@ async def until(condition: Callable[[], object], words: str) -> None:
 
 
 async def load(
-    made: list[OneGateway], seconds: float, enough: Callable[[Done], bool] = lambda done: True, each: int = 5
+    made: list[OneGateway],
+    seconds: float,
+    enough: Callable[[Done], bool] = lambda done: True,
+    each: int = 5,
 ) -> Done:
     """Ask every gateway for `each` requests every 50 ms, for `seconds` at least and until `enough`.
 
@@ -135,7 +141,9 @@ def limited(requests: int | None = None, usd: float | None = None) -> ClientKey:
 def test_gateways_together_reach_but_never_exceed_the_limit(server: Server) -> None:
     async def run() -> Done:
         async with gateways(server.database(), limited(300)) as made:
-            return await load(made, 4, lambda done: sum(done) + 3 >= 0.9 * 300 and min(done) >= 0.5 * 100)
+            return await load(
+                made, 4, lambda done: sum(done) + 3 >= 0.9 * 300 and min(done) >= 0.5 * 100
+            )
 
     begun_ns = clock.now_ns()
     done = asyncio.run(run())
@@ -223,7 +231,9 @@ def test_second_gateway_of_the_same_name_gets_a_new_name(server: Server) -> None
             await other.task
             return other.said
 
-    assert ["another gateway of the fleet is named gateway 0" in words for words in asyncio.run(run())] == [True]
+    assert [
+        "another gateway of the fleet is named gateway 0" in words for words in asyncio.run(run())
+    ] == [True]
 
 
 def test_gateway_replaced_while_it_was_stopped_gets_a_new_name(server: Server) -> None:
@@ -235,7 +245,13 @@ def test_gateway_replaced_while_it_was_stopped_gets_a_new_name(server: Server) -
             again = OneGateway(url, "gateway 0", first.key)
             done = sum(await load([first, again], 4, lambda done: again.process._registered))
             first.task = asyncio.create_task(first.process.run(first.ending))
-            done += sum(await load([first, again], 6, lambda done: any("a longer name" in each for each in first.said)))
+            done += sum(
+                await load(
+                    [first, again],
+                    6,
+                    lambda done: any("a longer name" in each for each in first.said),
+                )
+            )
             again.ending.set()
             await again.task
             return done
@@ -252,10 +268,16 @@ def test_gateways_add_up_what_a_session_uses(server: Server) -> None:
             one.sessions[1].add(7, turns=1)
             two.sessions[0].add(7, usd=0.5, turns=1, allowed=1)
             for gateway in (one, two):
-                await until(partial(knows, gateway, SessionUse(2.0, 0.25, 3, 1)), "the use is not shared")
+                await until(
+                    partial(knows, gateway, SessionUse(2.0, 0.25, 3, 1)), "the use is not shared"
+                )
             await one.kill()  # with a call in flight
-            server.execute(url, "UPDATE splitsecond_gateways SET fleet_s = 0 WHERE name = 'gateway 0'")
-            await until(partial(knows, two, SessionUse(2.25, 0.0, 3, 1)), "what was reserved is not charged")
+            server.execute(
+                url, "UPDATE splitsecond_gateways SET fleet_s = 0 WHERE name = 'gateway 0'"
+            )
+            await until(
+                partial(knows, two, SessionUse(2.25, 0.0, 3, 1)), "what was reserved is not charged"
+            )
 
     def knows(gateway: OneGateway, use: SessionUse) -> bool:
         return all(worker.use(7) == use for worker in gateway.sessions)

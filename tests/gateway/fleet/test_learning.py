@@ -47,10 +47,13 @@ async def fleet(
     first: dict[str, Script | ScriptAt] | None = None,
     **scripts: Any,
 ) -> Any:
-    """Run gateways with these scripts of targets. `first`: those of the first gateway, if they differ."""
+    """Run gateways with these scripts of targets. `first`: those of the first gateway, if they
+    differ."""
     database = Database()
     made = [
-        Gateway(database, f"g{each}", POLICY, workers, scripts | ((first or {}) if not each else {}))
+        Gateway(
+            database, f"g{each}", POLICY, workers, scripts | ((first or {}) if not each else {})
+        )
         for each in range(number)
     ]
     tasks = [asyncio.create_task(each.run()) for each in made]
@@ -64,7 +67,9 @@ async def fleet(
 
 def in_flight(made: list[Gateway]) -> int:
     """Return how many probes of a/x are in flight in the whole fleet."""
-    breakers = [worker.states.state("a/x").breaker for gateway in made for worker in gateway.workers]
+    breakers = [
+        worker.states.state("a/x").breaker for gateway in made for worker in gateway.workers
+    ]
     return sum(each.state == "open" and bool(each.probe_attempt) for each in breakers)
 
 
@@ -73,7 +78,11 @@ def asked(made: list[Gateway]) -> int:
 
 
 async def load(
-    made: list[Gateway], seconds: float, *, every_s: float = 0.5, look: Callable[[], None] = lambda: None
+    made: list[Gateway],
+    seconds: float,
+    *,
+    every_s: float = 0.5,
+    look: Callable[[], None] = lambda: None,
 ) -> None:
     """Send calls to every worker, one every `every_s`, and `look` ten times a second."""
     end_s = now_s() + seconds
@@ -174,7 +183,9 @@ def test_when_a_target_is_back_all_workers_return_soon() -> None:
     async def main() -> None:
         async with fleet(a=until(40, DOWN), b=GOOD) as (_, made):
             await load(made, 90)
-            states = {worker.states.status("a/x").state for gateway in made for worker in gateway.workers}
+            states = {
+                worker.states.status("a/x").state for gateway in made for worker in gateway.workers
+            }
             assert states <= {"up", "returning"}
 
     play(main)
@@ -275,14 +286,17 @@ def test_hostile_report_stops_neither_exchange_nor_calls() -> None:
 
             async def lies() -> None:
                 while True:
-                    database.rows |= {"liar": (now_s(), encode_targets({"a/x": lie, "b/x": lie, "new/y": lie}))}
+                    database.rows |= {
+                        "liar": (now_s(), encode_targets({"a/x": lie, "b/x": lie, "new/y": lie}))
+                    }
                     database.rows |= {"broken": (now_s(), '{"a/x": 5}')}
                     await asyncio.sleep(0.5)
 
             lying = asyncio.create_task(lies())
             await asyncio.sleep(5)
             world = gateway.workers[0]
-            assert (await world.ask(every_s=0.5)).fault is None  # the last target that is left is asked
+            # the last target that is left is asked
+            assert (await world.ask(every_s=0.5)).fault is None
             await world.ask(100, every_s=0.5)
             assert world.asked("a/x") == 101
             assert "new/y" not in world.states.known()
@@ -298,11 +312,17 @@ def test_extreme_values_of_providers_give_a_valid_report() -> None:
     async def main() -> None:
         gateway = Gateway(Database(), "g", POLICY, 1, {"a": GOOD, "b": GOOD})
         states = gateway.workers[0].states
-        extreme = RateLimits(requests_left=10**30, requests_reset_ns=10**40, tokens_left=-5, tokens_reset_ns=-1)
+        extreme = RateLimits(
+            requests_left=10**30, requests_reset_ns=10**40, tokens_left=-5, tokens_reset_ns=-1
+        )
         for name in ("a/x", "a/" + "y" * 400, "a/\0", "a/\ud800"):
             states.state(name).record_start("call", True, clock.now_ns())
             found = answered(target=name, call="call", limits=extreme)
-            states.observe(structs.replace(found, output_tokens=10**15, token_at=[found.first_token_ns or 0] * 5))
+            states.observe(
+                structs.replace(
+                    found, output_tokens=10**15, token_at=[found.first_token_ns or 0] * 5
+                )
+            )
         state = states.state("b/x")
         for _ in range(5):
             state.breaker.record_failure(clock.now_ns(), clock.now_ns(), "x" * 1000)
@@ -320,7 +340,9 @@ def test_stale_view_is_not_used() -> None:
     async def main() -> None:
         gateway = Gateway(Database(), "g", POLICY, 1, {"a": GOOD, "b": GOOD})
         opening = TargetReport(opening=Opening(age_s=1.0, left_s=20.0))
-        gateway.exchanges[0].received(FleetView(at_ns=clock.now_ns(), name="g", targets={"a/x": opening}))
+        gateway.exchanges[0].received(
+            FleetView(at_ns=clock.now_ns(), name="g", targets={"a/x": opening})
+        )
         gateway.exchanges[0].step()
         assert not gateway.workers[0].states.available("a/x")
         assert gateway.workers[0].states.state("a/x").breaker.turn_until_ns == 0
@@ -380,7 +402,9 @@ def test_unused_turn_passes_to_other_workers_then_other_gateways() -> None:
     for second in range(24):
         now_ns = after(second)
         claims = turns.claims({0: waiting, 1: waiting}, {0: now_ns, 1: now_ns}, now_ns)
-        had += [number for number, _ in turns.granted(set(claims), now_ns).values()] or [-1 if claims else -2]
+        had += [number for number, _ in turns.granted(set(claims), now_ns).values()] or [
+            -1 if claims else -2
+        ]
     # Five seconds for each, then until its last turn is over nobody, then others for a while.
     assert had == [0] * 5 + [-1] * 2 + [1] * 5 + [-1] * 2 + [-2] * 2 + [0] * 5 + [-1] * 2 + [1]
     assert (HOLD_S, TURN_S, PAUSE_S) == (5, 3, 2)
@@ -388,9 +412,14 @@ def test_unused_turn_passes_to_other_workers_then_other_gateways() -> None:
 
 def test_a_worker_keeps_the_turn_while_its_probe_is_in_flight() -> None:
     turns = Turns()
-    probing, waiting = {"a/x": TargetReport(wants=True, due=True, probing=True)}, {"a/x": TargetReport(wants=True)}
+    probing, waiting = (
+        {"a/x": TargetReport(wants=True, due=True, probing=True)},
+        {"a/x": TargetReport(wants=True)},
+    )
     for second in range(30):
-        assert turns.claims({0: waiting, 1: probing}, {0: after(second), 1: after(second)}, after(second)) == ["a/x"]
+        assert turns.claims(
+            {0: waiting, 1: probing}, {0: after(second), 1: after(second)}, after(second)
+        ) == ["a/x"]
         assert turns.granted({"a/x"}, after(second))["a/x"][0] == 1
 
 
@@ -400,7 +429,9 @@ def test_turn_is_kept_until_a_later_report_shows_it_is_unused() -> None:
     turns.claims({0: waiting, 1: waiting}, {0: after(0), 1: after(0)}, after(0))
     assert turns.granted({"a/x"}, after(0)) == {"a/x": (0, after(TURN_S))}
     for second in (1, 2, 3, 9):  # the latest report of worker 0 was made while it had the turn
-        assert turns.claims({0: gone, 1: waiting}, {0: after(2), 1: after(second)}, after(second)) == ["a/x"]
+        assert turns.claims(
+            {0: gone, 1: waiting}, {0: after(2), 1: after(second)}, after(second)
+        ) == ["a/x"]
         assert turns.granted({"a/x"}, after(second)) == {}
     assert turns.claims({0: gone, 1: waiting}, {0: after(9.5), 1: after(9.5)}, after(10)) == ["a/x"]
     assert turns.granted({"a/x"}, after(10)) == {"a/x": (1, after(10 + TURN_S))}
@@ -408,12 +439,17 @@ def test_turn_is_kept_until_a_later_report_shows_it_is_unused() -> None:
     assert turns.claims({0: waiting}, {0: after(11)}, after(11)) == ["a/x"]
     assert turns.granted({"a/x"}, after(11)) == {}
     assert turns.claims({0: waiting}, {0: after(27)}, after(10 + TURN_S + LEASE_S)) == []
-    assert turns.claims({0: waiting}, {0: after(31)}, after(10 + TURN_S + LEASE_S + PAUSE_S)) == ["a/x"]
+    assert turns.claims({0: waiting}, {0: after(31)}, after(10 + TURN_S + LEASE_S + PAUSE_S)) == [
+        "a/x"
+    ]
 
 
 def test_no_turn_is_granted_while_a_worker_probes_without_one() -> None:
     turns = Turns()
-    waiting, probing = {"a/x": TargetReport(wants=True)}, {"a/x": TargetReport(wants=True, probing=True)}
+    waiting, probing = (
+        {"a/x": TargetReport(wants=True)},
+        {"a/x": TargetReport(wants=True, probing=True)},
+    )
     turns.claims({0: waiting, 1: waiting}, {0: after(0), 1: after(0)}, after(0))
     assert turns.claims({0: waiting, 1: probing}, {0: after(1), 1: after(1)}, after(1)) == ["a/x"]
     assert turns.granted({"a/x"}, after(1)) == {}

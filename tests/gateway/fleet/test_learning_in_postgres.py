@@ -62,7 +62,9 @@ def test_one_gateway_holds_a_turn_until_it_returns_it(server: Server) -> None:
 def test_turn_ends_in_fleet_time_and_forged_turns_are_ignored(server: Server) -> None:
     async def main(one: FleetDatabase, two: FleetDatabase) -> None:
         async def change(statement: str) -> None:
-            async with await psycopg.AsyncConnection.connect(one._url, autocommit=True) as connection:
+            async with await psycopg.AsyncConnection.connect(
+                one._url, autocommit=True
+            ) as connection:
                 await connection.execute(statement.encode())
 
         await one.learn("", ["a/x"])
@@ -81,8 +83,13 @@ def test_rows_that_no_gateway_writes_are_not_read(server: Server) -> None:
     async def main(one: FleetDatabase, two: FleetDatabase) -> None:
         await two.learn("a report", [])
         async with await psycopg.AsyncConnection.connect(one._url, autocommit=True) as connection:
-            add = "INSERT INTO splitsecond_learned SELECT %s || n, 0, fleet_s + %s, %s FROM splitsecond_clock, "
-            await connection.execute(add + "generate_series(1, 1) n", ("long ", 0, "x" * (MAX_BYTES + 1)))
+            add = (
+                "INSERT INTO splitsecond_learned SELECT %s || n, 0, fleet_s + %s, %s FROM "
+                "splitsecond_clock, "
+            )
+            await connection.execute(
+                add + "generate_series(1, 1) n", ("long ", 0, "x" * (MAX_BYTES + 1))
+            )
             await connection.execute(add + "generate_series(1, 1) n", ("early ", 1e9, "x"))
             await connection.execute(add + "generate_series(1, 1) n", ("never ", float("nan"), "x"))
             names = {name for name, _, _ in (await one.learn("", [])).reports}
@@ -105,7 +112,12 @@ def test_many_gateways_take_turns_at_once_without_a_deadlock(server: Server) -> 
                 await each.exchange({}, {}, About())
             for turn in range(15):
                 wanted = [targets[(number + turn) % 7 :: 2] for number in range(6)]
-                got = [found.turns for found in await asyncio.gather(*map(FleetDatabase.learn, made, [""] * 6, wanted))]
+                got = [
+                    found.turns
+                    for found in await asyncio.gather(
+                        *map(FleetDatabase.learn, made, [""] * 6, wanted)
+                    )
+                ]
                 assert sum(map(len, got)) == len(set().union(*got))
             return got
         finally:

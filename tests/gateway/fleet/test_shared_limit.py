@@ -1,4 +1,5 @@
-"""A limit that several gateways share: it holds for every interleaving of requests, reports and faults."""
+"""A limit that several gateways share: it holds for every interleaving of requests, reports and
+faults."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -45,7 +46,9 @@ class SimulatedGateway:
         if self.holder.period == "day":
             return sum(self.counts.values())
         minute, into_s = divmod(now_s, 60)
-        return self.counts.get(int(minute), 0) + self.counts.get(int(minute) - 1, 0) * (1 - into_s / 60)
+        return self.counts.get(int(minute), 0) + self.counts.get(int(minute) - 1, 0) * (
+            1 - into_s / 60
+        )
 
     def alone(self, now_s: float) -> None:
         if self.answered_s is not None:
@@ -90,13 +93,17 @@ class Fleet:
         return Moment(self.fleet_s, int(wall_s // 86_400))
 
     def present(self) -> dict[str, Present]:
-        self.seen = {name: each for name, each in self.seen.items() if self.fleet_s - each[2] < FORGET_S}
+        self.seen = {
+            name: each for name, each in self.seen.items() if self.fleet_s - each[2] < FORGET_S
+        }
         return {
             name: Present(run, max(self.wall_s - wall_s, self.fleet_s - fleet_s) >= SILENT_S)
             for name, (run, wall_s, fleet_s) in self.seen.items()
         }
 
-    def exchange(self, gateway: SimulatedGateway, outcome: Outcome = "ok", took_s: float = 0.0) -> None:
+    def exchange(
+        self, gateway: SimulatedGateway, outcome: Outcome = "ok", took_s: float = 0.0
+    ) -> None:
         """Let a gateway report, and get its lease `took_s` later, unless that is too late."""
         begin_s = self.now_s
         gateway.alone(begin_s)
@@ -118,7 +125,8 @@ class Fleet:
         shared = decode(self.stored)
         used = gateway.use(self.now_s).used
         now = self.moment()
-        self.seen[gateway.name] = gateway.instance, self.wall_s, self.fleet_s  # as in an exchange: it may be its first
+        # as in an exchange: it may be its first
+        self.seen[gateway.name] = gateway.instance, self.wall_s, self.fleet_s
         leave(shared, gateway.name, used, self.present(), period=self.period, now=now)
         self.seen.pop(gateway.name, None)
         self.stored = encode(shared)
@@ -134,14 +142,18 @@ class Fleet:
         self.gateways[place] = self.gateway(name or f"new {self.made}")
 
     def check(self) -> None:
-        """The use of the fleet is never more than the limit: over the sliding minute, and in each minute."""
+        """The use of the fleet is never more than the limit: over the sliding minute, and in each
+        minute."""
         everyone = [*self.gateways, *self.ended]
         assert sum(each.weighted(self.now_s) for each in everyone) <= self.limit + 1e-6
         assert sum(each.counts.get(int(self.now_s // 60), 0) for each in everyone) <= self.limit
 
 
-def seconds(fleet: Fleet, number: int, demand: Callable[[int], int], *, away: tuple[int, ...] = ()) -> list[int]:
-    """Let gateways exchange once a second, except those `away`, with a steady demand. Return what each was allowed."""
+def seconds(
+    fleet: Fleet, number: int, demand: Callable[[int], int], *, away: tuple[int, ...] = ()
+) -> list[int]:
+    """Let gateways exchange once a second, except those `away`, with a steady demand. Return what
+    each was allowed."""
     done = [0] * len(fleet.gateways)
     for _ in range(number):
         fleet.now_s += 1
@@ -155,7 +167,11 @@ def seconds(fleet: Fleet, number: int, demand: Callable[[int], int], *, away: tu
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("requests"), st.integers(0, 3), st.integers(1, 70)),
-        st.tuples(st.just("wait"), st.just(0), st.sampled_from([0, 1, 2, 7, 11, 30, 59, 61, 119, 151, 400])),
+        st.tuples(
+            st.just("wait"),
+            st.just(0),
+            st.sampled_from([0, 1, 2, 7, 11, 30, 59, 61, 119, 151, 400]),
+        ),
         st.tuples(st.just("ok"), st.integers(0, 3), st.integers(0, 4)),
         st.tuples(st.just("round"), st.just(0), st.integers(1, 5)),
         st.tuples(st.just("cut off"), st.integers(0, 3), st.sampled_from([3, 9, 13, 165])),
@@ -199,14 +215,21 @@ def follow(fleet: Fleet, given: list[tuple[str, int, int]], *, wait_longest: int
 
 @settings(max_examples=80, deadline=None)
 @given(limit=st.integers(1, 100), given=steps)
-@example(limit=1, given=[("ok", 1, 0), ("requests", 1, 1), ("killed", 1, 1), ("left", 1, 0), ("cut off", 0, 3)])
-def test_minute_limit_holds_for_any_sequence_of_steps(limit: int, given: list[tuple[str, int, int]]) -> None:
+@example(
+    limit=1,
+    given=[("ok", 1, 0), ("requests", 1, 1), ("killed", 1, 1), ("left", 1, 0), ("cut off", 0, 3)],
+)
+def test_minute_limit_holds_for_any_sequence_of_steps(
+    limit: int, given: list[tuple[str, int, int]]
+) -> None:
     follow(Fleet(limit, 4), given)
 
 
 @settings(max_examples=50, deadline=None)
 @given(limit=st.integers(1, 100), given=steps)
-def test_daily_limit_holds_for_any_sequence_of_steps(limit: int, given: list[tuple[str, int, int]]) -> None:
+def test_daily_limit_holds_for_any_sequence_of_steps(
+    limit: int, given: list[tuple[str, int, int]]
+) -> None:
     fleet = Fleet(limit, 4, "day")
     follow(fleet, [each for each in given if each[0] != "clock"], wait_longest=60)
 
@@ -288,7 +311,9 @@ def test_spending_counts_until_the_end_of_the_day() -> None:
     renew(shared, "a", ask, fleet, period="day", now=Moment(0, 0))
     leave(shared, "a", 450, fleet, period="day", now=Moment(80000, 0))
     other = Report(limit=1000, used=0, ceiling=0, share=0, wanted=1000)
-    assert renew(shared, "b", other, fleet, period="day", now=Moment(86399, 0)) == Lease(550, 0, 450, short=True)
+    assert renew(shared, "b", other, fleet, period="day", now=Moment(86399, 0)) == Lease(
+        550, 0, 450, short=True
+    )
     assert renew(shared, "b", other, fleet, period="day", now=Moment(86400, 1)).ceiling == 1000
 
 
@@ -296,12 +321,16 @@ def test_lowered_limit_grants_nothing_until_the_use_has_fallen() -> None:
     fleet = {"a": Present("1"), "b": Present("1", silent=True)}
     shared, now = SharedLimit(), Moment(0, 0)
     first = Report(limit=100, used=0, ceiling=0, share=0, wanted=90)
-    assert renew(shared, "a", first, fleet, period="minute", now=now) == Lease(90, 50, 0, short=False)
+    assert renew(shared, "a", first, fleet, period="minute", now=now) == Lease(
+        90, 50, 0, short=False
+    )
     second = Report(limit=10, used=0, ceiling=0, share=0, wanted=9)
     assert renew(shared, "b", second, fleet, period="minute", now=now) == Lease(0, 0, 0, short=True)
 
 
-def asked(shared: SharedLimit, name: str, fleet: dict[str, Present], at_s: float, **given: int) -> int:
+def asked(
+    shared: SharedLimit, name: str, fleet: dict[str, Present], at_s: float, **given: int
+) -> int:
     """Return the ceiling that a gateway gets of 100 requests per minute."""
     report = Report(**{"limit": 100, "used": 0, "ceiling": 0, "share": 0, "wanted": 0} | given)
     return renew(shared, name, report, fleet, period="minute", now=Moment(at_s, 0)).ceiling

@@ -1,4 +1,5 @@
-"""A headless Chromium that a test drives: its own protocol (DevTools) over a pipe, one JSON text after another."""
+"""A headless Chromium that a test drives: its own protocol (DevTools) over a pipe, one JSON text
+after another."""
 
 import json
 import os
@@ -26,7 +27,9 @@ class Page:
         self._session = ""
         self._rest = b""
         self.messages: list[str] = []
-        (target,) = [each for each in self.says("Target.getTargets")["targetInfos"] if each["type"] == "page"]
+        (target,) = [
+            each for each in self.says("Target.getTargets")["targetInfos"] if each["type"] == "page"
+        ]
         attached = self.says("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Runtime", "Log", "Page"):
@@ -37,17 +40,25 @@ class Page:
         self._number += 1
         session = {"sessionId": self._session} if self._session else {}
         os.write(
-            self._to, json.dumps({"id": self._number, "method": method, "params": given, **session}).encode() + b"\0"
+            self._to,
+            json.dumps({"id": self._number, "method": method, "params": given, **session}).encode()
+            + b"\0",
         )
         while (message := self._next()).get("id") != self._number:
-            if message.get("method") in ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"):
+            if message.get("method") in (
+                "Log.entryAdded",
+                "Runtime.exceptionThrown",
+                "Runtime.consoleAPICalled",
+            ):
                 self.messages.append(json.dumps(message["params"]))
         assert "error" not in message, message
         return message["result"]
 
     def value(self, expression: str) -> Any:
         """That of an expression on the page."""
-        said = self.says("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        said = self.says(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in said, said
         return said["result"].get("value")
 
@@ -55,7 +66,9 @@ class Page:
         """The value, once it is true."""
         until = time.monotonic() + PATIENCE_S
         while not (value := self.value(expression)):
-            assert time.monotonic() < until, f"{expression} does not come true: {self.value('document.body.innerText')}"
+            assert time.monotonic() < until, (
+                f"{expression} does not come true: {self.value('document.body.innerText')}"
+            )
             self.value("new Promise(done => setTimeout(done, 50))")
         return value
 
@@ -66,7 +79,13 @@ class Page:
 
     def looks(self, width: int, theme: str) -> None:
         """As on a screen of that width, for somebody who likes that theme."""
-        self.says("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+        self.says(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         features = [{"name": "prefers-color-scheme", "value": theme}]
         self.says("Emulation.setEmulatedMedia", features=features)
 
@@ -93,14 +112,33 @@ def driven(folder: Path) -> Iterator[Page]:
     """A browser, with its profile in `folder`."""
     program = browser()
     assert program, f"no browser found, expected one of these on PATH: {', '.join(BROWSERS)}"
-    command = [program, "--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
-    command += ["--disable-background-networking", "--disable-component-update", "--no-proxy-server"]
+    command = [
+        program,
+        "--headless",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-sync",
+    ]
+    command += [
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--no-proxy-server",
+    ]
     command += [f"--user-data-dir={folder / 'profile'}", "--remote-debugging-pipe"]
     command += ["--no-sandbox"] if os.geteuid() == 0 else []  # as root it will not start with one
     reads, to = os.pipe()
     back, writes = os.pipe()
-    # It wants them as its files 3 and 4, and Python gives files on only under the numbers that they have.
-    moved = ["/bin/bash", "-c", f'exec "$@" 3<&{reads} 4>&{writes}', "chromium", *command, "about:blank"]
+    # It wants them as its files 3 and 4, and Python gives files on only under the numbers that they
+    # have.
+    moved = [
+        "/bin/bash",
+        "-c",
+        f'exec "$@" 3<&{reads} 4>&{writes}',
+        "chromium",
+        *command,
+        "about:blank",
+    ]
     with Process[bytes](moved, pass_fds=(reads, writes), stdout=DEVNULL, stderr=DEVNULL):
         os.close(reads)
         os.close(writes)

@@ -1,5 +1,5 @@
-"""The dashboard of a running gateway in a real browser: its figures, its key form, its widths, and names that look like
-markup."""
+"""The dashboard of a running gateway in a real browser: its figures, its key form, its widths, and
+names that look like markup."""
 
 import json
 import time
@@ -37,7 +37,12 @@ routes:
   fast: {{policy: 'race("sim/quick", "slow/quick")'}}
   safe: {{policy: 'fallback("down/quick", "sim/quick")'}}
 """
-GRADED = ["groq/llama-3.3-70b-versatile", "azure/gpt-4o", "openai/gpt-4o", "anthropic/claude-3-haiku-20240307"]
+GRADED = [
+    "groq/llama-3.3-70b-versatile",
+    "azure/gpt-4o",
+    "openai/gpt-4o",
+    "anthropic/claude-3-haiku-20240307",
+]
 SHOWN = "document.documentElement.dataset.shown"
 TEXT = "document.body.innerText"
 
@@ -60,7 +65,8 @@ def page(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pag
 
 @pytest.fixture(scope="module")
 def address(served: ServedGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a gateway whose dashboard needs a key and which has served names that look like markup."""
+    """The address of a gateway whose dashboard needs a key and which has served names that look
+    like markup."""
     settings = SETTINGS.format(url=served.simulated.base_url, hostile=json.dumps(HOSTILE_CLIENT))
     folder = tmp_path_factory.mktemp("dashboard")
     (folder / "splitsecond.yaml").write_text(settings)
@@ -74,14 +80,16 @@ def address(served: ServedGateway, tmp_path_factory: pytest.TempPathFactory) -> 
 def enter(page: Page, key: str) -> None:
     """Type a key and submit it."""
     page.value(
-        f"document.getElementById('key').value = {json.dumps(key)}; document.querySelector('form button').click()"
+        f"document.getElementById('key').value = {json.dumps(key)}; document.querySelector('form "
+        f"button').click()"
     )
 
 
 def rows(page: Page, table: str) -> dict[str, list[str]]:
     """Return the rows of a table as texts, by the first cell of each."""
     found: list[list[str]] = page.value(
-        f"[...document.querySelectorAll('#{table} tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))"
+        f"[...document.querySelectorAll('#{table} tbody tr')].map(row => [...row.cells].map(cell "
+        f"=> cell.textContent))"
     )
     return {first: others for first, *others in found}
 
@@ -92,15 +100,21 @@ def test_key_is_requested_and_stays_in_its_tab(page: Page, address: str) -> None
     page.open(f"{address}/dashboard")
     page.wait("!document.getElementById('key-form').hidden")
     assert page.value(SHOWN) is None
-    for wrong in ("not-a-key-of-ours", KEY + "-2", "schlüssel"):  # the second is a client's, for one route
+    # the second is a client's, for one route
+    for wrong in ("not-a-key-of-ours", KEY + "-2", "schlüssel"):
         enter(page, wrong)
-        page.wait("!document.getElementById('key-form').hidden && document.getElementById('problem').textContent")
+        page.wait(
+            "!document.getElementById('key-form').hidden && "
+            "document.getElementById('problem').textContent"
+        )
         assert page.value("document.getElementById('overview').hidden") is True
         page.value("document.getElementById('problem').textContent = ''")
     enter(page, f" {KEY} ")
     page.wait(SHOWN)
     assert page.value("location.href") == f"{address}/dashboard"
-    assert page.value("[document.getElementById('key').value, document.cookie, localStorage.length]") == ["", "", 0]
+    assert page.value(
+        "[document.getElementById('key').value, document.cookie, localStorage.length]"
+    ) == ["", "", 0]
     page.open(f"{address}/dashboard")  # the same tab, anew
     page.wait(SHOWN)
     assert page.value("document.getElementById('key-form').hidden") is True
@@ -140,20 +154,28 @@ def test_names_that_look_like_markup_are_text(page: Page, address: str) -> None:
     assert page.value("document.querySelectorAll('img, iframe, a').length") == 0
     assert page.value("document.scripts.length") == 1
     assert page.value("document.documentElement.dataset.wrong") is None
-    assert not [each for each in page.messages if "Content Security Policy" in each or "exceptionDetails" in each]
-    with pytest.raises(AssertionError, match="TrustedHTML"):  # had the script tried, the browser would have refused
+    assert not [
+        each
+        for each in page.messages
+        if "Content Security Policy" in each or "exceptionDetails" in each
+    ]
+    # had the script tried, the browser would have refused
+    with pytest.raises(AssertionError, match="TrustedHTML"):
         page.value("document.body.insertAdjacentHTML('beforeend', '<i>x</i>')")
 
 
 @pytest.mark.parametrize("width", [1400, 700, 390])
-@pytest.mark.parametrize(("theme", "ground"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 27)")])
+@pytest.mark.parametrize(
+    ("theme", "ground"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(20, 23, 27)")]
+)
 def test_nothing_scrolls_sideways_in_either_theme(
     page: Page, address: str, width: int, theme: str, ground: str
 ) -> None:
     page.looks(width, theme)
     opened(page, address)
     seen: Any = page.value(
-        "[innerWidth, document.documentElement.scrollWidth, getComputedStyle(document.body).backgroundColor]"
+        "[innerWidth, document.documentElement.scrollWidth, "
+        "getComputedStyle(document.body).backgroundColor]"
     )
     assert seen[0] == width
     assert seen[1] <= width
@@ -164,8 +186,12 @@ def test_nothing_scrolls_sideways_in_either_theme(
     assert page.value("getComputedStyle(document.body).backgroundColor") != ground
 
 
-def test_stopped_gateway_is_reported_until_it_is_back(page: Page, served: ServedGateway, tmp_path: Path) -> None:
-    (tmp_path / "splitsecond.yaml").write_text(f"providers: {{sim: {{base_url: '{served.simulated.base_url}'}}}}\n")
+def test_stopped_gateway_is_reported_until_it_is_back(
+    page: Page, served: ServedGateway, tmp_path: Path
+) -> None:
+    (tmp_path / "splitsecond.yaml").write_text(
+        f"providers: {{sim: {{base_url: '{served.simulated.base_url}'}}}}\n"
+    )
     with gateway(tmp_path) as process:
         url = ready(process)
         ask(url, "sim/quick")
@@ -184,7 +210,9 @@ def test_stopped_gateway_is_reported_until_it_is_back(page: Page, served: Served
 
 def overview(address: str) -> dict[str, Any]:
     """Return the data of a gateway, as its page gets them."""
-    asked = urllib.request.Request(f"{address}/dashboard/data", headers={"authorization": f"Bearer {KEY}"})
+    asked = urllib.request.Request(
+        f"{address}/dashboard/data", headers={"authorization": f"Bearer {KEY}"}
+    )
     with urllib.request.urlopen(asked, timeout=WITHIN_S) as answer:
         found: dict[str, Any] = json.load(answer)
         return found
@@ -216,7 +244,8 @@ def test_state_of_each_target_is_shown_correctly(page: Page, address: str) -> No
     }
     data["targets"] = [
         base | {"name": "fine/x", "attempts": {"ok": 95, "failed": 2}},
-        base | {"name": "failing/x", "state": "degraded", "why": "30% of the last 50 attempts failed"},
+        base
+        | {"name": "failing/x", "state": "degraded", "why": "30% of the last 50 attempts failed"},
         base | {"name": "new/x", "state": "untested"},
         base | {"name": "unpriced/x", "attempts": {"ok": 3}, "priced": False, "per_hour_usd": None},
         base | {"name": "free/x", "attempts": {"ok": 3}, "free": True},
@@ -230,10 +259,14 @@ def test_state_of_each_target_is_shown_correctly(page: Page, address: str) -> No
     assert targets["new/x"][0] == "untested"
     assert targets["unpriced/x"][8] == "no price"
     assert targets["free/x"][8] == "free"
-    tile = "[...document.querySelectorAll('.tile')].find(each => each.textContent.startsWith('Token cost'))"
+    tile = (
+        "[...document.querySelectorAll('.tile')].find(each => "
+        "each.textContent.startsWith('Token cost'))"
+    )
     assert page.value(f"{tile}.querySelector('.value').textContent") == "no price"
     assert "1 target without a price" in page.value(f"{tile}.textContent")
-    given(page, address, data | {"usd": 2.5, "usd_today": 2.5})  # of calls before those that the page has seen
+    # of calls before those that the page has seen
+    given(page, address, data | {"usd": 2.5, "usd_today": 2.5})
     page.wait(f"{tile}.querySelector('.value').textContent === 'no price'")
     assert "$2.50 today, without 1 target without a price" in page.value(f"{tile}.textContent")
     assert rows(page, "clients")[HOSTILE_CLIENT][5] == "no price"
@@ -244,7 +277,9 @@ def test_calls_and_failures_are_shown_with_their_attempts(page: Page, address: s
     page.wait("document.querySelectorAll('#failures tbody tr').length")
     reasons = [cells[2] for cells in rows(page, "failures").values()]
     assert any(reason.startswith("key_refused") for reason in reasons), reasons
-    calls = page.value("[...document.querySelectorAll('#calls tbody tr')].map(row => row.textContent)")
+    calls = page.value(
+        "[...document.querySelectorAll('#calls tbody tr')].map(row => row.textContent)"
+    )
     safe = next(text for text in calls if "safe" in text and "down/quick" in text)
     assert "key_refused" in safe
     assert "sim/quick" in safe
@@ -259,7 +294,10 @@ def test_the_period_can_be_chosen_and_charts_have_times(page: Page, address: str
     assert len(live) == 4
     assert all(":" in text for text in live), "times of the day"
     page.value("document.querySelector('#ranges [data-hours=\"24\"]').click()")
-    page.wait("document.getElementById('history-note').textContent === 'From the log, in periods of 20 min.'")
+    page.wait(
+        "document.getElementById('history-note').textContent === 'From "
+        "the log, in periods of 20 min.'"
+    )
     assert [text.split(",")[0] for text in page.value(charts)][2] == "TTFT"
     assert page.value(PRESSED) == "24"
 
@@ -267,9 +305,13 @@ def test_the_period_can_be_chosen_and_charts_have_times(page: Page, address: str
 def test_the_axis_of_a_young_log_begins_at_its_first_call(page: Page, address: str) -> None:
     given(page, address, overview(address) | {"logged": True}, history(12))
     page.value("document.querySelector('#ranges [data-hours=\"24\"]').click()")
-    page.wait("document.getElementById('history-note').textContent === 'From the log, in periods of 20 min.'")
+    page.wait(
+        "document.getElementById('history-note').textContent === 'From "
+        "the log, in periods of 20 min.'"
+    )
     line = "document.querySelector('#history .line')"
-    assert page.value(f"{line}.getBBox().width") > 200  # of the 300 of the chart; 41 on an axis of a day
+    # of the 300 of the chart; 41 on an axis of a day
+    assert page.value(f"{line}.getBBox().width") > 200
     assert page.value(f"{line}.getAttribute('d').split('L').length") == 12
 
 
@@ -277,7 +319,10 @@ def test_log_without_a_whole_period_is_not_the_default_view(page: Page, address:
     given(page, address, overview(address) | {"logged": True}, history(0))
     assert page.value(PRESSED) == "0"
     page.value("document.querySelector('#ranges [data-hours=\"24\"]').click()")
-    page.wait("document.getElementById('history-note').textContent.endsWith('no whole period with calls yet.')")
+    page.wait(
+        "document.getElementById('history-note').textContent.endsWith('no "
+        "whole period with calls yet.')"
+    )
     assert page.value("document.documentElement.dataset.wrong") is None
 
 
@@ -288,7 +333,10 @@ def history(count: int) -> dict[str, Any]:
     """Return a log with calls in the last `count` whole periods of 20 minutes."""
     last = int(time.time()) // 1200
     figures = {"calls": 10, "failed": 1, "ttft_ms": 90.0, "output_tokens": 60}
-    return {"period_s": 1200, "periods": [{"at_s": 1200 * at, **figures} for at in range(last - count, last)]}
+    return {
+        "period_s": 1200,
+        "periods": [{"at_s": 1200 * at, **figures} for at in range(last - count, last)],
+    }
 
 
 @pytest.mark.parametrize("width", [1280, 1121, 1120])
@@ -296,7 +344,12 @@ def test_no_column_is_cut(page: Page, address: str, width: int) -> None:
     page.looks(width, "light")
     opened(page, address)
     tables = "[...document.querySelectorAll('table')]"
-    assert page.value(f"{tables}.filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.id)") == []
+    assert (
+        page.value(
+            f"{tables}.filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.id)"
+        )
+        == []
+    )
     assert page.value("document.documentElement.scrollWidth") <= width
 
 
@@ -311,7 +364,9 @@ def logged(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
                 (attempt,) = call.attempts
                 tokens = msgspec.structs.replace(attempt, output_tokens=20 * (number + 1))
                 log.put(msgspec.structs.replace(call, attempts=(tokens,)))
-    (folder / "splitsecond.yaml").write_text("log: sqlite:///log.db\nroutes: {fast: {policy: '\"sim/groq\"'}}\n")
+    (folder / "splitsecond.yaml").write_text(
+        "log: sqlite:///log.db\nroutes: {fast: {policy: '\"sim/groq\"'}}\n"
+    )
     with gateway(folder) as process:
         yield ready(process).removesuffix("/v1")
 
@@ -319,8 +374,10 @@ def logged(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 def bars(page: Page) -> list[str]:
     """Return the names of the bars that are shown, from the top."""
     found: list[str] = page.value(
-        "[...document.querySelectorAll('#speeds .row:not(.gone)')].map(row => [row.getBoundingClientRect().top, "
-        "row.querySelector('[data-name]').dataset.name]).sort((a, b) => a[0] - b[0]).map(each => each[1])"
+        "[...document.querySelectorAll('#speeds .row:not(.gone)')].map(row => "
+        "[row.getBoundingClientRect().top, "
+        "row.querySelector('[data-name]').dataset.name]).sort((a, b) => a[0] - b[0]).map(each => "
+        "each[1])"
     )
     return found
 
@@ -329,7 +386,8 @@ def test_speed_grades_of_the_log_and_their_filters(page: Page, logged: str) -> N
     page.messages.clear()
     page.open(f"{logged}/dashboard")
     page.wait("!!document.querySelector('#speeds .row')")
-    assert bars(page) == GRADED[::-1]  # as in `GRADED`, each writes more than the one before in the same time
+    # as in `GRADED`, each writes more than the one before in the same time
+    assert bars(page) == GRADED[::-1]
     text = page.value("document.getElementById('speeds').innerText")
     assert f"{GRADED[-1]} is the fastest: 160 total tokens/s, grade 1." in text
     assert text.startswith("Speed grades")
@@ -340,8 +398,15 @@ def test_speed_grades_of_the_log_and_their_filters(page: Page, logged: str) -> N
     page.value("document.querySelector('#filters input[value=\"2\"]').click()")
     assert bars(page) == ["openai/gpt-4o"]  # the other has grade 2
     assert page.value("document.documentElement.dataset.wrong") is None
-    assert not [each for each in page.messages if "Content Security Policy" in each or "exceptionDetails" in each]
-    assert page.value("[document.scripts.length, document.querySelectorAll('style').length]") == [1, 1]
+    assert not [
+        each
+        for each in page.messages
+        if "Content Security Policy" in each or "exceptionDetails" in each
+    ]
+    assert page.value("[document.scripts.length, document.querySelectorAll('style').length]") == [
+        1,
+        1,
+    ]
 
 
 def test_axe_finds_no_violations(page: Page, address: str, logged: str) -> None:

@@ -1,7 +1,9 @@
-"""A page in a browser that we did not write reads a stream from the gateway with `fetch`, while it comes.
+"""A page in a browser that we did not write reads a stream from the gateway with `fetch`, while it
+comes.
 
-One small server is the page's own and the provider behind the gateway. The provider sends a chunk only when the page
-has said that it has the one before: were a chunk held back anywhere, the page would wait for ever.
+One small server is the page's own and the provider behind the gateway. The provider sends a chunk
+only when the page has said that it has the one before: were a chunk held back anywhere, the page
+would wait for ever.
 """
 
 import json
@@ -57,7 +59,13 @@ class Outside(ThreadingHTTPServer):
     def page(self, *, stranger: bool) -> bytes:
         other = "about:blank" if stranger else f"http://localhost:{self.port}/stranger"
         report = "stranger" if stranger else "friend"
-        values = {"gateway": self.gateway, "key": KEY, "model": "own/m", "report": report, "stranger": other}
+        values = {
+            "gateway": self.gateway,
+            "key": KEY,
+            "model": "own/m",
+            "report": report,
+            "stranger": other,
+        }
         return (PAGE % values).encode()
 
 
@@ -92,7 +100,9 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"data: [DONE]\n\n")
 
     def chunk(self, choice: dict[str, Any]) -> None:
-        self.wfile.write(b"data: " + json.dumps({"choices": [{"index": 0, **choice}]}).encode() + b"\n\n")
+        self.wfile.write(
+            b"data: " + json.dumps({"choices": [{"index": 0, **choice}]}).encode() + b"\n\n"
+        )
         self.wfile.flush()
 
     def answer(self, kind: str, body: bytes) -> None:

@@ -1,4 +1,5 @@
-"""The dashboard of a gateway in a fleet, in a real browser: two gateways share a real PostgreSQL server."""
+"""The dashboard of a gateway in a fleet, in a real browser: two gateways share a real PostgreSQL
+server."""
 
 import json
 import urllib.request
@@ -35,7 +36,9 @@ def addresses(served: ServedGateway, server: Server, tmp_path: Path) -> Iterator
         started, shared = [], server.database()
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
-            settings = SETTINGS.format(url=served.simulated.base_url, shared=shared.replace(":unused-password", ""))
+            settings = SETTINGS.format(
+                url=served.simulated.base_url, shared=shared.replace(":unused-password", "")
+            )
             (tmp_path / name / "splitsecond.yaml").write_text(settings)
             started.append(stack.enter_context(gateway(tmp_path / name)))
         yield [ready(process).removesuffix("/v1") for process in started]
@@ -47,17 +50,24 @@ def read(url: str) -> bytes:
     return found
 
 
-def test_the_page_shows_the_gateways_and_what_each_has_found(addresses: list[str], tmp_path: Path) -> None:
+def test_the_page_shows_the_gateways_and_what_each_has_found(
+    addresses: list[str], tmp_path: Path
+) -> None:
     one, two = addresses
 
     def fleet(address: str) -> Any:
         found = json.loads(read(f"{address}/dashboard/data"))["fleet"]
-        return found if found and all(len(each["sees"]) == 2 for each in found["gateways"]) else None
+        return (
+            found if found and all(len(each["sees"]) == 2 for each in found["gateways"]) else None
+        )
 
     def knows() -> bool:
         ask(f"{one}/v1", "safe")
         targets = json.loads(read(f"{two}/dashboard/data"))["targets"]
-        return any(each["name"] == "down/quick" and "another worker reports" in each["why"] for each in targets)
+        return any(
+            each["name"] == "down/quick" and "another worker reports" in each["why"]
+            for each in targets
+        )
 
     seen = until(lambda: fleet(two), "the gateways do not see each other")
     assert [each["workers"] for each in seen["gateways"]] == [2, 2]
@@ -80,6 +90,8 @@ def look(page: Page, address: str, folder: Path) -> None:
     assert any("down/quick" in row[5] for row in found.values())
     for width, theme in ((1280, "light"), (1280, "dark"), (390, "light")):
         page.looks(width, theme)
-        assert page.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert page.value(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
         page.picture(folder / f"{theme}-{width}.png")
     assert not [each for each in page.messages if "exceptionDetails" in each]

@@ -29,7 +29,10 @@ def bench_page() -> str:
 
 def cost_page() -> str:
     ledger = ledger_of(
-        PRICES.get, [attempt("a/x")], [attempt("b/y"), attempt("a/x", role="loser")], [attempt("c/free")]
+        PRICES.get,
+        [attempt("a/x")],
+        [attempt("b/y"), attempt("a/x", role="loser")],
+        [attempt("c/free")],
     )
     points = [
         PricedSpeed(target=target, tps=tps, usd_per_million=price, frontier="yes")
@@ -37,7 +40,15 @@ def cost_page() -> str:
     ]
     found = SpeedAndPrice(targets=points, correlation=None, ci95=(None, None), needs=5)
     rows, total = ledger.rows(3600), ledger.total(3600)
-    return render_cost(rows, total, found, ["a/x is cheap."], by="target", period="one hour", outlook="It costs $1.")
+    return render_cost(
+        rows,
+        total,
+        found,
+        ["a/x is cheap."],
+        by="target",
+        period="one hour",
+        outlook="It costs $1.",
+    )
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -1,7 +1,9 @@
-"""The report in a real browser: every plot is drawn, in both themes and at two widths, without an error.
+"""The report in a real browser: every plot is drawn, in both themes and at two widths, without an
+error.
 
-One headless Chromium opens a page with one frame for each width, waits until each is drawn, presses its button for the
-other theme, waits again, and records what it found. Frames can have any width; a headless window cannot.
+One headless Chromium opens a page with one frame for each width, waits until each is drawn, presses
+its button for the other theme, waits again, and records what it found. Frames can have any width; a
+headless window cannot.
 """
 
 import json
@@ -81,7 +83,14 @@ def seen_in_chromium(
     assert program, f"no browser found, expected one of these on PATH: {', '.join(BROWSERS)}"
     script = json.dumps(page).replace("<", "\\u003c")
     (folder / "frames.html").write_text(FRAMES % (script, json.dumps(widths), act))
-    command = [program, "--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+    command = [
+        program,
+        "--headless",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-sync",
+    ]
     command += [
         "--disable-background-networking",
         "--disable-component-update",
@@ -90,7 +99,11 @@ def seen_in_chromium(
     command += ["--no-sandbox"] if os.geteuid() == 0 else []  # as root it will not start with one
     command += ["--enable-logging=stderr", "--v=0", "--virtual-time-budget=20000", "--dump-dom"]
     ended = subprocess.run(
-        [*command, (folder / "frames.html").as_uri()], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        [*command, (folder / "frames.html").as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
     )
     seen = json.loads(unescape(ended.stdout.split('<pre id="seen">')[1].split("</pre>")[0]))
     assert isinstance(seen, list), seen
@@ -103,7 +116,8 @@ def rgb(colour: str) -> str:
 
 
 def assert_whole(seen: list[dict[str, Any]], charts: int) -> None:
-    """Fail unless every chart is drawn with all its texts, and nothing scrolls sideways, in each view."""
+    """Fail unless every chart is drawn with all its texts, and nothing scrolls sideways, in each
+    view."""
     for view in seen:
         assert view["ready"], view
         assert view["charts"] == view["drawn"] == charts, view
@@ -121,12 +135,16 @@ def test_run_page_draws_every_plot_without_sideways_scrolling(
         (width, rgb(theme.ground)) for width in WIDTHS for theme in (LIGHT, DARK)
     ]
     assert_whole(seen, charts=23)
-    assert [view["colours"] for view in seen[:2]] == [[rgb(theme.targets[0])] for theme in (LIGHT, DARK)]
+    assert [view["colours"] for view in seen[:2]] == [
+        [rgb(theme.targets[0])] for theme in (LIGHT, DARK)
+    ]
     assert "CONSOLE" not in log, log
 
 
 def test_watch_page_draws_plots_without_sideways_scrolling(tmp_path: Path) -> None:
-    seen, log = seen_in_chromium(render_watch(history("groq/llama-3.1-70b-versatile", "b/y").findings(3600)), tmp_path)
+    seen, log = seen_in_chromium(
+        render_watch(history("groq/llama-3.1-70b-versatile", "b/y").findings(3600)), tmp_path
+    )
     assert [view["width"] for view in seen] == [width for width in WIDTHS for _ in range(2)]
     assert_whole(seen, charts=6)
     assert "CONSOLE" not in log, log
@@ -185,7 +203,13 @@ def test_a_formula_in_a_saved_table_gets_an_apostrophe(
     invented: tuple[Run, Sequence[Observation]], tmp_path: Path
 ) -> None:
     (view, _), log = seen_in_chromium(render_run(*invented), tmp_path, widths=(1280,), act=SAVED)
-    assert [each for each in view["acted"].split(",") if each][:5] == ["'=1+1", "-1.5", "+2%", "'@a", "'-a"]
+    assert [each for each in view["acted"].split(",") if each][:5] == [
+        "'=1+1",
+        "-1.5",
+        "+2%",
+        "'@a",
+        "'-a",
+    ]
     assert "CONSOLE" not in log, log
 
 
@@ -193,10 +217,14 @@ def test_page_copies_tables_and_highlights_by_legend(
     invented: tuple[Run, Sequence[Observation]], tmp_path: Path
 ) -> None:
     run, observations = invented
-    (view, _), log = seen_in_chromium(render_run(run, observations), tmp_path, widths=(1280,), act=USED)
+    (view, _), log = seen_in_chromium(
+        render_run(run, observations), tmp_path, widths=(1280,), act=USED
+    )
     lines, row, others_dim, own_dim, hidden, tip = json.loads(view["acted"])
     assert lines == 2 + 5
-    assert row.startswith("| generalcompute/llama-3.1-70b-instruct | 185 (168–196) | 314 (307–321) |")
+    assert row.startswith(
+        "| generalcompute/llama-3.1-70b-instruct | 185 (168–196) | 314 (307–321) |"
+    )
     assert (others_dim, own_dim, hidden) == (True, False, False)
     assert tip == "generalcompute/llama-3.1-70b-instruct" or "p50" in tip
     assert "CONSOLE" not in log, log

@@ -1,4 +1,5 @@
-"""The log, with a connection to PostgreSQL that breaks at each message, and with a server that is away at first."""
+"""The log, with a connection to PostgreSQL that breaks at each message, and with a server that is
+away at first."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -30,7 +31,8 @@ def relay(server: Server) -> Iterator[CuttingRelay]:
 
 
 def each_break(relay: CuttingRelay, how: Break, act: Callable[[], object], step: int) -> int:
-    """Call `act` with a connection that breaks after every `step`th message. Return how often it broke."""
+    """Call `act` with a connection that breaks after every `step`th message. Return how often it
+    broke."""
     for broken, messages in enumerate(range(BREAKS.index(how), MAX_MESSAGES, step)):
         relay.cut_after(messages, how)
         act()
@@ -63,12 +65,19 @@ def test_a_reader_gets_one_kind_of_error(
     broken = each_break(relay, how, read, step=11)
     assert broken >= 5
     assert failed == ["log_unavailable"] * broken
-    assert not [each for each in caplog.records if each.levelno >= logging.ERROR and each.name.startswith("sqlalchemy")]
+    assert not [
+        each
+        for each in caplog.records
+        if each.levelno >= logging.ERROR and each.name.startswith("sqlalchemy")
+    ]
 
 
 @pytest.mark.parametrize("how", BREAKS)
-def test_writer_loses_no_record_when_its_connection_breaks(url: str, relay: CuttingRelay, how: Break) -> None:
-    """A commit whose confirmation is lost is repeated, so a call may be in the log twice, never missing."""
+def test_writer_loses_no_record_when_its_connection_breaks(
+    url: str, relay: CuttingRelay, how: Break
+) -> None:
+    """A commit whose confirmation is lost is repeated, so a call may be in the log twice, never
+    missing."""
     opened = Database.open(relay.url(url))
     written: list[str] = []
 
@@ -84,7 +93,9 @@ def test_writer_loses_no_record_when_its_connection_breaks(url: str, relay: Cutt
         written.extend(record.call for record in records)
 
     assert each_break(relay, how, write, step=13) >= 4
-    assert {record.call for _, record in Past.open(url).calls(clock.wall_time() - HOUR)} == set(written)
+    assert {record.call for _, record in Past.open(url).calls(clock.wall_time() - HOUR)} == set(
+        written
+    )
 
 
 def test_log_opens_through_a_broken_connection(url: str, relay: CuttingRelay) -> None:
@@ -108,7 +119,9 @@ def test_log_is_created_when_an_absent_server_returns(server: Server, url: str) 
         server.start()
         until(lambda: log.written == 1 and not log.failing, "the record is not written")
         assert log.waiting == 0
-    assert [record.call for _, record in Past.open(url).calls(clock.wall_time() - HOUR)] == ["req-1"]
+    assert [record.call for _, record in Past.open(url).calls(clock.wall_time() - HOUR)] == [
+        "req-1"
+    ]
     assert len(reasons) == 1
     assert said[0].startswith("cannot write the log ")
     assert said[-1].endswith("is written again; records lost so far: 0")

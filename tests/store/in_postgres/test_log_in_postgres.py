@@ -57,7 +57,8 @@ def calls(url: str) -> list[str]:
 @given(given=st.lists(records(), max_size=20, unique_by=lambda served: served.call))
 def test_records_are_read_as_written(a_log: str, given: list[CallRecord]) -> None:
     log = written(a_log, given)
-    found = {served.call: served for _, served in log.calls(LONG_AGO)}  # and those of the cases before
+    # and those of the cases before
+    found = {served.call: served for _, served in log.calls(LONG_AGO)}
     for served in given:
         assert found[served.call] == kept(served)
         same_figures(served, found[served.call])
@@ -65,7 +66,9 @@ def test_records_are_read_as_written(a_log: str, given: list[CallRecord]) -> Non
 
 def test_latest_attempts_and_spent_tokens(url: str) -> None:
     won = answered(100, ago_s=5)
-    lost = Observation(id="req-100.2", call="req-100", target="slow/er", role="loser", input_tokens=9)
+    lost = Observation(
+        id="req-100.2", call="req-100", target="slow/er", role="loser", input_tokens=9
+    )
     log = written(
         url,
         [
@@ -88,7 +91,9 @@ def test_latest_attempts_and_spent_tokens(url: str) -> None:
 
 
 def test_columns_have_the_figures_of_the_observations(a_log: str) -> None:
-    written(a_log, [answered(number, target=f"t/{number % 3}", ago_s=number) for number in range(30)])
+    written(
+        a_log, [answered(number, target=f"t/{number % 3}", ago_s=number) for number in range(30)]
+    )
     assert check_columns(a_log) >= 30
 
 
@@ -99,7 +104,9 @@ def test_foreign_calls_are_imported_once(url: str, tmp_path: Path) -> None:
 
 
 def test_a_name_that_a_client_chose_is_kept_as_a_short_line(url: str) -> None:
-    assert [s.route for _, s in written(url, [answered(1, route="a\0b\ud800")]).calls(LONG_AGO)] == ["a b"]
+    assert [
+        s.route for _, s in written(url, [answered(1, route="a\0b\ud800")]).calls(LONG_AGO)
+    ] == ["a b"]
 
 
 def test_old_calls_are_forgotten(url: str) -> None:
@@ -118,7 +125,9 @@ def test_a_database_of_something_else_is_left_alone(server: Server, url: str) ->
     server.execute(url, "CREATE TABLE calls (a integer)")
     with pytest.raises(CallerFault, match="is not a log: it has a table 'calls'"):
         Log.open(url)
-    assert server.execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == [("calls",)]
+    assert server.execute(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == [
+        ("calls",)
+    ]
 
 
 def test_a_database_may_be_shared_with_something_else(server: Server, url: str) -> None:
@@ -130,12 +139,17 @@ def test_a_database_may_be_shared_with_something_else(server: Server, url: str) 
 def test_a_new_log_has_keys_and_indexes_in_each_partition(server: Server, url: str) -> None:
     written(url, [answered(1)])
     indexes = server.execute(
-        url, "SELECT indexdef FROM pg_indexes WHERE tablename IN ('calls', 'attempts') ORDER BY indexname"
+        url,
+        "SELECT indexdef FROM pg_indexes WHERE tablename IN ('calls', 'attempts') ORDER BY "
+        "indexname",
     )
     assert [str(text).partition(" USING btree ")[2] for (text,) in indexes] == [
-        "(client, came_us)", "(target, came_us)", "(came_us)", "(n, came_us)", "(came_us)", "(n, came_us)",
+        "(client, "
+        "came_us)", "(target, came_us)", "(came_us)", "(n, came_us)", "(came_us)", "(n, came_us)",
     ]  # fmt: skip
-    of_default = "SELECT count(*) FROM pg_indexes WHERE tablename IN ('calls_default', 'attempts_default')"
+    of_default = (
+        "SELECT count(*) FROM pg_indexes WHERE tablename IN ('calls_default', 'attempts_default')"
+    )
     assert server.execute(url, of_default) == [(len(indexes),)]
 
 
@@ -143,7 +157,9 @@ def test_gateways_that_start_together_migrate_once(
     server: Server, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Log.open(url).close()
-    add_revisions(tmp_path / "migrations", monkeypatch, ("ALTER TABLE calls ADD COLUMN region TEXT",))
+    add_revisions(
+        tmp_path / "migrations", monkeypatch, ("ALTER TABLE calls ADD COLUMN region TEXT",)
+    )
     gateways, done, look, migrate = 4, list[int](), tables.are_current, migrations.upgrade
     all_have_looked = threading.Barrier(gateways, timeout=WITHIN_S)
 
@@ -161,14 +177,18 @@ def test_gateways_that_start_together_migrate_once(
     with ThreadPoolExecutor(gateways) as pool:
         assert len(list(pool.map(Database.open, [url] * gateways))) == gateways
     assert done == [1]
-    assert server.execute(url, "SELECT version_num FROM splitsecond_log") == [(str(tables.VERSION),)]
+    assert server.execute(url, "SELECT version_num FROM splitsecond_log") == [
+        (str(tables.VERSION),)
+    ]
     assert server.execute(url, "SELECT region FROM calls") == []
 
 
 def test_a_log_of_a_newer_version_is_refused(server: Server, url: str) -> None:
     Log.open(url).close()
     server.execute(url, f"UPDATE splitsecond_log SET version_num = {VERSION + 1}")
-    with pytest.raises(CallerFault, match=f"its tables are version {VERSION + 1}, this one knows {VERSION}"):
+    with pytest.raises(
+        CallerFault, match=f"its tables are version {VERSION + 1}, this one knows {VERSION}"
+    ):
         Log.open(url)
 
 
@@ -186,12 +206,16 @@ def test_terminated_connections_lose_no_record(server: Server, url: str) -> None
         writer.put(answered(number))
         writer.write()
         server.execute(  # and waits until it has ended
-            url, "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+            url,
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE pid <> "
+            "pg_backend_pid()",
         )
     assert writer.write()
     assert calls(url) == ["req-0", "req-1", "req-2"]
     assert (writer.written, writer.dropped, writer.errors) == (3, 0, 1)
-    assert said[0].startswith(f"cannot write the log {writer._database.where}: terminating connection")
+    assert said[0].startswith(
+        f"cannot write the log {writer._database.where}: terminating connection"
+    )
     writer._disconnect()
 
 

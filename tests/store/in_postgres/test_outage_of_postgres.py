@@ -1,4 +1,5 @@
-"""A hub and its worker that are killed while PostgreSQL is away: no record is missing, none is twice."""
+"""A hub and its worker that are killed while PostgreSQL is away: no record is missing, none is
+twice."""
 
 import asyncio
 import os
@@ -37,7 +38,9 @@ def hub(url: str, folder: Path) -> Iterator["Process[bytes]"]:
     """Run a hub that keeps its files in `folder`. At the end it is killed."""
     settings = HubSettings(socket=str(folder / "log"), log=LogSettings(url))
     command = [sys.executable, "-m", MODULE]
-    with Process[bytes](command, stdin=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)}) as process:
+    with Process[bytes](
+        command, stdin=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)}
+    ) as process:
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(settings) + b"\n")
         process.stdin.flush()
@@ -73,5 +76,7 @@ def test_records_of_killed_processes_are_logged_once(
     server.ensure_running()
     with hub(url, tmp_path):
         until(lambda: not [*tmp_path.glob("splitsecond-log-*")], "what was saved is not written")
-    logged = Counter(record.call for _, record in Past.open(url).calls(clock.wall_time() - timedelta(hours=1)))
+    logged = Counter(
+        record.call for _, record in Past.open(url).calls(clock.wall_time() - timedelta(hours=1))
+    )
     assert logged == Counter(f"req-{number}" for number in range(ALL))

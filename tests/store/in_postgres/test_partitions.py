@@ -1,4 +1,5 @@
-"""Partitions of a log in PostgreSQL: created ahead, dropped when they are old, and none of it loses a row."""
+"""Partitions of a log in PostgreSQL: created ahead, dropped when they are old, and none of it loses
+a row."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,10 @@ pytestmark = pytest.mark.system
 
 
 def partitions(server: Server, url: str, table: str = "calls") -> list[str]:
-    query = f"SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = '{table}'::regclass ORDER BY 1"
+    query = (
+        f"SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = "
+        f"'{table}'::regclass ORDER BY 1"
+    )
     return [str(name) for (name,) in server.execute(url, query) if not str(name).endswith("_idx")]
 
 
@@ -53,7 +57,8 @@ def test_rows_go_to_the_partition_of_their_day(server: Server, url: str) -> None
         maintain(connection, day(-2), day(-30))  # as if it were the day before yesterday
     written(url, [answered(2)])
     today = f"calls_day_{day(0) // US_PER_DAY:08}"
-    # A row of today was there already, in the default partition, so today has none: rows are not lost for it.
+    # A row of today was there already, in the default partition, so today has none: rows are not
+    # lost for it.
     assert today not in partitions(server, url)
     assert sorted(calls(url)) == ["req-1", "req-2"]
     server.execute(url, "DELETE FROM calls; DELETE FROM attempts")

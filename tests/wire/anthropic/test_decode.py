@@ -1,12 +1,18 @@
-"""Reading Anthropic's answers: streams as its documentation and its client library's types describe them, and
-properties over all of these."""
+"""Reading Anthropic's answers: streams as its documentation and its client library's types describe
+them, and properties over all of these."""
 
 import json
 from typing import Any
 
 from tests.cases import each_case, sampled_cases
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, repeated_at_places, without_quiet
+from tests.wire.conformance import (
+    check_any_bytes,
+    check_decoder,
+    fault_of,
+    repeated_at_places,
+    without_quiet,
+)
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import anthropic
@@ -15,7 +21,9 @@ from splitsecond.core.wire.streaming import Decoder
 
 
 def event(name: str, **fields: Any) -> bytes:
-    return f"event: {name}\ndata: {json.dumps({'type': name, **fields}, ensure_ascii=False)}\n\n".encode()
+    return (
+        f"event: {name}\ndata: {json.dumps({'type': name, **fields}, ensure_ascii=False)}\n\n"
+    ).encode()
 
 
 def start(**usage: Any) -> bytes:
@@ -58,7 +66,9 @@ def end(reason: str, **usage: Any) -> bytes:
 
 PING = event("ping")
 OVER = event("message_stop")
-OVERLOADED = event("error", error={"type": "overloaded_error", "message": "Overloaded"}, request_id="req_01")
+OVERLOADED = event(
+    "error", error={"type": "overloaded_error", "message": "Overloaded"}, request_id="req_01"
+)
 
 STREAMS: dict[str, list[bytes]] = {
     "text": [
@@ -82,7 +92,11 @@ STREAMS: dict[str, list[bytes]] = {
         stop(1),
         block(2, type="text", text=""),
         delta(2, "text_delta", text="27"),
-        delta(2, "citations_delta", citation={"type": "char_location", "cited_text": "x", "document_index": 0}),
+        delta(
+            2,
+            "citations_delta",
+            citation={"type": "char_location", "cited_text": "x", "document_index": 0},
+        ),
         stop(2),
         end("end_turn", output_tokens=90, output_tokens_details={"thinking_tokens": 80}),
         OVER,
@@ -113,17 +127,28 @@ STREAMS: dict[str, list[bytes]] = {
         block(0, type="server_tool_use", id="srvtoolu_01", name="web_search", input={}),
         delta(0, "input_json_delta", partial_json='{"query":"x"}'),
         stop(0),
-        block(1, type="web_search_tool_result", tool_use_id="srvtoolu_01", content=[{"type": "web_search_result"}]),
+        block(
+            1,
+            type="web_search_tool_result",
+            tool_use_id="srvtoolu_01",
+            content=[{"type": "web_search_result"}],
+        ),
         stop(1),
         event("message_delta", delta={"stop_reason": None}, usage={"output_tokens": 20}),
         block(2, type="text", text="Found"),
         stop(2),
-        end("end_turn", input_tokens=5000, output_tokens=30, server_tool_use={"web_search_requests": 1}),
+        end(
+            "end_turn",
+            input_tokens=5000,
+            output_tokens=30,
+            server_tool_use={"web_search_requests": 1},
+        ),
         OVER,
     ],
     "refusal": [start(), end("refusal", output_tokens=1), OVER],
     "data alone": [
-        b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}\n\n',
+        b"data: "
+        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}\n\n',
         b'data: {"type":"message_delta","delta":{"stop_reason":"max_tokens"}}\n\n',
     ],
     "plain": [
@@ -147,7 +172,9 @@ BROKEN: dict[str, list[bytes]] = {
     "error": [*STREAMS["text"][:4], OVERLOADED],
     "unfinished": STREAMS["text"][:6],
     "end mark alone": [*STREAMS["text"][:6], OVER],
-    "plain error": [b'{"type":"error","error":{"type":"api_error","message":"Internal server error"}}'],
+    "plain error": [
+        b'{"type":"error","error":{"type":"api_error","message":"Internal server error"}}'
+    ],
 }
 ALL = STREAMS | BROKEN
 
@@ -162,12 +189,16 @@ def events_of(parts: list[bytes]) -> list[Event]:
 
 def said(name: str) -> list[Event]:
     decoder = anthropic.decoder("chat")
-    return [event for at, part in enumerate(STREAMS[name]) for event in decoder.feed(part, at)] + decoder.close(99)
+    return [
+        event for at, part in enumerate(STREAMS[name]) for event in decoder.feed(part, at)
+    ] + decoder.close(99)
 
 
 def test_tokens_written_for_an_hour() -> None:
     usages = [event for event in said("written for an hour") if isinstance(event, Usage)]
-    assert [(each.input_tokens, each.cache_write_tokens, each.cache_write_1h_tokens) for each in usages] == [
+    assert [
+        (each.input_tokens, each.cache_write_tokens, each.cache_write_1h_tokens) for each in usages
+    ] == [
         (104, 100, 60),
         (104, 100, 60),
     ]
@@ -229,7 +260,11 @@ def test_results_of_server_tools_are_no_content() -> None:
 
 
 def test_refusal_is_an_empty_response_that_ended() -> None:
-    assert without_quiet(said("refusal"))[1:] == [Finish(1, "refusal"), Usage(1, 12, 1, None, 0, 0), Done(2, True)]
+    assert without_quiet(said("refusal"))[1:] == [
+        Finish(1, "refusal"),
+        Usage(1, 12, 1, None, 0, 0),
+        Done(2, True),
+    ]
 
 
 def test_events_without_names_and_without_an_end_mark() -> None:
@@ -238,7 +273,9 @@ def test_events_without_names_and_without_an_end_mark() -> None:
 
 def test_event_name_replaces_a_missing_type() -> None:
     feed = anthropic.decoder("chat").feed
-    assert feed(b'event: content_block_delta\ndata: {"delta":{"text":"a"}}\n\n', 1) == [Token(1, "a")]
+    assert feed(b'event: content_block_delta\ndata: {"delta":{"text":"a"}}\n\n', 1) == [
+        Token(1, "a")
+    ]
 
 
 def test_a_plain_answer_arrives_with_its_last_byte() -> None:
@@ -298,20 +335,34 @@ def test_end_mark_without_a_stop_reason_is_truncated() -> None:
 def test_token_counts_never_decrease() -> None:
     usages = [
         event
-        for event in events_of([start(input_tokens=0), end("end_turn", input_tokens=7, output_tokens=2)])
+        for event in events_of(
+            [start(input_tokens=0), end("end_turn", input_tokens=7, output_tokens=2)]
+        )
         if isinstance(event, Usage)
     ]
     assert usages == [Usage(0, 7, 2, None, 0, 0)]
-    usages = [event for event in events_of([start(), end("end_turn", input_tokens=0)]) if isinstance(event, Usage)]
+    usages = [
+        event
+        for event in events_of([start(), end("end_turn", input_tokens=0)])
+        if isinstance(event, Usage)
+    ]
     assert usages[-1] == Usage(0, 12, None, None, 0, 0)
-    assert anthropic.decoder("chat").feed(event("message_delta", delta={}, usage={}), 1) == [Quiet(1, "message_delta")]
+    assert anthropic.decoder("chat").feed(event("message_delta", delta={}, usage={}), 1) == [
+        Quiet(1, "message_delta")
+    ]
 
 
 @each_case(
     "fields, events",
     [
-        (b'{"type":"content_block_start","content_block":{"type":"text","text":"a"}}', [Token(5, "a")]),
-        (b'{"type":"content_block_start","content_block":{"type":"thinking","thinking":null}}', None),
+        (
+            b'{"type":"content_block_start","content_block":{"type":"text","text":"a"}}',
+            [Token(5, "a")],
+        ),
+        (
+            b'{"type":"content_block_start","content_block":{"type":"thinking","thinking":null}}',
+            None,
+        ),
         (b'{"type":"content_block_start","content_block":{"type":"tool_use","name":""}}', None),
         (b'{"type":"content_block_start","content_block":{"type":"tool_use","input":null}}', None),
         (b'{"type":"content_block_delta","delta":{"type":"text_delta","text":""}}', None),
@@ -351,7 +402,10 @@ def test_nothing_grows_without_bound() -> None:
 def test_json_nested_without_end() -> None:
     assert fault_of(events_of([b"data: " + b'{"a":' * 100_000 + b"\n\n"])).kind == "malformed"
     assert fault_of(events_of([b'{"a":' * 100_000])).kind == "truncated"
-    assert fault_of(events_of([b"event: error\ndata: " + b"[" * 100_000 + b"\n\n"])).kind == "in_band_error"
+    assert (
+        fault_of(events_of([b"event: error\ndata: " + b"[" * 100_000 + b"\n\n"])).kind
+        == "in_band_error"
+    )
 
 
 @repeated_at_places

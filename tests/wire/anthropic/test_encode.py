@@ -48,7 +48,9 @@ def refused(**fields: Any) -> str:
 
 
 def test_a_request() -> None:
-    request = anthropic.encode(Call(id="c", body={"messages": HELLO, "max_tokens": 5}), "claude-x", Quirks())
+    request = anthropic.encode(
+        Call(id="c", body={"messages": HELLO, "max_tokens": 5}), "claude-x", Quirks()
+    )
     assert request.path == "/messages"
     assert dict(request.headers)["anthropic-version"] == "2023-06-01"
     assert msgspec.json.decode(request.body) == {
@@ -63,7 +65,8 @@ def test_a_request() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_vertex_request_equals_that_of_anthropics_library(stream: bool) -> None:
     """Which is asked for the same, and stopped before it sends anything."""
-    from anthropic import AnthropicVertex, APIStatusError  # takes seconds, which fast tests do not have
+    # takes seconds, which fast tests do not have
+    from anthropic import AnthropicVertex, APIStatusError
     from anthropic.types import MessageParam
 
     sent: list[httpx2.Request] = []
@@ -84,7 +87,9 @@ def test_vertex_request_equals_that_of_anthropics_library(stream: bool) -> None:
     with pytest.raises(APIStatusError):
         library.messages.create(model=model, max_tokens=5, messages=[said], stream=stream)
     quirks = Quirks(on_vertex=True, stream_whole=False)
-    ours = anthropic.encode(Call(id="c", body={"messages": HELLO, "max_tokens": 5}, stream=stream), model, quirks)
+    ours = anthropic.encode(
+        Call(id="c", body={"messages": HELLO, "max_tokens": 5}, stream=stream), model, quirks
+    )
     theirs = msgspec.json.decode(sent[0].content)
     theirs["messages"][0]["content"] = [text("Hello")]
     theirs["anthropic_version"] = "vertex-2023-10-16"  # newer ones change what comes back
@@ -114,17 +119,33 @@ def test_raw_values_are_decoded_and_null_is_ignored() -> None:
         ({"stop": ["a", "b"]}, {"stop_sequences": ["a", "b"]}),
         ({"service_tier": "priority"}, {"service_tier": "auto"}),
         ({"service_tier": "default"}, {"service_tier": "standard_only"}),
-        ({"top_k": 4, "thinking": {"type": "adaptive"}}, {"top_k": 4, "thinking": {"type": "adaptive"}}),
+        (
+            {"top_k": 4, "thinking": {"type": "adaptive"}},
+            {"top_k": 4, "thinking": {"type": "adaptive"}},
+        ),
         ({"system": "native"}, {"system": "native"}),
         ({"cache_control": MARK, "speed": "fast"}, {"cache_control": MARK, "speed": "fast"}),
         ({"user": "u"}, {"metadata": {"user_id": "u"}}),
         ({"user": "u", "safety_identifier": "v"}, {"metadata": {"user_id": "v"}}),
         ({"seed": 1, "stream_options": {}, "store": True, "metadata": {}, "logit_bias": {}}, {}),
         ({"presence_penalty": 0, "frequency_penalty": 0.0, "n": 1, "logprobs": False}, {}),
-        ({"stream": False, "model": "other", "parallel_tool_calls": False, "tool_choice": "auto"}, {}),
+        (
+            {
+                "stream": False,
+                "model": "other",
+                "parallel_tool_calls": False,
+                "tool_choice": "auto",
+            },
+            {},
+        ),
         ({"response_format": {"type": "text"}}, {}),
         (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "schema": {"type": "object"}},
+                }
+            },
             {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}},
         ),
     ],
@@ -134,7 +155,10 @@ def test_fields(fields: dict[str, Any], native: dict[str, Any]) -> None:
 
 
 def test_a_json_object_is_requested_by_an_instruction() -> None:
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "JSON, please"}]
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "JSON, please"},
+    ]
     call = Call(id="c", body={"messages": messages, "response_format": {"type": "json_object"}})
     body = msgspec.json.decode(anthropic.encode(call, "m", Quirks()).body)
     assert body["system"][0]["text"] == "Be brief."
@@ -156,11 +180,31 @@ def test_a_json_object_is_requested_by_an_instruction() -> None:
         ({"tools": [{"type": "function", "function": {}}]}, "the tool"),
         ({"reasoning_effort": "extreme"}, "reasoning_effort.*Possible: none, minimal, low"),
         ({"modalities": ["audio"]}, "modalities"),
-        ({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]}, "input_audio"),
-        ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, r"messages\[0\].content\[0\].type None"),
-        ({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}]}, "file_data"),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}
+                ]
+            },
+            "input_audio",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"text": "x"}]}]},
+            r"messages\[0\].content\[0\].type None",
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}
+                ]
+            },
+            "file_data",
+        ),
         ({"messages": [{"role": "function", "content": "x"}]}, "Use tools"),
-        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}]}, "'custom'"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}]},
+            "'custom'",
+        ),
     ],
 )
 def test_untranslatable_field_is_named(fields: dict[str, Any], words: str) -> None:
@@ -181,13 +225,40 @@ def test_completions_are_refused() -> None:
         ({"tools": "x"}, "tools must be a list"),
         ({"tools": ["x"]}, "a tool must be an object"),
         ({"output_config": "x"}, "output_config must be an object"),
-        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "not a part of type 'text'"),
-        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 7}]}]}, "not a part of type 'text'"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": 7}]}]}, "'image_url'"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": 7}}]}]}, "'image_url'"),
-        ({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_data": 7}}]}]}, "'file'"),
         (
-            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "data:,x"}]}]},
+            {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+            "not a part of type 'text'",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": 7}]}]},
+            "not a part of type 'text'",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": 7}]}]},
+            "'image_url'",
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": 7}}]}
+                ]
+            },
+            "'image_url'",
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "file", "file": {"file_data": 7}}]}
+                ]
+            },
+            "'file'",
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "image_url", "image_url": "data:,x"}]}
+                ]
+            },
             "not a data URL",
         ),
         (
@@ -220,7 +291,10 @@ def test_parts() -> None:
         text(""),
         {"type": "image_url", "image_url": {"url": PNG, "detail": "high"}, "cache_control": MARK},
         {"type": "image_url", "image_url": "https://x/cat.png"},
-        {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBE", "filename": "a.pdf"}},
+        {
+            "type": "file",
+            "file": {"file_data": "data:application/pdf;base64,JVBE", "filename": "a.pdf"},
+        },
         {"type": "document", "source": {"type": "url", "url": "https://x/a.pdf"}},
     ) == [
         text("a", cache_control=MARK),
@@ -241,7 +315,11 @@ def test_parts() -> None:
 
 def test_tool_calls_and_their_results() -> None:
     calls = [
-        {"id": "functions.f:0", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}},
+        {
+            "id": "functions.f:0",
+            "type": "function",
+            "function": {"name": "f", "arguments": '{"a":1}'},
+        },
         {"id": "call_2", "type": "function", "function": {"name": "g", "arguments": ""}},
     ]
     assert turns(
@@ -278,13 +356,18 @@ def test_a_cache_mark_on_a_message_goes_to_its_last_block() -> None:
         {"role": "user", "content": [text("Hello", cache_control=MARK)]}
     ]
     thought = {"type": "thinking", "thinking": "Hm", "signature": "Eq"}
-    assert turns({"role": "assistant", "content": [thought, text("Yes")]})[0]["content"] == [thought, text("Yes")]
+    assert turns({"role": "assistant", "content": [thought, text("Yes")]})[0]["content"] == [
+        thought,
+        text("Yes"),
+    ]
 
 
 def test_tools() -> None:
     search = {"type": "web_search_20250305", "name": "web_search"}
     described = {"name": "f", "description": "d", "strict": True, "parameters": None}
-    body = encoded(tools=[FUNCTION, {"type": "function", "function": described, "cache_control": MARK}, search])
+    body = encoded(
+        tools=[FUNCTION, {"type": "function", "function": described, "cache_control": MARK}, search]
+    )
     assert body["tools"] == [
         {"name": "weather", "input_schema": {"type": "object"}},
         {
@@ -305,7 +388,10 @@ def test_tools() -> None:
         ({"tool_choice": "auto"}, {"type": "auto"}),
         ({"tool_choice": "none", "parallel_tool_calls": False}, {"type": "none"}),
         ({"tool_choice": "required"}, {"type": "any"}),
-        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, {"type": "tool", "name": "f"}),
+        (
+            {"tool_choice": {"type": "function", "function": {"name": "f"}}},
+            {"type": "tool", "name": "f"},
+        ),
         ({"tool_choice": {"type": "tool", "name": "f"}}, {"type": "tool", "name": "f"}),
         ({"parallel_tool_calls": False}, {"type": "auto", "disable_parallel_tool_use": True}),
         (
@@ -319,7 +405,13 @@ def test_tool_choices(fields: dict[str, Any], choice: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", ["claude-haiku-4-5-20251001", "claude-sonnet-4-20250514", "claude-3-7-sonnet-20250219", "deepseek-chat"]
+    "model",
+    [
+        "claude-haiku-4-5-20251001",
+        "claude-sonnet-4-20250514",
+        "claude-3-7-sonnet-20250219",
+        "deepseek-chat",
+    ],
 )
 def test_effort_is_a_budget_within_max_tokens_for_older_models(model: str) -> None:
     body = encoded(model, reasoning_effort="medium")
@@ -346,10 +438,16 @@ def test_a_chat_without_a_limit_gets_the_models_maximum() -> None:
 def test_a_budget_of_reasoning_is_below_the_limit() -> None:
     thinking = {"type": "enabled", "budget_tokens": 24_576}
     assert limited(32_000, thinking=thinking)[0] == 32_000
-    assert limited(16_000, thinking=thinking)[0] == limited(None, thinking=thinking)[0] == 24_576 + DEFAULT_MAX_TOKENS
+    assert (
+        limited(16_000, thinking=thinking)[0]
+        == limited(None, thinking=thinking)[0]
+        == 24_576 + DEFAULT_MAX_TOKENS
+    )
 
 
-@pytest.mark.parametrize("model", ["claude-opus-4-6", "claude-opus-4.7", "claude-opus-5", "claude-mythos-preview"])
+@pytest.mark.parametrize(
+    "model", ["claude-opus-4-6", "claude-opus-4.7", "claude-opus-5", "claude-mythos-preview"]
+)
 def test_effort_is_a_level_for_newer_models(model: str) -> None:
     schema = {"format": {"type": "json_schema", "schema": {}}}
     body = encoded(model, reasoning_effort="minimal", output_config=schema)
@@ -378,7 +476,10 @@ def test_cache_mark_is_at_the_end_of_the_lasting_prompt(system: bool) -> None:
 
 
 def test_cache_mark_of_a_session_is_at_the_end_of_the_prompt() -> None:
-    said = [{"role": "system", "content": [text("s")]}, {"role": "user", "content": [text("a"), text("b")]}]
+    said = [
+        {"role": "system", "content": [text("s")]},
+        {"role": "user", "content": [text("a"), text("b")]},
+    ]
     call = Call(id="c", body={"messages": said}, hints={"prompt_cache": "end"})
     body = msgspec.json.decode(anthropic.encode(call, "claude-x", Quirks()).body)
     blocks = [*body["system"], *body["messages"][0]["content"]]
@@ -386,5 +487,9 @@ def test_cache_mark_of_a_session_is_at_the_end_of_the_prompt() -> None:
 
 
 def test_empty_prompt_gets_no_cache_mark() -> None:
-    call = Call(id="c", body={"messages": [{"role": "system", "content": ""}]}, hints={"prompt_cache": "mark"})
+    call = Call(
+        id="c",
+        body={"messages": [{"role": "system", "content": ""}]},
+        hints={"prompt_cache": "mark"},
+    )
     assert b"cache_control" not in anthropic.encode(call, "claude-x", Quirks()).body

@@ -11,11 +11,15 @@ from splitsecond.core.wire import anthropic
 
 
 def refusal(kind: str, message: str) -> bytes:
-    return json.dumps({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_01"}).encode()
+    return json.dumps(
+        {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_01"}
+    ).encode()
 
 
 def test_invalid_request_is_a_caller_fault() -> None:
-    fault = anthropic.fault_from_response(400, {}, refusal("invalid_request_error", "max_tokens: Field required"))
+    fault = anthropic.fault_from_response(
+        400, {}, refusal("invalid_request_error", "max_tokens: Field required")
+    )
     assert isinstance(fault, CallerFault)
     assert (fault.kind, fault.message) == ("http_400", "HTTP 400: max_tokens: Field required")
 
@@ -24,7 +28,8 @@ def test_invalid_request_is_a_caller_fault() -> None:
     "message",
     [
         "prompt is too long: 208310 tokens > 200000 maximum",
-        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length",
+        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease "
+        "input length",
     ],
 )
 def test_a_prompt_that_is_too_long(message: str) -> None:
@@ -33,7 +38,10 @@ def test_a_prompt_that_is_too_long(message: str) -> None:
     assert fault.kind == "context_length_exceeded"
 
 
-LIMIT = "You have reached your specified API usage limits. You will regain access on 2099-08-01 at 00:00 UTC."
+LIMIT = (
+    "You have reached your specified API usage limits. You will regain access on 2099-08-01 "
+    "at 00:00 UTC."
+)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +78,9 @@ def test_a_usage_limit_says_until_when_it_lasts() -> None:
         (500, "api_error", "Internal server error", ""),
     ],
 )
-def test_target_specific_refusals_are_provider_faults(status: int, kind: str, message: str, hint: str) -> None:
+def test_target_specific_refusals_are_provider_faults(
+    status: int, kind: str, message: str, hint: str
+) -> None:
     fault = anthropic.fault_from_response(status, {}, refusal(kind, message))
     assert isinstance(fault, ProviderFault)
     assert (fault.kind, fault.status) == (f"http_{status}", status)
@@ -79,7 +89,9 @@ def test_target_specific_refusals_are_provider_faults(status: int, kind: str, me
 
 
 def test_rejected_key_is_key_refused() -> None:
-    fault = anthropic.fault_from_response(401, {}, refusal("authentication_error", "invalid x-api-key"))
+    fault = anthropic.fault_from_response(
+        401, {}, refusal("authentication_error", "invalid x-api-key")
+    )
     assert isinstance(fault, ProviderFault)
     assert (fault.kind, fault.status, fault.hint) == ("key_refused", 401, "Check the API key.")
 

@@ -33,7 +33,9 @@ def passed(*blocks: Any, then: Any = RESULT, **fields: Any) -> tuple[dict[str, A
 @pytest.mark.parametrize("signature", [{"signature": ""}, {"signature": None}, {}])
 def test_unsigned_thinking_blocks_are_dropped_and_noted(signature: dict[str, Any]) -> None:
     unsigned = {"type": "thinking", "thinking": "Hm.", **signature}
-    made, dropped = passed(unsigned, {"type": "text", "text": "Yes?"}, then={"type": "text", "text": "So?"})
+    made, dropped = passed(
+        unsigned, {"type": "text", "text": "Yes?"}, then={"type": "text", "text": "So?"}
+    )
     assert made["messages"][1]["content"] == [{"type": "text", "text": "Yes?"}]
     assert dropped == ["thinking blocks"]
 
@@ -48,7 +50,9 @@ def test_unsigned_thinking_blocks_are_dropped_and_noted(signature: dict[str, Any
         ((UNSIGNED, {"type": "text", "text": "x"}), BUDGET, True),
     ],
 )
-def test_thinking_is_off_if_a_tool_call_lost_its_thinking(blocks: tuple[Any, ...], thinking: Any, kept: bool) -> None:
+def test_thinking_is_off_if_a_tool_call_lost_its_thinking(
+    blocks: tuple[Any, ...], thinking: Any, kept: bool
+) -> None:
     made, dropped = passed(*blocks, thinking=thinking)
     assert ("thinking" in made) is kept
     assert dropped == (["thinking blocks"] if kept else ["thinking blocks", "thinking"])
@@ -56,10 +60,15 @@ def test_thinking_is_off_if_a_tool_call_lost_its_thinking(blocks: tuple[Any, ...
 
 def test_conversations_of_anthropic_pass_byte_for_byte() -> None:
     odd = Raw(
-        b'[ {"role":"user","content":"say \\"signature\\":\\"\\" 1.50"}, {"role":"assistant", "content": ['
+        b'[ {"role":"user","content":"say \\"signature\\":\\"\\" 1.50"}, {"role":"assistant", '
+        b'"content": ['
         b'{"thinking":"\\"type\\":\\"thinking\\"", "signature":"Eq", "type":"thinking"}]} ]'
     )
-    call = Call(id="1", api_format="anthropic", body={"messages": odd, "thinking": Raw(b'{"type":"enabled"}')})
+    call = Call(
+        id="1",
+        api_format="anthropic",
+        body={"messages": odd, "thinking": Raw(b'{"type":"enabled"}')},
+    )
     assert bytes(odd) in anthropic.pass_on(call, "m", Quirks()).body
     made, dropped = passed(USE, thinking=BUDGET)
     assert made["thinking"] == BUDGET

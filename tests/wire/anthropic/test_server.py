@@ -32,7 +32,11 @@ def writer() -> StreamWriter:
 
 
 def names(data: bytes) -> list[str]:
-    return [line.removeprefix("event: ") for line in data.decode().splitlines() if line.startswith("event: ")]
+    return [
+        line.removeprefix("event: ")
+        for line in data.decode().splitlines()
+        if line.startswith("event: ")
+    ]
 
 
 def test_a_streamed_answer_reads_back() -> None:
@@ -80,29 +84,58 @@ def test_a_streamed_answer_reads_back() -> None:
 
 def test_response_without_usage_has_its_finish_reason() -> None:
     write = writer()
-    data = write.opening() + write.token("a", "refusal") + write.finish("content_filter") + write.done()
-    assert without_quiet(decoded(data)) == [Token(1, "a"), Finish(1, "refusal"), Usage(1, None, 0), Done(1, True)]
+    data = (
+        write.opening()
+        + write.token("a", "refusal")
+        + write.finish("content_filter")
+        + write.done()
+    )
+    assert without_quiet(decoded(data)) == [
+        Token(1, "a"),
+        Finish(1, "refusal"),
+        Usage(1, None, 0),
+        Done(1, True),
+    ]
 
 
 @pytest.mark.parametrize(("finish", "reason"), [("stop", "refusal"), ("length", "max_tokens")])
 def test_a_refusal_is_a_stop_reason(finish: str, reason: str) -> None:
     write = writer()
-    data = write.token("No", "text") + write.token("I cannot.", "refusal") + write.finish(finish) + write.done()
+    data = (
+        write.token("No", "text")
+        + write.token("I cannot.", "refusal")
+        + write.finish(finish)
+        + write.done()
+    )
     assert Finish(1, reason) in decoded(data)
 
 
 @given(st.lists(st.tuples(TEXT, st.sampled_from(KINDS))))
 def test_any_tokens_read_back(parts: list[tuple[str, TokenKind]]) -> None:
     write = writer()
-    data = b"".join(write.token(text, kind) for text, kind in parts) + write.finish("length") + write.done()
+    data = (
+        b"".join(write.token(text, kind) for text, kind in parts)
+        + write.finish("length")
+        + write.done()
+    )
     tokens: list[Event] = [Token(1, text, kind) for text, kind in parts]
-    assert without_quiet(decoded(data)) == [*tokens, Finish(1, "max_tokens"), Usage(1, None, 0), Done(1, True)]
+    assert without_quiet(decoded(data)) == [
+        *tokens,
+        Finish(1, "max_tokens"),
+        Usage(1, None, 0),
+        Done(1, True),
+    ]
 
 
 @given(st.lists(TEXT, min_size=1), st.lists(st.integers(0, 900)))
 def test_a_written_stream_may_be_split_anywhere(texts: list[str], cuts: list[int]) -> None:
     write = writer()
-    data = write.opening() + b"".join(write.token(text) for text in texts) + write.finish("stop") + write.done()
+    data = (
+        write.opening()
+        + b"".join(write.token(text) for text in texts)
+        + write.finish("stop")
+        + write.done()
+    )
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     decoder = anthropic.decoder("chat")
     events = [event for start, end in pairwise(edges) for event in decoder.feed(data[start:end], 1)]
@@ -118,12 +151,17 @@ def test_an_error_inside_a_stream() -> None:
     assert b'"api_error"' in write.error("broken", "server_error", "simulated")
     end = decoded(write.opening() + error)[-1]
     assert isinstance(end, Broken)
-    assert (end.fault.kind, end.fault.message) == ("in_band_error", "the provider put an error inside a 200: broken")
+    assert (end.fault.kind, end.fault.message) == (
+        "in_band_error",
+        "the provider put an error inside a 200: broken",
+    )
 
 
 def test_a_whole_answer_reads_back() -> None:
     answer = ServerAnswer(reasoning="Hm", text="Yes", finish="length")
-    data = anthropic.StreamWriter("chat", "m", id="msg_1", created=1).whole([answer], Usage(0, 5, 2, 1, 0))
+    data = anthropic.StreamWriter("chat", "m", id="msg_1", created=1).whole(
+        [answer], Usage(0, 5, 2, 1, 0)
+    )
     assert decoded(data) == [
         Token(1, "Hm", "reasoning"),
         Token(1, "Yes"),
@@ -131,19 +169,31 @@ def test_a_whole_answer_reads_back() -> None:
         Usage(1, 5, 2, 1, 0),
         Done(1, False),
     ]
-    refusal = anthropic.StreamWriter("chat", "m", id="msg_1", created=1).whole([ServerAnswer(refusal="No")], Usage(0))
+    refusal = anthropic.StreamWriter("chat", "m", id="msg_1", created=1).whole(
+        [ServerAnswer(refusal="No")], Usage(0)
+    )
     assert json.loads(refusal)["content"] == [{"type": "text", "text": "No"}]
     assert json.loads(refusal)["stop_reason"] == "refusal"
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(400, "invalid_request_error"), (404, "not_found_error"), (422, "invalid_request_error"), (503, "api_error")],
+    [
+        (400, "invalid_request_error"),
+        (404, "not_found_error"),
+        (422, "invalid_request_error"),
+        (503, "api_error"),
+    ],
 )
 def test_error_body_is_read_back(status: int, kind: str) -> None:
     body = anthropic.error_body(status, "no such thing", "whatever", code="x", param="y")
-    assert json.loads(body) == {"type": "error", "error": {"type": kind, "message": "no such thing"}}
-    assert anthropic.fault_from_response(status, {}, body).message == f"HTTP {status}: no such thing"
+    assert json.loads(body) == {
+        "type": "error",
+        "error": {"type": kind, "message": "no such thing"},
+    }
+    assert (
+        anthropic.fault_from_response(status, {}, body).message == f"HTTP {status}: no such thing"
+    )
 
 
 def body(**fields: Any) -> bytes:
@@ -154,21 +204,42 @@ def body(**fields: Any) -> bytes:
 
 def test_a_request() -> None:
     messages = [
-        {"role": "user", "content": [{"type": "text", "text": "What is"}, {"type": "image", "source": {"text": "no"}}]},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"text": "no"}}]},
         {
             "role": "user",
             "content": [
-                {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "this?"}]},
+                {"type": "text", "text": "What is"},
+                {"type": "image", "source": {"text": "no"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"text": "no"}}],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t",
+                    "content": [{"type": "text", "text": "this?"}],
+                },
                 {"type": "tool_result", "tool_use_id": "u", "content": "That?"},
                 {"type": "tool_result", "tool_use_id": "v"},
             ],
         },
     ]
     request = parse_anthropic(
-        "chat", body(messages=messages, system=[{"type": "text", "text": "Be brief."}], stream=True, top_k=40)
+        "chat",
+        body(
+            messages=messages, system=[{"type": "text", "text": "Be brief."}], stream=True, top_k=40
+        ),
     )
-    assert (request.operation, request.model, request.stream, request.max_tokens) == ("chat", "m", True, 7)
+    assert (request.operation, request.model, request.stream, request.max_tokens) == (
+        "chat",
+        "m",
+        True,
+        7,
+    )
     assert (request.include_usage, request.n) == (True, 1)
     assert request.prompt_text == "Be brief.\nWhat is\nthis?\nThat?"
     assert bytes(request.fields["top_k"]) == b"40"
@@ -184,26 +255,52 @@ SAID = {"type": "text", "text": "four"}
     [
         ({"messages": [{"role": "user", "content": "four"}]}, ()),
         ({"messages": [{"role": "user", "content": [SAID | MARK, SAID]}]}, (4,)),
-        ({"system": [SAID | MARK], "messages": [{"role": "user", "content": [SAID, SAID | MARK]}]}, (4, 14)),
         (
-            {"messages": [{"role": "user", "content": [SAID, {"type": "tool_result", "content": [SAID], **MARK}]}]},
+            {
+                "system": [SAID | MARK],
+                "messages": [{"role": "user", "content": [SAID, SAID | MARK]}],
+            },
+            (4, 14),
+        ),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [SAID, {"type": "tool_result", "content": [SAID], **MARK}],
+                    }
+                ]
+            },
             (9,),
         ),
-        ({"messages": [{"role": "user", "content": [SAID, {"type": "image", **MARK}, SAID]}]}, (4,)),
+        (
+            {"messages": [{"role": "user", "content": [SAID, {"type": "image", **MARK}, SAID]}]},
+            (4,),
+        ),
         ({"messages": [{"role": "user", "content": [{"type": "image", **MARK}]}]}, ()),
         ({"messages": [{"role": "user", "content": [SAID, SAID]}], **MARK}, (9,)),
         ({"messages": [{"role": "user", "content": [SAID | {"cache_control": None}]}]}, ()),
     ],
 )
-def test_cache_marks_are_read_from_the_request(fields: dict[str, Any], marks: tuple[int, ...]) -> None:
-    request = parse_anthropic("chat", json.dumps({"model": "m", "max_tokens": 1, **fields}).encode())
+def test_cache_marks_are_read_from_the_request(
+    fields: dict[str, Any], marks: tuple[int, ...]
+) -> None:
+    request = parse_anthropic(
+        "chat", json.dumps({"model": "m", "max_tokens": 1, **fields}).encode()
+    )
     assert request.cache_marks == marks
     counted = parse_anthropic_count(json.dumps({"model": "m", **fields}).encode())
-    assert (counted.max_tokens, counted.prompt_text, counted.cache_marks) == (None, request.prompt_text, marks)
+    assert (counted.max_tokens, counted.prompt_text, counted.cache_marks) == (
+        None,
+        request.prompt_text,
+        marks,
+    )
 
 
 def test_encoded_requests_can_be_parsed() -> None:
-    asked = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
+    asked = {
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    }
     encoded = anthropic.encode(Call(id="c", body=asked), "m", Quirks())
     request = parse_anthropic("chat", encoded.body)
     assert (request.model, request.stream, request.prompt_text) == ("m", True, "Be brief.\nHi")
@@ -238,6 +335,11 @@ def test_any_bytes_that_are_no_request_are_the_callers_fault(raw: bytes) -> None
 
 def test_ids_of_tool_calls_get_characters_anthropic_accepts() -> None:
     write = writer()
-    data = write.opening() + write.tool_call("f", "functions.f:0") + write.finish("tool_calls") + write.done()
+    data = (
+        write.opening()
+        + write.tool_call("f", "functions.f:0")
+        + write.finish("tool_calls")
+        + write.done()
+    )
     (call,) = (event for event in without_quiet(decoded(data)) if isinstance(event, Token))
     assert call.tool == ToolPart(0, "functions_f_0", "f")

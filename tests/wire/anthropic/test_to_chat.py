@@ -1,4 +1,5 @@
-"""Requests for ``/messages`` in OpenAI's form: what becomes what, what is left out, and what is refused."""
+"""Requests for ``/messages`` in OpenAI's form: what becomes what, what is left out, and what is
+refused."""
 
 from typing import Any
 
@@ -43,11 +44,17 @@ def user(*blocks: Any) -> dict[str, Any]:
 def test_texts_become_chat_messages() -> None:
     assert messages(
         {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+        },
         {"role": "assistant", "content": ""},
         user({"type": "text", "text": "c"}, {"type": "text", "text": "d"}),
         {"role": "system", "content": "Now be long."},
-        system=[{"type": "text", "text": "Be brief.", **MARK}, {"type": "text", "text": "Be kind."}],
+        system=[
+            {"type": "text", "text": "Be brief.", **MARK},
+            {"type": "text", "text": "Be kind."},
+        ],
     ) == [
         {"role": "system", "content": "Be brief.\nBe kind."},
         {"role": "user", "content": "hi"},
@@ -71,7 +78,11 @@ def test_tools_called_and_their_results() -> None:
     results = user(
         {"type": "text", "text": "So?"},
         {"type": "tool_result", "tool_use_id": "a", "content": "one"},
-        {"type": "tool_result", "tool_use_id": "b", "content": [{"type": "image", "source": PIXEL}]},
+        {
+            "type": "tool_result",
+            "tool_use_id": "b",
+            "content": [{"type": "image", "source": PIXEL}],
+        },
     )
     assert messages({"role": "user", "content": "hi"}, called, results)[1:] == [
         {
@@ -79,7 +90,11 @@ def test_tools_called_and_their_results() -> None:
             "content": None,
             "reasoning_content": "Hm.",
             "tool_calls": [
-                {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":[1.5,null]}'}},
+                {
+                    "id": "a",
+                    "type": "function",
+                    "function": {"name": "f", "arguments": '{"x":[1.5,null]}'},
+                },
                 {"id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}},
             ],
         },
@@ -98,15 +113,29 @@ def test_tools_called_and_their_results() -> None:
             {"type": "image_url", "image_url": {"url": "https://x/a.png"}},
         ),
         (
-            {"type": "document", "title": "a.pdf", "source": {**PIXEL, "media_type": "application/pdf"}},
-            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="}},
+            {
+                "type": "document",
+                "title": "a.pdf",
+                "source": {**PIXEL, "media_type": "application/pdf"},
+            },
+            {
+                "type": "file",
+                "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="},
+            },
         ),
         (
-            {"type": "document", "title": "T", "source": {"type": "text", "media_type": "text/plain", "data": "x"}},
+            {
+                "type": "document",
+                "title": "T",
+                "source": {"type": "text", "media_type": "text/plain", "data": "x"},
+            },
             {"type": "text", "text": "T\nx"},
         ),
         (
-            {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "y"}]}},
+            {
+                "type": "document",
+                "source": {"type": "content", "content": [{"type": "text", "text": "y"}]},
+            },
             {"type": "text", "text": "y"},
         ),
     ],
@@ -122,10 +151,19 @@ def test_pictures_and_documents(block: Any, part: Any) -> None:
         (OWN_NAMES, OWN_NAMES),
         ({"stop_sequences": ["a"]}, {"stop": ["a"]}),
         ({"stop_sequences": []}, {}),
-        ({"output_config": {"effort": "max"}}, {"reasoning": ReasoningRequest(name="effort", effort="max")}),
-        ({"thinking": {"type": "adaptive"}}, {"reasoning": ReasoningRequest(name="thinking", on=True)}),
         (
-            {"thinking": {"type": "enabled", "budget_tokens": 2000}, "output_config": {"effort": "low"}},
+            {"output_config": {"effort": "max"}},
+            {"reasoning": ReasoningRequest(name="effort", effort="max")},
+        ),
+        (
+            {"thinking": {"type": "adaptive"}},
+            {"reasoning": ReasoningRequest(name="thinking", on=True)},
+        ),
+        (
+            {
+                "thinking": {"type": "enabled", "budget_tokens": 2000},
+                "output_config": {"effort": "low"},
+            },
             {"reasoning": ReasoningRequest(name="thinking", budget=2000, effort="low")},
         ),
         ({"service_tier": "standard_only"}, {"service_tier": "default"}),
@@ -162,7 +200,13 @@ def test_fields(fields: dict[str, Any], made: dict[str, Any]) -> None:
     ],
 )
 def test_tool_choice_of_anthropic_becomes_openais(choice: Any, made: Any) -> None:
-    tool = {"name": "f", "description": "d", "input_schema": {"type": "object"}, "strict": True, **MARK}
+    tool = {
+        "name": "f",
+        "description": "d",
+        "input_schema": {"type": "object"},
+        "strict": True,
+        **MARK,
+    }
     found = chat(tools=[tool], tool_choice={**choice, "disable_parallel_tool_use": True})
     function = {"name": "f", "parameters": {"type": "object"}, "description": "d", "strict": True}
     assert found["tools"] == [{"type": "function", "function": function}]
@@ -192,16 +236,29 @@ def test_unknown_fields_at_any_depth_are_noted() -> None:
     asked = call(
         messages=[
             {**user({"type": "text", "text": "a", "in_text": 1, "citations": None}), "in_turn": 1},
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "f", "input": {}, "in_use": 1}]},
-            user({"type": "tool_result", "tool_use_id": "x", "content": [{"type": "text", "text": "b", "inner": 1}]}),
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "x", "name": "f", "input": {}, "in_use": 1}],
+            },
+            user(
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "x",
+                    "content": [{"type": "text", "text": "b", "inner": 1}],
+                }
+            ),
         ],
-        tools=[{"name": "f", "input_schema": {"type": "object"}, "in_tool": 1, "defer_loading": False}],
+        tools=[
+            {"name": "f", "input_schema": {"type": "object"}, "in_tool": 1, "defer_loading": False}
+        ],
     )
     anthropic.to_chat(asked)
     assert asked.notes.dropped == ["in_turn", "in_text", "in_use", "inner", "in_tool"]
 
 
-@pytest.mark.parametrize("thread", [{"type": "new"}, {"type": "continue", "previous_message_id": "msg_1"}])
+@pytest.mark.parametrize(
+    "thread", [{"type": "new"}, {"type": "continue", "previous_message_id": "msg_1"}]
+)
 def test_thread_is_refused_by_targets_without_threads(thread: Any) -> None:
     asked = call(messages=[user({"type": "text", "text": "hi"})], thread=thread)
     with pytest.raises(CallerFault, match="thread cannot be translated") as translated:
@@ -212,7 +269,12 @@ def test_thread_is_refused_by_targets_without_threads(thread: Any) -> None:
         assert (refused.kind, refused.code) == ("not_translatable", "thread_unsupported_request")
     own = anthropic.pass_on(asked, "m", Quirks(threads=True))
     assert msgspec.json.decode(own.body)["thread"] == thread
-    assert "thread" not in anthropic.to_chat(call(messages=[user({"type": "text", "text": "hi"})], thread=None)).body
+    assert (
+        "thread"
+        not in anthropic.to_chat(
+            call(messages=[user({"type": "text", "text": "hi"})], thread=None)
+        ).body
+    )
 
 
 @each_case(
@@ -227,13 +289,22 @@ def test_thread_is_refused_by_targets_without_threads(thread: Any) -> None:
         ({"messages": [user({"type": "tool_result"})]}, "tool_use_id must be a text"),
         ({"system": [{"type": "image"}]}, r"system\[0\].type 'image' cannot be translated"),
         ({"messages": [user({"type": "search_result"})]}, "'search_result' cannot be translated"),
-        ({"messages": [user({"type": "image", "source": {"type": "file", "file_id": "f"}})]}, "not a block of type"),
+        (
+            {"messages": [user({"type": "image", "source": {"type": "file", "file_id": "f"}})]},
+            "not a block of type",
+        ),
         (
             {"messages": [user({"type": "document", "source": {"type": "url", "url": "u"}})]},
             "source of type 'url' cannot be translated",
         ),
-        ({"messages": [{"role": "assistant", "content": [{"type": "server_tool_use"}]}]}, "'server_tool_use' cannot"),
-        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "Anthropic's own tool 'bash_20250124'"),
+        (
+            {"messages": [{"role": "assistant", "content": [{"type": "server_tool_use"}]}]},
+            "'server_tool_use' cannot",
+        ),
+        (
+            {"tools": [{"type": "bash_20250124", "name": "bash"}]},
+            "Anthropic's own tool 'bash_20250124'",
+        ),
         ({"tools": [{"name": "f"}]}, "a name and an input_schema"),
         ({"tools": {"a": 1}}, "tools must be a list"),
         ({"tools": [{"name": "f", "input_schema": {}}], "tool_choice": 5}, "tool_choice 5 cannot"),
@@ -241,7 +312,10 @@ def test_thread_is_refused_by_targets_without_threads(thread: Any) -> None:
         ({"output_config": 5}, "output_config must be an object"),
         ({"output_config": {"effort": "huge"}}, 'effort is "huge"'),
         ({"thinking": {"type": "enabled"}, "output_config": {"effort": 5}}, "effort is 5"),
-        ({"thinking": {"type": "enabled", "budget_tokens": "many"}}, "expected the type enabled, adaptive or disabled"),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": "many"}},
+            "expected the type enabled, adaptive or disabled",
+        ),
         ({"service_tier": "fast"}, "expected one of auto, standard_only"),
         ({"output_config": {"format": {"type": "grammar"}}}, "output_config.format"),
     ],
@@ -259,12 +333,20 @@ def test_chat_is_the_same_after_encoding_and_parsing() -> None:
             {
                 "role": "assistant",
                 "content": "Let me see.",
-                "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}],
+                "tool_calls": [
+                    {
+                        "id": "a",
+                        "type": "function",
+                        "function": {"name": "f", "arguments": '{"x":1}'},
+                    }
+                ],
             },
             {"role": "tool", "tool_call_id": "a", "content": "one"},
             {"role": "user", "content": "And?"},
         ],
-        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+        "tools": [
+            {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+        ],
         "tool_choice": "required",
         "max_tokens": 5,
         "stop": ["END"],
@@ -276,12 +358,26 @@ def test_chat_is_the_same_after_encoding_and_parsing() -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["text", "user", "image", "x", "auto", "base64"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.sampled_from(["text", "user", "image", "x", "auto", "base64"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["type", "text", "content", "source", "name", "input", "id", "input_schema", "data", "effort"]
+                [
+                    "type",
+                    "text",
+                    "content",
+                    "source",
+                    "name",
+                    "input",
+                    "id",
+                    "input_schema",
+                    "data",
+                    "effort",
+                ]
             ),
             inner,
             max_size=5,
@@ -289,7 +385,16 @@ JSON = st.recursive(
     ),
     max_leaves=12,
 )
-FIELDS = ["messages", "system", "tools", "tool_choice", "output_config", "thinking", "stop_sequences", "max_tokens"]
+FIELDS = [
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "output_config",
+    "thinking",
+    "stop_sequences",
+    "max_tokens",
+]
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.lists(JSON, min_size=1, max_size=3))

@@ -1,11 +1,19 @@
-"""Cohere's answers, read: streams as its documentation shows them, every split, every cut, every corrupt byte."""
+"""Cohere's answers, read: streams as its documentation shows them, every split, every cut, every
+corrupt byte."""
 
 import json
 from typing import Any
 
 from tests.cases import each_case
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, plain, repeated_at_places, without_quiet
+from tests.wire.conformance import (
+    check_any_bytes,
+    check_decoder,
+    fault_of,
+    plain,
+    repeated_at_places,
+    without_quiet,
+)
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import cohere
@@ -28,13 +36,19 @@ def end(reason: str = "COMPLETE", **fields: Any) -> bytes:
     return event("message-end", delta={"finish_reason": reason, **fields})
 
 
-START = event("message-start", {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": []}, id="x")
+START = event(
+    "message-start", {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": []}, id="x"
+)
 TEXT = (
     START
     + event("content-start", {"content": {"type": "text", "text": ""}}, index=0)
     + event("content-delta", {"content": {"text": "The"}}, index=0)
     + event("content-delta", {"content": {"text": " sky 😀"}}, index=0)
-    + event("citation-start", {"citations": {"start": 0, "end": 3, "text": "The", "sources": []}}, index=0)
+    + event(
+        "citation-start",
+        {"citations": {"start": 0, "end": 3, "text": "The", "sources": []}},
+        index=0,
+    )
     + event("citation-end", index=0)
     + event("content-end", index=0)
     + end(usage=USAGE)
@@ -43,7 +57,11 @@ TOOLS = (
     START
     + event("tool-plan-delta", {"tool_plan": "I will"})
     + event("tool-plan-delta", {"tool_plan": " look."})
-    + event("tool-call-start", {"tool_calls": {"id": "c", "function": {"name": "weather", "arguments": ""}}}, index=0)
+    + event(
+        "tool-call-start",
+        {"tool_calls": {"id": "c", "function": {"name": "weather", "arguments": ""}}},
+        index=0,
+    )
     + event("tool-call-delta", {"tool_calls": {"function": {"arguments": '{"city"'}}}, index=0)
     + event("tool-call-delta", {"tool_calls": {"function": {"arguments": ": 7}"}}}, index=0)
     + event("tool-call-end", index=0)
@@ -69,7 +87,9 @@ WHOLE = json.dumps(
             "role": "assistant",
             "tool_plan": "I will look.",
             "content": [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Yes"}],
-            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}],
+            "tool_calls": [
+                {"id": "c", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+            ],
         },
         "usage": USAGE,
     }
@@ -120,7 +140,12 @@ def test_tool_plan_is_reasoning_and_tool_call_is_tool() -> None:
         Token(0, '{"city"', "tool", tool=ToolPart(0)),
         Token(0, ": 7}", "tool", tool=ToolPart(0)),
     ]
-    assert without_quiet(events_of(TOOLS)) == [*tokens, Finish(0, "TOOL_CALL"), COUNTED, Done(0, True)]
+    assert without_quiet(events_of(TOOLS)) == [
+        *tokens,
+        Finish(0, "TOOL_CALL"),
+        COUNTED,
+        Done(0, True),
+    ]
 
 
 def test_thinking() -> None:
@@ -148,14 +173,21 @@ def test_a_plain_answer_arrives_with_its_last_byte() -> None:
         Token(2, "Yes"),
         Token(2, "now{}", "tool", tool=ToolPart(0, "c", "now")),
     ]
-    assert decoder.close(9) == [*tokens, Finish(2, "COMPLETE"), Usage(2, 71, 4, None, 64), Done(2, False)]
+    assert decoder.close(9) == [
+        *tokens,
+        Finish(2, "COMPLETE"),
+        Usage(2, 71, 4, None, 64),
+        Done(2, False),
+    ]
     assert decoder.close(9) == []
 
 
 def test_billed_units_are_used_without_other_counts() -> None:
     billed = {"billed_units": {"input_tokens": 5, "output_tokens": 2, "search_units": 1}}
     assert Usage(0, 5, 2) in events_of(START, end(usage=billed))
-    assert not any(isinstance(event, Usage) for event in events_of(START, end(usage={"tokens": {}})))
+    assert not any(
+        isinstance(event, Usage) for event in events_of(START, end(usage={"tokens": {}}))
+    )
 
 
 @each_case(
@@ -225,7 +257,10 @@ def test_a_web_page_gets_a_hint() -> None:
 def test_lenient_json() -> None:
     half = b'data: {"delta":{"message":{"content":{"text":"\\ude00"}}}}\n\n'
     assert events_of(half, half)[:2] == [Token(0, "?"), Token(0, "?")]
-    broken = b'event: content-delta\ndata: {"type":"content-delta","delta":{"message":{"content":{"text":"\xff"}}}}\n\n'
+    broken = (
+        b"event: content-delta\ndata: "
+        b'{"type":"content-delta","delta":{"message":{"content":{"text":"\xff"}}}}\n\n'
+    )
     assert events_of(broken, broken)[:2] == [Token(0, "\ufffd"), Token(0, "\ufffd")]
     assert events_of(b'{"message":{"content":"\xff"},"x":NaN}')[0] == Token(0, "\ufffd")
 
@@ -257,7 +292,10 @@ def test_bodies_are_bounded() -> None:
 def test_odd_event_gives_the_same_alone_and_among_others(fields: bytes) -> None:
     token = event("content-delta", {"content": {"text": "a"}})
     odd = b"event: content-delta\ndata: " + fields + b"\n\n"
-    alone, together = events_of(token, odd, token + token, end()), events_of(token + odd + token + token + end())
+    alone, together = (
+        events_of(token, odd, token + token, end()),
+        events_of(token + odd + token + token + end()),
+    )
     assert plain(alone) == plain(together)
 
 

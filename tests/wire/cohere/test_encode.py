@@ -28,10 +28,16 @@ def sent(**body: Any) -> dict[str, Any]:
 
 
 def test_a_request() -> None:
-    call = Call(id="1", body={"model": Raw(b'"route"'), "messages": Raw(b'[{"role":"user","content":"Hi"}]')})
+    call = Call(
+        id="1",
+        body={"model": Raw(b'"route"'), "messages": Raw(b'[{"role":"user","content":"Hi"}]')},
+    )
     encoded = cohere.encode(call, "command", Quirks())
     assert encoded.path == "/chat"
-    assert dict(encoded.headers) == {"content-type": "application/json", "accept": "text/event-stream"}
+    assert dict(encoded.headers) == {
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+    }
     assert json.loads(encoded.body) == {"model": "command", "stream": True, "messages": [USER]}
 
 
@@ -40,9 +46,15 @@ def test_a_request() -> None:
     [
         ({"max_tokens": 5}, {"max_tokens": 5}),
         ({"max_tokens": 5, "max_completion_tokens": 6}, {"max_tokens": 6}),
-        ({"temperature": 0, "top_p": 0.9, "top_k": 40, "seed": 7}, {"temperature": 0, "p": 0.9, "k": 40, "seed": 7}),
+        (
+            {"temperature": 0, "top_p": 0.9, "top_k": 40, "seed": 7},
+            {"temperature": 0, "p": 0.9, "k": 40, "seed": 7},
+        ),
         ({"top_p": 0.9, "p": 0.5}, {"p": 0.5}),
-        ({"frequency_penalty": 1, "presence_penalty": 0}, {"frequency_penalty": 1, "presence_penalty": 0}),
+        (
+            {"frequency_penalty": 1, "presence_penalty": 0},
+            {"frequency_penalty": 1, "presence_penalty": 0},
+        ),
         ({"stop": "a"}, {"stop_sequences": ["a"]}),
         ({"stop": ["a", "b"]}, {"stop_sequences": ["a", "b"]}),
         ({"tools": [tool()]}, {"tools": [tool()]}),
@@ -57,7 +69,10 @@ def test_a_request() -> None:
         ({"tool_choice": "none"}, {"tool_choice": "NONE"}),
         ({"tool_choice": "NONE"}, {"tool_choice": "NONE"}),
         (
-            {"tools": [tool(), tool(name="g")], "tool_choice": {"type": "function", "function": {"name": "g"}}},
+            {
+                "tools": [tool(), tool(name="g")],
+                "tool_choice": {"type": "function", "function": {"name": "g"}},
+            },
             {"tools": [tool(name="g")], "tool_choice": "REQUIRED"},
         ),
         ({"response_format": {"type": "text"}}, {"response_format": {"type": "text"}}),
@@ -66,15 +81,36 @@ def test_a_request() -> None:
             {"response_format": {"type": "json_object", "json_schema": SCHEMA}},
         ),
         (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "schema": SCHEMA},
+                }
+            },
             {"response_format": {"type": "json_object", "json_schema": SCHEMA}},
         ),
         ({"reasoning_effort": "none"}, {"thinking": {"type": "disabled"}}),
         ({"reasoning_effort": "high"}, {"thinking": {"type": "enabled"}}),
         ({"reasoning_effort": "low"}, {"thinking": {"type": "enabled", "token_budget": 1024}}),
-        ({"thinking": {"type": "enabled", "token_budget": 7}}, {"thinking": {"type": "enabled", "token_budget": 7}}),
-        ({"safety_mode": "STRICT", "documents": ["a"]}, {"safety_mode": "STRICT", "documents": ["a"]}),
-        ({"user": "u", "stream_options": {}, "store": True, "stream": False, "n": 1, "logprobs": None}, {}),
+        (
+            {"thinking": {"type": "enabled", "token_budget": 7}},
+            {"thinking": {"type": "enabled", "token_budget": 7}},
+        ),
+        (
+            {"safety_mode": "STRICT", "documents": ["a"]},
+            {"safety_mode": "STRICT", "documents": ["a"]},
+        ),
+        (
+            {
+                "user": "u",
+                "stream_options": {},
+                "store": True,
+                "stream": False,
+                "n": 1,
+                "logprobs": None,
+            },
+            {},
+        ),
     ],
 )
 def test_fields(body: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -94,27 +130,49 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{
             {"role": "user", "content": [{"type": "text", "text": "What?"}, LINK]},
         ),
         (
-            {"role": "user", "content": [{"type": "image_url", "image_url": "data:image/png;base64,aGk="}]},
-            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]},
+            {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": "data:image/png;base64,aGk="}],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+                ],
+            },
         ),
         ({"role": "assistant", "refusal": "No."}, {"role": "assistant", "content": "No."}),
         (
             {"role": "assistant", "content": "Yes.", "reasoning": "Hm"},
             {
                 "role": "assistant",
-                "content": [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Yes."}],
+                "content": [
+                    {"type": "thinking", "thinking": "Hm"},
+                    {"type": "text", "text": "Yes."},
+                ],
             },
         ),
         (
-            {"role": "assistant", "content": None, "tool_calls": [CALL], "reasoning_content": "I will look."},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [CALL],
+                "reasoning_content": "I will look.",
+            },
             {"role": "assistant", "tool_calls": [CALL], "tool_plan": "I will look."},
         ),
         (
-            {"role": "assistant", "content": "a", "tool_calls": [{"id": "c", "function": {"name": "f"}}]},
             {
                 "role": "assistant",
                 "content": "a",
-                "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+                "tool_calls": [{"id": "c", "function": {"name": "f"}}],
+            },
+            {
+                "role": "assistant",
+                "content": "a",
+                "tool_calls": [
+                    {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                ],
             },
         ),
         (
@@ -122,8 +180,16 @@ CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{
             {"role": "assistant", "tool_plan": "I will look.", "tool_calls": [CALL]},
         ),
         (
-            {"role": "tool", "tool_call_id": "c", "content": [{"type": "document", "document": {"data": "x"}}]},
-            {"role": "tool", "tool_call_id": "c", "content": [{"type": "document", "document": {"data": "x"}}]},
+            {
+                "role": "tool",
+                "tool_call_id": "c",
+                "content": [{"type": "document", "document": {"data": "x"}}],
+            },
+            {
+                "role": "tool",
+                "tool_call_id": "c",
+                "content": [{"type": "document", "document": {"data": "x"}}],
+            },
         ),
     ],
 )
@@ -137,7 +203,13 @@ def test_messages(message: dict[str, Any], translated: dict[str, Any]) -> None:
         ({"n": 2}, "n 2"),
         ({"logprobs": True}, "logprobs true"),
         ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
-        ({"tool_choice": {"type": "function", "function": {"name": "f"}}, "tools": [{"function": "f"}]}, "the tool"),
+        (
+            {
+                "tool_choice": {"type": "function", "function": {"name": "f"}},
+                "tools": [{"function": "f"}],
+            },
+            "the tool",
+        ),
         ({"tools": [tool(strict=True), tool()]}, "strict for some tools"),
         ({"tools": [{"type": "web_search"}]}, "the tool"),
         ({"response_format": {"type": "grammar"}}, "response_format"),
@@ -145,7 +217,10 @@ def test_messages(message: dict[str, Any], translated: dict[str, Any]) -> None:
             {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
             r"messages\[0\].content\[0\].type 'input_audio'",
         ),
-        ({"messages": [{"role": "assistant", "tool_calls": [{"type": "custom"}]}]}, "type 'custom'"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"type": "custom"}]}]},
+            "type 'custom'",
+        ),
     ],
 )
 def test_untranslatable_field_is_named(body: dict[str, Any], named: str) -> None:
@@ -158,8 +233,14 @@ def test_untranslatable_field_is_named(body: dict[str, Any], named: str) -> None
     ("body", "words"),
     [
         ({"messages": []}, "no messages"),
-        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "not a part of type 'text'"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, r"messages\[0\].tool_call_id is missing"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+            "not a part of type 'text'",
+        ),
+        (
+            {"messages": [{"role": "tool", "content": "x"}]},
+            r"messages\[0\].tool_call_id is missing",
+        ),
     ],
 )
 def test_wrong_requests_are_the_callers_fault(body: dict[str, Any], words: str) -> None:
@@ -169,7 +250,10 @@ def test_wrong_requests_are_the_callers_fault(body: dict[str, Any], words: str) 
 
 
 def test_a_prompt_too_long() -> None:
-    body = b'{"id":"x","message":"too many tokens: size limit exceeded by 1234 tokens. Try using shorter inputs."}'
+    body = (
+        b'{"id":"x","message":"too many tokens: size limit exceeded by 1234 tokens. Try using '
+        b'shorter inputs."}'
+    )
     fault = cohere.fault_from_response(400, {}, body)
     assert isinstance(fault, CallerFault)
     assert fault.kind == "context_length_exceeded"
@@ -179,8 +263,16 @@ def test_a_prompt_too_long() -> None:
     ("status", "body", "hint"),
     [
         (401, b'{"message":"invalid api token"}', "key"),
-        (404, b'{"message":"model \'x\' not found, make sure the correct model ID was used"}', "/v2"),
-        (429, b'{"message":"You are using a Trial key, which is limited to 20 API calls / minute."}', "Rate limited"),
+        (
+            404,
+            b'{"message":"model \'x\' not found, make sure the correct model ID was used"}',
+            "/v2",
+        ),
+        (
+            429,
+            b'{"message":"You are using a Trial key, which is limited to 20 API calls / minute."}',
+            "Rate limited",
+        ),
         (498, b'{"message":"blocked output"}', ""),
     ],
 )

@@ -1,4 +1,5 @@
-"""The server role of Cohere's api_format: requests read, and answers that our own decoder reads back the same."""
+"""The server role of Cohere's api_format: requests read, and answers that our own decoder reads
+back the same."""
 
 import json
 from typing import Any
@@ -31,7 +32,11 @@ def writer() -> StreamWriter:
 
 
 def payloads(data: bytes) -> list[dict[str, Any]]:
-    return [json.loads(line.removeprefix(b"data: ")) for line in data.splitlines() if line.startswith(b"data: ")]
+    return [
+        json.loads(line.removeprefix(b"data: "))
+        for line in data.splitlines()
+        if line.startswith(b"data: ")
+    ]
 
 
 def body(**fields: Any) -> bytes:
@@ -47,7 +52,12 @@ def test_any_tokens_read_back(parts: list[tuple[str, TokenKind]]) -> None:
     data = write.opening() + b"".join(write.token(text, kind) for text, kind in parts)
     data += write.finish("length") + write.usage(Usage(0, 5, 2, 1, 3)) + write.done()
     tokens: list[Event] = [Token(1, text, KINDS[kind]) for text, kind in parts]
-    assert without_quiet(decoded(data)) == [*tokens, Finish(1, "MAX_TOKENS"), Usage(1, 5, 2, None, 3), Done(1, True)]
+    assert without_quiet(decoded(data)) == [
+        *tokens,
+        Finish(1, "MAX_TOKENS"),
+        Usage(1, 5, 2, None, 3),
+        Done(1, True),
+    ]
 
 
 def test_blocks_begin_and_end() -> None:
@@ -72,7 +82,10 @@ def test_blocks_begin_and_end() -> None:
         ("message-end", None),
     ]
     parts = (ToolPart(0, "c1", "f"), ToolPart(0), ToolPart(1, "c2", "g"))
-    tools: list[Event] = [Token(1, text, "tool", tool=part) for text, part in zip(("f", "{}", "g"), parts, strict=True)]
+    tools: list[Event] = [
+        Token(1, text, "tool", tool=part)
+        for text, part in zip(("f", "{}", "g"), parts, strict=True)
+    ]
     assert without_quiet(decoded(data))[3:] == [*tools, Finish(1, "TOOL_CALL"), Done(1, True)]
 
 
@@ -101,7 +114,9 @@ def test_a_whole_answer_reads_back() -> None:
 
 
 def test_a_whole_refusal() -> None:
-    data = cohere.StreamWriter("chat", "m", id="x", created=1).whole([ServerAnswer(refusal="No")], Usage(0))
+    data = cohere.StreamWriter("chat", "m", id="x", created=1).whole(
+        [ServerAnswer(refusal="No")], Usage(0)
+    )
     assert decoded(data) == [Token(1, "No"), Finish(1, "COMPLETE"), Done(1, False)]
 
 
@@ -117,9 +132,20 @@ def test_a_chat_request() -> None:
         {"role": "user", "content": [{"type": "text", "text": "What is"}, {"type": "image_url"}]},
         {"role": "assistant", "tool_calls": []},
     ]
-    request = parse_cohere("chat", body(model="m", messages=messages, stream=True, max_tokens=7, k=40))
-    assert (request.operation, request.model, request.stream, request.max_tokens) == ("chat", "m", True, 7)
-    assert (request.n, request.include_usage, request.prompt_text) == (1, True, "Be brief.\nWhat is")
+    request = parse_cohere(
+        "chat", body(model="m", messages=messages, stream=True, max_tokens=7, k=40)
+    )
+    assert (request.operation, request.model, request.stream, request.max_tokens) == (
+        "chat",
+        "m",
+        True,
+        7,
+    )
+    assert (request.n, request.include_usage, request.prompt_text) == (
+        1,
+        True,
+        "Be brief.\nWhat is",
+    )
     assert bytes(request.fields["k"]) == b"40"
 
 
@@ -131,7 +157,12 @@ def test_the_defaults() -> None:
 def test_server_role_reads_what_the_client_role_sends() -> None:
     call = Call(id="1", body={"messages": USER, "max_tokens": 9})
     request = parse_cohere("chat", cohere.encode(call, "command", Quirks()).body)
-    assert (request.model, request.stream, request.max_tokens, request.prompt_text) == ("command", True, 9, "Hello")
+    assert (request.model, request.stream, request.max_tokens, request.prompt_text) == (
+        "command",
+        True,
+        9,
+        "Hello",
+    )
 
 
 @each_case(

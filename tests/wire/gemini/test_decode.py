@@ -1,5 +1,5 @@
-"""Reading Gemini's answers: streams as its documentation and its client library's types describe them, and properties
-over all of these."""
+"""Reading Gemini's answers: streams as its documentation and its client library's types describe
+them, and properties over all of these."""
 
 import json
 from typing import Any
@@ -21,19 +21,32 @@ def candidate(*parts: dict[str, Any], finish: str | None = None, **fields: Any) 
 
 
 def chunk(*candidates: dict[str, Any], **fields: Any) -> bytes:
-    whole = {"candidates": list(candidates), **fields, "modelVersion": "gemini-2.5-flash", "responseId": "x"}
+    whole = {
+        "candidates": list(candidates),
+        **fields,
+        "modelVersion": "gemini-2.5-flash",
+        "responseId": "x",
+    }
     return b"data: " + json.dumps(whole, ensure_ascii=False).encode() + b"\r\n\r\n"
 
 
-def counts(prompt: int, candidates: int | None, thought_tokens: int | None = None, **more: int) -> dict[str, Any]:
+def counts(
+    prompt: int, candidates: int | None, thought_tokens: int | None = None, **more: int
+) -> dict[str, Any]:
     named = {
         "promptTokenCount": prompt,
         "candidatesTokenCount": candidates,
         "thoughtsTokenCount": thought_tokens,
         **more,
     }
-    total = prompt + (candidates or 0) + (thought_tokens or 0) + more.get("toolUsePromptTokenCount", 0)
-    return {name: count for name, count in {**named, "totalTokenCount": total}.items() if count is not None}
+    total = (
+        prompt + (candidates or 0) + (thought_tokens or 0) + more.get("toolUsePromptTokenCount", 0)
+    )
+    return {
+        name: count
+        for name, count in {**named, "totalTokenCount": total}.items()
+        if count is not None
+    }
 
 
 STREAMS: dict[str, list[bytes]] = {
@@ -43,9 +56,14 @@ STREAMS: dict[str, list[bytes]] = {
         chunk(candidate({"text": ""}, finish="STOP"), usageMetadata=counts(7, 9)),
     ],
     "thinking": [
-        chunk(candidate({"text": "**Weighing**", "thought": True}), usageMetadata=counts(7, None, 40)),
+        chunk(
+            candidate({"text": "**Weighing**", "thought": True}), usageMetadata=counts(7, None, 40)
+        ),
         chunk(candidate({"text": " it", "thought": True}), usageMetadata=counts(7, None, 90)),
-        chunk(candidate({"text": "Yes."}, finish="STOP"), usageMetadata=counts(7, 2, 90, cachedContentTokenCount=5)),
+        chunk(
+            candidate({"text": "Yes."}, finish="STOP"),
+            usageMetadata=counts(7, 2, 90, cachedContentTokenCount=5),
+        ),
     ],
     "tool": [
         chunk(
@@ -66,17 +84,32 @@ STREAMS: dict[str, list[bytes]] = {
         chunk(candidate(finish="MAX_TOKENS", index=1)),
         chunk(candidate(finish="STOP"), usageMetadata=counts(3, 2)),
     ],
-    "blocked": [chunk(promptFeedback={"blockReason": "PROHIBITED_CONTENT"}, usageMetadata=counts(9, None))],
-    "plain": [json.dumps({"candidates": [candidate({"text": "Hi"}, finish="STOP")]}, indent=2).encode()],
+    "blocked": [
+        chunk(promptFeedback={"blockReason": "PROHIBITED_CONTENT"}, usageMetadata=counts(9, None))
+    ],
+    "plain": [
+        json.dumps({"candidates": [candidate({"text": "Hi"}, finish="STOP")]}, indent=2).encode()
+    ],
     "list": [
         b"[" + json.dumps({"candidates": [candidate({"text": "Hi"})]}, indent=2).encode(),
-        b"\n,\r\n" + json.dumps({"candidates": [candidate({"text": "!"}, finish="STOP")]}).encode() + b"\n]\n",
+        b"\n,\r\n"
+        + json.dumps({"candidates": [candidate({"text": "!"}, finish="STOP")]}).encode()
+        + b"\n]\n",
     ],
 }
 BROKEN: dict[str, list[bytes]] = {
-    "error event": [*STREAMS["text"][:1], b'data: {"error":{"code":503,"message":"overloaded"}}\r\n\r\n'],
-    "bare error": [*STREAMS["text"][:1], b'{\n  "error": {\n    "code": 503,\n    "message": "overloaded"\n  }\n}\n'],
-    "bare error in a list": [*STREAMS["text"][:1], b'[{\n  "error": {\n    "message": "overloaded"\n  }\n}\n]'],
+    "error event": [
+        *STREAMS["text"][:1],
+        b'data: {"error":{"code":503,"message":"overloaded"}}\r\n\r\n',
+    ],
+    "bare error": [
+        *STREAMS["text"][:1],
+        b'{\n  "error": {\n    "code": 503,\n    "message": "overloaded"\n  }\n}\n',
+    ],
+    "bare error in a list": [
+        *STREAMS["text"][:1],
+        b'[{\n  "error": {\n    "message": "overloaded"\n  }\n}\n]',
+    ],
     "unfinished": STREAMS["text"][:2],
     "plain error": [b'{"error":{"code":429,"message":"overloaded","status":"RESOURCE_EXHAUSTED"}}'],
 }
@@ -124,7 +157,13 @@ def test_thought_parts_are_reasoning_and_count_as_output() -> None:
 
 def test_function_calls_are_their_name_and_arguments() -> None:
     assert said("tool") == [
-        Token(0, 'weather{"city": "Genève"}', "tool", tokens_so_far=20, tool=ToolPart(0, "c1", "weather")),
+        Token(
+            0,
+            'weather{"city": "Genève"}',
+            "tool",
+            tokens_so_far=20,
+            tool=ToolPart(0, "c1", "weather"),
+        ),
         Quiet(0, "signature", "Qw=="),
         Token(0, "time", "tool", tokens_so_far=20, tool=ToolPart(1, "", "time")),
         Usage(0, 50, 20),
@@ -153,7 +192,9 @@ def test_blocked_prompt_is_an_empty_response_that_ended() -> None:
 def test_plain_json_arrives_with_its_last_byte() -> None:
     assert said("plain") == [Token(0, "Hi"), Finish(0, "STOP"), Done(9, False)]
     assert said("list") == [Token(1, "Hi"), Token(1, "!"), Finish(1, "STOP"), Done(9, False)]
-    counted = json.dumps({"candidates": [candidate({"text": "Hi"}, finish="STOP")], "usageMetadata": counts(1, 1)})
+    counted = json.dumps(
+        {"candidates": [candidate({"text": "Hi"}, finish="STOP")], "usageMetadata": counts(1, 1)}
+    )
     assert events_of([counted.encode()])[0] == Token(0, "Hi")
 
 
@@ -192,13 +233,15 @@ def test_output_tokens_include_reasoning() -> None:
         return event
 
     assert usage(promptTokenCount=5, thoughtsTokenCount=30) == Usage(1, 5, 30, 30)
-    assert usage(promptTokenCount=5, candidatesTokenCount=2, thoughtsTokenCount=30, totalTokenCount=37) == Usage(
-        1, 5, 32, 30
+    assert usage(
+        promptTokenCount=5, candidatesTokenCount=2, thoughtsTokenCount=30, totalTokenCount=37
+    ) == Usage(1, 5, 32, 30)
+    assert usage(
+        promptTokenCount=5, candidatesTokenCount=32, thoughtsTokenCount=30, totalTokenCount=37
+    ) == Usage(1, 5, 32, 30), "a preview that counts the reasoning among the candidates"
+    assert usage(promptTokenCount=5, toolUsePromptTokenCount=100, candidatesTokenCount=3) == Usage(
+        1, 105, 3
     )
-    assert usage(promptTokenCount=5, candidatesTokenCount=32, thoughtsTokenCount=30, totalTokenCount=37) == Usage(
-        1, 5, 32, 30
-    ), "a preview that counts the reasoning among the candidates"
-    assert usage(promptTokenCount=5, toolUsePromptTokenCount=100, candidatesTokenCount=3) == Usage(1, 105, 3)
     assert usage(totalTokenCount=5) == Quiet(1, "no candidates")
 
 
@@ -236,14 +279,31 @@ def test_parts_without_content_are_quiet(part: dict[str, Any]) -> None:
     "part, token",
     [
         ({"executableCode": {"language": "PYTHON", "code": "2+2"}}, Token(5, "2+2", "tool")),
-        ({"inlineData": {"mimeType": "audio/pcm;rate=24000", "data": "AAAA"}}, Token(5, "AAAA", "audio")),
-        ({"functionCall": {"name": "f", "args": None}}, Token(5, "f", "tool", tool=ToolPart(0, "", "f"))),
         (
-            {"functionCall": {"partialArgs": [{"jsonPath": "$.city", "stringValue": "Gen"}], "willContinue": True}},
+            {"inlineData": {"mimeType": "audio/pcm;rate=24000", "data": "AAAA"}},
+            Token(5, "AAAA", "audio"),
+        ),
+        (
+            {"functionCall": {"name": "f", "args": None}},
+            Token(5, "f", "tool", tool=ToolPart(0, "", "f")),
+        ),
+        (
+            {
+                "functionCall": {
+                    "partialArgs": [{"jsonPath": "$.city", "stringValue": "Gen"}],
+                    "willContinue": True,
+                }
+            },
             Token(5, "Gen", "tool"),
         ),
-        ({"functionCall": {"partialArgs": [{"numberValue": 2.5}, {"boolValue": True}]}}, Token(5, "2.5True", "tool")),
-        ({"inlineData": {"mimeType": "image/png", "data": "iVBO"}}, Token(5, "data:image/png;base64,iVBO", "image")),
+        (
+            {"functionCall": {"partialArgs": [{"numberValue": 2.5}, {"boolValue": True}]}},
+            Token(5, "2.5True", "tool"),
+        ),
+        (
+            {"inlineData": {"mimeType": "image/png", "data": "iVBO"}},
+            Token(5, "data:image/png;base64,iVBO", "image"),
+        ),
         (
             {"fileData": {"mimeType": "image/png", "fileUri": "https://x.test/a.png"}},
             Token(5, "https://x.test/a.png", "image"),
@@ -278,9 +338,9 @@ def test_comments_blank_events_and_openais_end_mark_are_quiet() -> None:
 
 
 def test_lenient_json_is_read() -> None:
-    assert events_of([b'data: {"candidates":[{"content":{"parts":[{"text":"\\ude00"}]},"avgLogprobs":NaN}]}\n\n'])[
-        0
-    ] == Token(0, "?")
+    assert events_of(
+        [b'data: {"candidates":[{"content":{"parts":[{"text":"\\ude00"}]},"avgLogprobs":NaN}]}\n\n']
+    )[0] == Token(0, "?")
     body = b'{"candidates":[{"content":{"parts":[{"text":"a\xff"}]},"finishReason":"STOP"}]}'
     assert events_of([body])[0] == Token(0, "a�")
 

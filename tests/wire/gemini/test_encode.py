@@ -17,7 +17,9 @@ USER = {"role": "user", "content": "Hello"}
 
 def sent(model: str = "gemini-2.5-flash", **body: Any) -> dict[str, Any]:
     body.setdefault("messages", [USER])
-    fields: dict[str, Any] = json.loads(gemini.encode(Call(id="1", body=body), model, Quirks()).body)
+    fields: dict[str, Any] = json.loads(
+        gemini.encode(Call(id="1", body=body), model, Quirks()).body
+    )
     return fields
 
 
@@ -44,8 +46,13 @@ def parts(*given: dict[str, Any]) -> list[dict[str, Any]]:
 def test_the_model_is_in_the_path(model: str, path: str) -> None:
     encoded = gemini.encode(Call(id="1", body={"messages": [USER]}), model, Quirks())
     assert encoded.path == path
-    assert dict(encoded.headers) == {"content-type": "application/json", "accept": "text/event-stream"}
-    assert json.loads(encoded.body) == {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
+    assert dict(encoded.headers) == {
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+    }
+    assert json.loads(encoded.body) == {
+        "contents": [{"role": "user", "parts": [{"text": "Hello"}]}]
+    }
 
 
 def test_raw_fields_are_read() -> None:
@@ -64,7 +71,8 @@ def test_raw_fields_are_read() -> None:
 
 def test_the_fields_of_generation_config() -> None:
     asked = sent(
-        max_tokens=5, max_completion_tokens=6, temperature=0.5, top_p=0.9, top_k=40, seed=1, presence_penalty=0.1,
+        max_tokens=5, max_completion_tokens=6, temperature=0.5, top_p=0.9, top_k=40, seed=1,
+        presence_penalty=0.1,
         frequency_penalty=0.2, n=2, stop="\n",
     )  # fmt: skip
     assert asked["generationConfig"] == {
@@ -86,7 +94,10 @@ def test_system_messages_are_separate_and_equal_roles_merged() -> None:
         messages=[
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "a"},
-            {"role": "user", "content": [{"type": "text", "text": "b"}, {"type": "text", "text": ""}]},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "b"}, {"type": "text", "text": ""}],
+            },
             {"role": "assistant", "content": "c", "refusal": None},
             {"role": "assistant", "content": None, "refusal": "No."},
             {"role": "assistant", "content": ""},
@@ -108,7 +119,10 @@ def test_system_messages_are_separate_and_equal_roles_merged() -> None:
     "given, part",
     [
         (
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO/+==", "detail": "low"}},
+            {
+                "type": "image_url",
+                "image_url": {"url": "data:image/png;base64,iVBO/+==", "detail": "low"},
+            },
             {"inlineData": {"mimeType": "image/png", "data": "iVBO/+=="}},
         ),
         (
@@ -124,11 +138,17 @@ def test_system_messages_are_separate_and_equal_roles_merged() -> None:
             {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}},
         ),
         (
-            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"}},
+            {
+                "type": "file",
+                "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"},
+            },
             {"inlineData": {"mimeType": "application/pdf", "data": "JVBE"}},
         ),
         ({"type": "refusal", "refusal": "No."}, {"text": "No."}),
-        ({"videoMetadata": {}, "fileData": {"fileUri": "u"}}, {"videoMetadata": {}, "fileData": {"fileUri": "u"}}),
+        (
+            {"videoMetadata": {}, "fileData": {"fileUri": "u"}},
+            {"videoMetadata": {}, "fileData": {"fileUri": "u"}},
+        ),
     ],
 )
 def test_parts(given: dict[str, Any], part: dict[str, Any]) -> None:
@@ -136,12 +156,21 @@ def test_parts(given: dict[str, Any], part: dict[str, Any]) -> None:
 
 
 def call(identity: str, name: str, arguments: str, **more: Any) -> dict[str, Any]:
-    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}, **more}
+    return {
+        "id": identity,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+        **more,
+    }
 
 
 TOOL_TURNS: list[dict[str, Any]] = [
     USER,
-    {"role": "assistant", "content": None, "tool_calls": [call("1", "f", '{"x": 1}'), call("2", "g", "")]},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [call("1", "f", '{"x": 1}'), call("2", "g", "")],
+    },
     {"role": "tool", "tool_call_id": "1", "content": '{"y": 2}'},
     {"role": "tool", "tool_call_id": "2", "content": [{"type": "text", "text": "fine"}]},
 ]
@@ -182,11 +211,17 @@ def test_first_parallel_call_is_signed_for_newer_models(model: str, signature: s
 
 def test_signature_kept_by_the_client_is_sent_back() -> None:
     signed = call("1", "f", "{}", extra_content={"google": {"thought_signature": "Qw=="}})
-    (part,) = contents(USER, {"role": "assistant", "tool_calls": [signed]}, model="gemini-3-flash")[1]["parts"]
+    (part,) = contents(USER, {"role": "assistant", "tool_calls": [signed]}, model="gemini-3-flash")[
+        1
+    ]["parts"]
     assert part["thoughtSignature"] == "Qw=="
 
 
-FUNCTION = {"name": "f", "description": "d", "parameters": {"type": "object", "additionalProperties": False}}
+FUNCTION = {
+    "name": "f",
+    "description": "d",
+    "parameters": {"type": "object", "additionalProperties": False},
+}
 
 
 def test_tools() -> None:
@@ -211,11 +246,17 @@ def test_tools() -> None:
         ("auto", {"mode": "AUTO"}),
         ("none", {"mode": "NONE"}),
         ("required", {"mode": "ANY"}),
-        ({"type": "function", "function": {"name": "f"}}, {"mode": "ANY", "allowedFunctionNames": ["f"]}),
+        (
+            {"type": "function", "function": {"name": "f"}},
+            {"mode": "ANY", "allowedFunctionNames": ["f"]},
+        ),
         (
             {
                 "type": "allowed_tools",
-                "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "f"}}]},
+                "allowed_tools": {
+                    "mode": "required",
+                    "tools": [{"type": "function", "function": {"name": "f"}}],
+                },
             },
             {"mode": "ANY", "allowedFunctionNames": ["f"]},
         ),
@@ -227,7 +268,9 @@ def test_tool_choice(choice: Any, config: dict[str, Any]) -> None:
 
 def test_response_format() -> None:
     assert "generationConfig" not in sent(response_format={"type": "text"})
-    assert sent(response_format={"type": "json_object"})["generationConfig"] == {"responseMimeType": "application/json"}
+    assert sent(response_format={"type": "json_object"})["generationConfig"] == {
+        "responseMimeType": "application/json"
+    }
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     wanted = {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": schema}}
     assert sent(response_format=wanted)["generationConfig"] == {
@@ -237,8 +280,12 @@ def test_response_format() -> None:
 
 
 def test_reasoning_effort_is_a_budget_or_a_level() -> None:
-    assert sent(reasoning_effort="none")["generationConfig"] == {"thinkingConfig": {"thinkingBudget": 0}}
-    assert sent(reasoning_effort="high")["generationConfig"] == {"thinkingConfig": {"thinkingBudget": 24576}}
+    assert sent(reasoning_effort="none")["generationConfig"] == {
+        "thinkingConfig": {"thinkingBudget": 0}
+    }
+    assert sent(reasoning_effort="high")["generationConfig"] == {
+        "thinkingConfig": {"thinkingBudget": 24576}
+    }
     newer = sent("gemini-3.8-flash", reasoning_effort="low")
     assert newer["generationConfig"] == {"thinkingConfig": {"thinkingLevel": "LOW"}}
     never = sent("gemini-3.8-flash", reasoning_effort="none")  # which always reasons
@@ -266,7 +313,11 @@ def test_native_gemini_fields_override_translated_ones() -> None:
         **own,
     )
     assert {name: asked[name] for name in own} == own
-    assert asked["generationConfig"] == {"maxOutputTokens": 5, "temperature": 0, "thinkingConfig": thinking}
+    assert asked["generationConfig"] == {
+        "maxOutputTokens": 5,
+        "temperature": 0,
+        "thinkingConfig": thinking,
+    }
 
 
 def test_contents_may_replace_messages() -> None:
@@ -277,9 +328,12 @@ def test_contents_may_replace_messages() -> None:
 
 def test_fields_without_effect_are_dropped() -> None:
     assert sent(
-        model="x", stream=False, stream_options={"include_usage": True}, user="u", metadata={}, store=True,
-        prediction={}, safety_identifier="s", prompt_cache_key="k", logprobs=False, top_logprobs=0, logit_bias={},
-        parallel_tool_calls=True, modalities=["text"], functions=[], verbosity="medium", temperature=None,
+        model="x", stream=False, stream_options={"include_usage": True}, user="u", metadata={},
+        store=True,
+        prediction={}, safety_identifier="s", prompt_cache_key="k", logprobs=False, top_logprobs=0,
+        logit_bias={},
+        parallel_tool_calls=True, modalities=["text"], functions=[], verbosity="medium",
+        temperature=None,
     ).keys() == {"contents"}  # fmt: skip
 
 
@@ -312,7 +366,12 @@ def says(**body: Any) -> str:
         ({"tools": "x"}, 'the tool "x"'),
         ({"tool_choice": "some"}, 'tool_choice "some"'),
         (
-            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [7]}}},
+            {
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "allowed_tools": {"mode": "required", "tools": [7]},
+                }
+            },
             "in tool_choice, the tool 7",
         ),
         ({"reasoning_effort": 3}, "reasoning_effort 3"),
@@ -325,12 +384,22 @@ def says(**body: Any) -> str:
             {"messages": [{"role": "assistant", "function_call": {}}]},
             "messages[0], with the function calls that tools replaced",
         ),
-        ({"messages": [{"role": "user", "content": [{"type": "video_url"}]}]}, "messages[0].content[0].type"),
         (
-            {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}]},
+            {"messages": [{"role": "user", "content": [{"type": "video_url"}]}]},
+            "messages[0].content[0].type",
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}
+                ]
+            },
             "without file_data",
         ),
-        ({"messages": [{"role": "assistant", "tool_calls": [{"type": "custom"}]}]}, "tool_calls[0].type 'custom'"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"type": "custom"}]}]},
+            "tool_calls[0].type 'custom'",
+        ),
         (
             {
                 "messages": [
@@ -392,11 +461,24 @@ def test_gemini_has_no_completions() -> None:
             "messages[0].content[0] is not a part of type 'text'",
         ),
         (
-            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "data:image/png,x"}]}]},
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "image_url", "image_url": "data:image/png,x"}],
+                    }
+                ]
+            },
             "image_url is not a data URL in base64",
         ),
-        ({"messages": [{"role": "assistant", "tool_calls": [call("1", "f", "[1]")]}]}, "is not the JSON of an object"),
-        ({"messages": [{"role": "tool", "tool_call_id": "9", "content": "x"}]}, "tool_call_id is '9'"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [call("1", "f", "[1]")]}]},
+            "is not the JSON of an object",
+        ),
+        (
+            {"messages": [{"role": "tool", "tool_call_id": "9", "content": "x"}]},
+            "tool_call_id is '9'",
+        ),
         ({"messages": [{"role": "tool", "content": "x"}]}, "tool_call_id is None"),
         ({"generationConfig": 7}, "generationConfig must be an object, got 7"),
     ],

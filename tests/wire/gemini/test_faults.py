@@ -15,7 +15,9 @@ S = 1_000_000_000
 
 
 def body(code: int, message: str, status: str, *details: Any) -> bytes:
-    return json.dumps({"error": {"code": code, "message": message, "status": status, "details": details}}).encode()
+    return json.dumps(
+        {"error": {"code": code, "message": message, "status": status, "details": details}}
+    ).encode()
 
 
 def quota(quota_id: str) -> list[Any]:
@@ -37,7 +39,9 @@ def provider_fault(status: int, content: bytes) -> ProviderFault:
 
 def test_a_rate_limit_says_how_long_to_wait() -> None:
     details = quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier")
-    fault = provider_fault(429, body(429, "You exceeded your current quota.", "RESOURCE_EXHAUSTED", *details))
+    fault = provider_fault(
+        429, body(429, "You exceeded your current quota.", "RESOURCE_EXHAUSTED", *details)
+    )
     assert (fault.kind, fault.retry_after_ns) == ("http_429", 34 * S)
     assert fault.message == "HTTP 429: You exceeded your current quota."
 
@@ -45,7 +49,9 @@ def test_a_rate_limit_says_how_long_to_wait() -> None:
 @pytest.mark.parametrize("wrap", [b"%s", b"[%s]"])
 def test_exhausted_daily_quota_waits_a_day(wrap: bytes) -> None:
     details = quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier")
-    fault = provider_fault(429, wrap % body(429, "You exceeded your current quota.", "RESOURCE_EXHAUSTED", *details))
+    fault = provider_fault(
+        429, wrap % body(429, "You exceeded your current quota.", "RESOURCE_EXHAUSTED", *details)
+    )
     assert fault.retry_after_ns == 24 * 3600 * S
     assert "midnight" in fault.hint
 
@@ -60,7 +66,13 @@ def test_unsupported_location_is_a_provider_fault() -> None:
 @each_case(
     "status, content, kind, type_, hint",
     [
-        (400, body(400, "Invalid value at 'contents'", "INVALID_ARGUMENT"), "http_400", CallerFault, ""),
+        (
+            400,
+            body(400, "Invalid value at 'contents'", "INVALID_ARGUMENT"),
+            "http_400",
+            CallerFault,
+            "",
+        ),
         (
             400,
             body(
@@ -77,7 +89,8 @@ def test_unsupported_location_is_a_provider_fault() -> None:
             400,
             body(
                 400,
-                "The input token count (1250010) exceeds the maximum number of tokens allowed (1048576).",
+                "The input token count (1250010) exceeds the maximum number of tokens allowed "
+                "(1048576).",
                 "INVALID_ARGUMENT",
             ),
             "context_length_exceeded",
@@ -111,10 +124,15 @@ def test_each_refusal_has_its_fault_and_hint(
         lambda inner: (
             st.lists(inner)
             | st.dictionaries(
-                st.sampled_from(["error", "details", "violations", "quotaId", "status", "retryDelay", "message"]), inner
+                st.sampled_from(
+                    ["error", "details", "violations", "quotaId", "status", "retryDelay", "message"]
+                ),
+                inner,
             )
         ),
     ),
 )
 def test_any_response_becomes_a_fault(status: int, payload: Any) -> None:
-    assert fault_from_response(status, {}, json.dumps(payload).encode()).message.startswith(f"HTTP {status}: ")
+    assert fault_from_response(status, {}, json.dumps(payload).encode()).message.startswith(
+        f"HTTP {status}: "
+    )

@@ -45,19 +45,30 @@ def test_a_streamed_answer_reads_back() -> None:
             write.done(),
         ]
     )
-    tokens: list[Event] = [Token(1, "Hm", "reasoning"), Token(1, 'He said "hi"\n'), Token(1, " 😀\0")]
+    tokens: list[Event] = [
+        Token(1, "Hm", "reasoning"),
+        Token(1, 'He said "hi"\n'),
+        Token(1, " 😀\0"),
+    ]
     assert decoded(data) == [*tokens, Finish(1, "STOP"), usage, Done(1, False)]
 
 
 KINDS: tuple[TokenKind, ...] = ("text", "reasoning", "audio")
 
 
-@given(st.lists(st.tuples(TEXT, st.sampled_from(KINDS), st.integers(0, 3)), min_size=1), st.lists(st.integers(0, 900)))
-def test_any_tokens_read_back_in_any_split(parts: list[tuple[str, TokenKind, int]], cuts: list[int]) -> None:
+@given(
+    st.lists(st.tuples(TEXT, st.sampled_from(KINDS), st.integers(0, 3)), min_size=1),
+    st.lists(st.integers(0, 900)),
+)
+def test_any_tokens_read_back_in_any_split(
+    parts: list[tuple[str, TokenKind, int]], cuts: list[int]
+) -> None:
     write = writer()
     tokens = [Token(1, text, kind, index) for text, kind, index in parts]
     data = b"".join(write.token(token.text, token.kind, token.index) for token in tokens)
-    finishes = [Finish(1, "MAX_TOKENS", index) for index in sorted({token.index for token in tokens})]
+    finishes = [
+        Finish(1, "MAX_TOKENS", index) for index in sorted({token.index for token in tokens})
+    ]
     data += b"".join(write.finish("length", finish.index) for finish in finishes) + write.done()
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     decoder = gemini.decoder("chat")
@@ -67,7 +78,9 @@ def test_any_tokens_read_back_in_any_split(parts: list[tuple[str, TokenKind, int
 
 def test_a_refusal_is_text() -> None:
     write = writer()
-    assert decoded(write.token("No.", "refusal") + write.finish("content_filter") + write.done())[:2] == [
+    assert decoded(write.token("No.", "refusal") + write.finish("content_filter") + write.done())[
+        :2
+    ] == [
         Token(1, "No."),
         Finish(1, "SAFETY"),
     ]
@@ -77,12 +90,19 @@ def test_a_refusal_is_text() -> None:
 def test_an_image(url: str) -> None:
     data = writer().token(url, "image")
     assert (b"inlineData" in data) == url.startswith("data:")
-    assert [event.text for event in decoded(data) if isinstance(event, Token)] == ([url] if "data:" in url else [])
+    assert [event.text for event in decoded(data) if isinstance(event, Token)] == (
+        [url] if "data:" in url else []
+    )
 
 
 def test_function_calls_are_written_whole() -> None:
     write = writer()
-    assert write.tool_call("weather", "call_1") + write.token('{"city":', "tool") + write.token('"x"}', "tool") == b""
+    assert (
+        write.tool_call("weather", "call_1")
+        + write.token('{"city":', "tool")
+        + write.token('"x"}', "tool")
+        == b""
+    )
     data = write.tool_call("time", "call_2") + write.finish("tool_calls") + write.done()
     assert decoded(data) == [
         Token(1, 'weather{"city":"x"}', "tool", tool=ToolPart(0, "call_1", "weather")),
@@ -98,7 +118,9 @@ def test_function_calls_are_written_whole() -> None:
 
 def test_an_error_inside_a_stream() -> None:
     write = writer()
-    (token, end) = decoded(write.token("a") + write.error("broken", "server_error", 503) + write.done())
+    (token, end) = decoded(
+        write.token("a") + write.error("broken", "server_error", 503) + write.done()
+    )
     assert token == Token(1, "a")
     assert isinstance(end, Broken)
     assert (end.fault.kind, end.fault.phase) == ("in_band_error", "between tokens")
@@ -115,7 +137,10 @@ def test_a_chunk_looks_like_geminis() -> None:
 
 
 def test_a_whole_answer_reads_back() -> None:
-    answers = [ServerAnswer(text="Yes", reasoning="Hm"), ServerAnswer(refusal="No", finish="length")]
+    answers = [
+        ServerAnswer(text="Yes", reasoning="Hm"),
+        ServerAnswer(refusal="No", finish="length"),
+    ]
     data = gemini.StreamWriter("chat", "m", id="x", created=1).whole(answers, Usage(0, 5, 4, 2))
     assert decoded(data) == [
         Token(1, "Hm", "reasoning"),
@@ -137,12 +162,16 @@ def test_counts_are_geminis_own() -> None:
         "thoughtsTokenCount": 7,
         "totalTokenCount": 14,
     }
-    assert json.loads(writer().usage(Usage(0)).removeprefix(b"data: "))["usageMetadata"] == {"totalTokenCount": 0}
+    assert json.loads(writer().usage(Usage(0)).removeprefix(b"data: "))["usageMetadata"] == {
+        "totalTokenCount": 0
+    }
 
 
 def test_error_body_is_read_back() -> None:
     body = gemini.error_body(404, "no such model", "not_found_error")
-    assert json.loads(body) == {"error": {"code": 404, "message": "no such model", "status": "NOT_FOUND"}}
+    assert json.loads(body) == {
+        "error": {"code": 404, "message": "no such model", "status": "NOT_FOUND"}
+    }
     assert gemini.fault_from_response(404, {}, body).message == "HTTP 404: no such model"
     assert json.loads(gemini.error_body(418, "tea"))["error"]["status"] == "UNKNOWN"
 
@@ -182,7 +211,11 @@ def test_a_request_of_our_own_is_read() -> None:
         (PATH + "?alt=sse&key=k", "gemini-2.5-flash", True),
         ("/models/m:generateContent", "m", False),
         ("/v1beta/tunedModels/my%20own:generateContent", "my own", False),
-        ("/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent?alt=sse", "m", True),
+        (
+            "/v1/projects/p/locations/l/publishers/google/models/m:streamGenerateContent?alt=sse",
+            "m",
+            True,
+        ),
     ],
 )
 def test_path_determines_the_model_and_streaming(path: str, model: str, stream: bool) -> None:
@@ -191,7 +224,9 @@ def test_path_determines_the_model_and_streaming(path: str, model: str, stream: 
     assert (request.max_tokens, request.n) == (None, 1)
 
 
-@pytest.mark.parametrize("path", ["/", "/v1/chat/completions", "/v1beta/models/m:countTokens", "/v1beta/models/m"])
+@pytest.mark.parametrize(
+    "path", ["/", "/v1/chat/completions", "/v1beta/models/m:countTokens", "/v1beta/models/m"]
+)
 def test_unknown_path_is_404(path: str) -> None:
     with pytest.raises(CallerFault, match="unknown path /") as caught:
         parse_gemini("chat", body(contents=USER), path)
@@ -226,7 +261,11 @@ def test_any_bytes_that_are_no_request_are_the_callers_fault(raw: bytes) -> None
 @pytest.mark.parametrize("counts", [True, False])
 def test_the_last_event_has_candidates(counts: bool) -> None:
     write = writer()
-    data = write.token("a") + write.token("b", index=1) + write.end("stop", Usage(1, 5, 2), choices=2, counts=counts)
+    data = (
+        write.token("a")
+        + write.token("b", index=1)
+        + write.end("stop", Usage(1, 5, 2), choices=2, counts=counts)
+    )
     events = [msgspec.json.decode(line[6:]) for line in data.split(b"\r\n\r\n") if line]
     assert all(event["candidates"] for event in events)
     assert [each["finishReason"] for each in events[-1]["candidates"]] == ["STOP", "STOP"]

@@ -1,4 +1,5 @@
-"""Requests for ``generateContent`` as chats: what becomes what, what is left out, and what is refused."""
+"""Requests for ``generateContent`` as chats: what becomes what, what is left out, and what is
+refused."""
 
 import contextlib
 from typing import Any
@@ -22,7 +23,9 @@ HI = {"role": "user", "parts": [{"text": "hi"}]}
 def call(**fields: Any) -> Call:
     """As the gateway makes it: the fields raw."""
     body = {"contents": [HI], **fields}
-    return Call(id="c", body={name: msgspec.Raw(msgspec.json.encode(value)) for name, value in body.items()})
+    return Call(
+        id="c", body={name: msgspec.Raw(msgspec.json.encode(value)) for name, value in body.items()}
+    )
 
 
 def chat(**fields: Any) -> dict[str, Any]:
@@ -34,15 +37,32 @@ def chat(**fields: Any) -> dict[str, Any]:
     [
         ({"generation_config": {"max_output_tokens": 5}}, {"max_completion_tokens": 5}),
         ({"generationConfig": {"topP": 0.5, "candidateCount": 2}}, {"top_p": 0.5, "n": 2}),
-        ({"generationConfig": {"responseMimeType": "application/json"}}, {"response_format": {"type": "json_object"}}),
-        ({"generationConfig": {"responseMimeType": "text/plain", "responseModalities": ["TEXT"]}}, {}),
+        (
+            {"generationConfig": {"responseMimeType": "application/json"}},
+            {"response_format": {"type": "json_object"}},
+        ),
+        (
+            {
+                "generationConfig": {
+                    "responseMimeType": "text/plain",
+                    "responseModalities": ["TEXT"],
+                }
+            },
+            {},
+        ),
         ({"tools": []}, {}),
         *(
-            ({"generationConfig": {"thinkingConfig": config}}, {FIELD: ReasoningRequest(name="thinkingConfig", **wish)})
+            (
+                {"generationConfig": {"thinkingConfig": config}},
+                {FIELD: ReasoningRequest(name="thinkingConfig", **wish)},
+            )
             for config, wish in (
                 ({"thinkingBudget": 0}, {"budget": 0}),
                 ({"thinkingBudget": -1}, {"on": True}),
-                ({"thinkingBudget": 2000, "includeThoughts": True}, {"budget": 2000, "shown": True}),
+                (
+                    {"thinkingBudget": 2000, "includeThoughts": True},
+                    {"budget": 2000, "shown": True},
+                ),
                 ({"thinking_level": "low"}, {"effort": "low"}),
             )
         ),
@@ -65,9 +85,20 @@ def test_a_conversation_with_calls_without_ids() -> None:
             HI,
             {
                 "role": "model",
-                "parts": [{"text": "Hm.", "thought": True}, {"text": "So."}, called("f", x=1), called("f")],
+                "parts": [
+                    {"text": "Hm.", "thought": True},
+                    {"text": "So."},
+                    called("f", x=1),
+                    called("f"),
+                ],
             },
-            {"parts": [answered("f", {"output": "one"}), answered("f", {"a": [2]}), {"text": "And?"}]},
+            {
+                "parts": [
+                    answered("f", {"output": "one"}),
+                    answered("f", {"a": [2]}),
+                    {"text": "And?"},
+                ]
+            },
         ],
     )
     messages: Any = gemini.to_chat(asked).body["messages"]
@@ -76,7 +107,10 @@ def test_a_conversation_with_calls_without_ids() -> None:
     assert (user["content"], last["content"]) == ("hi", "And?")
     assert (assistant["content"], assistant["reasoning_content"]) == ("So.", "Hm.")
     assert [each["function"]["arguments"] for each in assistant["tool_calls"]] == ['{"x":1}', "{}"]
-    assert [each["id"] for each in assistant["tool_calls"]] == [first["tool_call_id"], second["tool_call_id"]]
+    assert [each["id"] for each in assistant["tool_calls"]] == [
+        first["tool_call_id"],
+        second["tool_call_id"],
+    ]
     assert (first["content"], second["content"]) == ("one", '{"a":[2]}')
     assert asked.notes.dropped == ["thoughtSignature"]
 
@@ -88,13 +122,18 @@ def test_a_conversation_with_calls_without_ids() -> None:
         ({"mode": "AUTO"}, None),
         ({"mode": "NONE"}, "none"),
         ({"mode": "ANY"}, "required"),
-        ({"mode": "ANY", "allowedFunctionNames": ["f"]}, {"type": "function", "function": {"name": "f"}}),
+        (
+            {"mode": "ANY", "allowedFunctionNames": ["f"]},
+            {"type": "function", "function": {"name": "f"}},
+        ),
     ],
 )
 def test_function_calling_config_becomes_tool_choice(config: dict[str, Any], choice: Any) -> None:
     tools = [{"function_declarations": [{"name": "f", "parameters": {"type": "OBJECT"}}]}]
     found = chat(tools=tools, toolConfig={"functionCallingConfig": config})
-    assert found["tools"] == [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    assert found["tools"] == [
+        {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    ]
     assert found.get("tool_choice") == choice
 
 
@@ -110,7 +149,10 @@ def test_a_schema() -> None:
     }
     assert json_schema(given) == {
         "type": "object",
-        "properties": {"type": {"type": ["string", "null"]}, "n": {"type": "array", "items": {"type": "integer"}}},
+        "properties": {
+            "type": {"type": ["string", "null"]},
+            "n": {"type": "array", "items": {"type": "integer"}},
+        },
         "anyOf": [{"type": "number"}],
     }
 
@@ -128,7 +170,14 @@ def test_dropped_fields_are_noted() -> None:
         ({"contents": "hi"}, "at least one turn"),
         ({"contents": [{"role": "system", "parts": []}]}, "expected user or model"),
         ({"contents": [{"role": "user"}]}, r"contents\[0\] must be an object with parts"),
-        ({"contents": [{"parts": [{"fileData": {"fileUri": "gs://x", "mimeType": "video/mp4"}}]}]}, "fileData"),
+        (
+            {
+                "contents": [
+                    {"parts": [{"fileData": {"fileUri": "gs://x", "mimeType": "video/mp4"}}]}
+                ]
+            },
+            "fileData",
+        ),
         ({"contents": [{"role": "model", "parts": [{"executableCode": {}}]}]}, "executableCode"),
         ({"contents": [{"parts": [{"functionResponse": {"name": "f"}}]}]}, "answers no call"),
         ({"tools": [{"googleSearch": {}}]}, "Google's own tool"),
@@ -149,13 +198,18 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["text", "parts", "role", "functionCall", "name", "args", "mode"]), inner, max_size=3
+            st.sampled_from(["text", "parts", "role", "functionCall", "name", "args", "mode"]),
+            inner,
+            max_size=3,
         )
     ),
 )
 
 
-@given(JSON, st.sampled_from(["contents", "systemInstruction", "tools", "toolConfig", "generationConfig"]))
+@given(
+    JSON,
+    st.sampled_from(["contents", "systemInstruction", "tools", "toolConfig", "generationConfig"]),
+)
 @example(True, "tools")
 def test_any_request_is_read_or_refused(value: Any, name: str) -> None:
     with contextlib.suppress(CallerFault):
@@ -165,4 +219,7 @@ def test_any_request_is_read_or_refused(value: Any, name: str) -> None:
 @pytest.mark.parametrize("mode", [[], {}, 1, "SOMETIMES"])
 def test_unknown_function_calling_mode_is_refused(mode: Any) -> None:
     with pytest.raises(CallerFault, match="toolConfig"):
-        chat(tools=[{"functionDeclarations": [{"name": "f"}]}], toolConfig={"functionCallingConfig": {"mode": mode}})
+        chat(
+            tools=[{"functionDeclarations": [{"name": "f"}]}],
+            toolConfig={"functionCallingConfig": {"mode": mode}},
+        )

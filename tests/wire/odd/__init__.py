@@ -1,7 +1,9 @@
-"""Odd but real answers of providers and engines, each with the one meaning that every reader must find.
+"""Odd but real answers of providers and engines, each with the one meaning that every reader must
+find.
 
-There is one module for each API format, with builders of its events and a list of cases. A case is a name, its
-`Meaning`, and what was odd. Sources: bug reports of gateways, engines and agents, and providers' own documents.
+There is one module for each API format, with builders of its events and a list of cases. A case is
+a name, its `Meaning`, and what was odd. Sources: bug reports of gateways, engines and agents, and
+providers' own documents.
 """
 
 import json
@@ -14,8 +16,8 @@ Fields = dict[str, Any]
 
 
 class Meaning(Struct, frozen=True):
-    """The meaning of an answer: `calls` are names with arguments, `end` is OpenAI's finish reason, "" for the usual
-    one, and `usage` the tokens of input and output, 0 where they are unknown."""
+    """The meaning of an answer: `calls` are names with arguments, `end` is OpenAI's finish reason,
+    "" for the usual one, and `usage` the tokens of input and output, 0 where they are unknown."""
 
     text: str = ""
     reasoning: str = ""
@@ -35,7 +37,9 @@ class OddAnswer(Struct, frozen=True):
 
 def streamed(api_format: str, name: str, meaning: Meaning, *events: Any) -> OddAnswer:
     """Return an answer with these events: JSON, or bytes as they are."""
-    return OddAnswer(name, api_format, meaning, b"".join(b"data: " + _json(each) + b"\n\n" for each in events))
+    return OddAnswer(
+        name, api_format, meaning, b"".join(b"data: " + _json(each) + b"\n\n" for each in events)
+    )
 
 
 def whole(api_format: str, name: str, meaning: Meaning, answer: Any) -> OddAnswer:
@@ -60,12 +64,16 @@ def framings(base: OddAnswer) -> list[OddAnswer]:
     bodies = {
         "CR LF": base.body.replace(b"\n", b"\r\n"),
         "no space after the colon": base.body.replace(b"data: ", b"data:"),
-        "comments, ids and retries": b"".join(b": ping\n\nid: 1\nretry: 9\n" + each + b"\n\n" for each in events),
+        "comments, ids and retries": b"".join(
+            b": ping\n\nid: 1\nretry: 9\n" + each + b"\n\n" for each in events
+        ),
         "several data lines": b"".join(_in_lines(each) + b"\n\n" for each in events),
         "a byte order mark and blank lines": b"\xef\xbb\xbf\n\n" + base.body,
         "no blank line at the end": base.body.removesuffix(b"\n"),
     }
-    return [structs.replace(base, name=f"framing: {name}", body=body) for name, body in bodies.items()]
+    return [
+        structs.replace(base, name=f"framing: {name}", body=body) for name, body in bodies.items()
+    ]
 
 
 OSLO, UTC = ("weather", {"city": "Oslo"}), ("clock", {"zone": "UTC"})

@@ -3,7 +3,19 @@
 import json
 from typing import Any
 
-from tests.wire.odd import ALL, BOTH, HALVES, HI, OSLO, SMILE, UTC, Fields, Meaning, OddAnswer, whole
+from tests.wire.odd import (
+    ALL,
+    BOTH,
+    HALVES,
+    HI,
+    OSLO,
+    SMILE,
+    UTC,
+    Fields,
+    Meaning,
+    OddAnswer,
+    whole,
+)
 
 COUNTED = Meaning("Hi there", usage=(11, 7))
 COUNTS = {"prompt_eval_count": 11, "eval_count": 7}
@@ -11,10 +23,16 @@ THOUGHT = Meaning("Hi there", "Hm.")
 
 
 def line(content: Any = "", **message: Any) -> Fields:
-    return {"model": "m", "message": {"role": "assistant", "content": content, **message}, "done": False}
+    return {
+        "model": "m",
+        "message": {"role": "assistant", "content": content, **message},
+        "done": False,
+    }
 
 
-def raw(name: str, meaning: Meaning, *events: Any, between: bytes = b"\n", after: bytes = b"\n") -> OddAnswer:
+def raw(
+    name: str, meaning: Meaning, *events: Any, between: bytes = b"\n", after: bytes = b"\n"
+) -> OddAnswer:
     lines = (each if isinstance(each, bytes) else json.dumps(each).encode() for each in events)
     return OddAnswer(name, "ollama", meaning, between.join(lines) + after)
 
@@ -39,24 +57,34 @@ WORDS = (line("Hi "), line("there"))
 CALLS = [call(*OSLO), call(*UTC)]
 STREAMS = [
     # Tool calls.
-    lines("arguments as text", BOTH, line(tool_calls=[call(name, json.dumps(given)) for name, given in (OSLO, UTC)])),
+    lines("arguments "
+    "as "
+    "text", BOTH, line(tool_calls=[call(name, json.dumps(given)) for name, given in (OSLO, UTC)])),
     lines("calls in two lines", BOTH, *(line(tool_calls=[each]) for each in CALLS)),
     lines("text and calls in one line", ALL, line("Hi there", tool_calls=CALLS)),
     lines("text, then calls", ALL, *WORDS, line(tool_calls=CALLS)),
     lines("calls in the last line", ALL, *WORDS, message=line(tool_calls=CALLS)["message"]),
-    lines("two calls of one name", Meaning(calls=(OSLO, OSLO)), *(line(tool_calls=[call(*OSLO)]) for _ in range(2))),
+    lines("two calls of "
+    "one name", Meaning(calls=(OSLO, OSLO)), *(line(tool_calls=[call(*OSLO)]) for _ in range(2))),
     lines("an id and a type", BOTH, line(tool_calls=[
         call(*OSLO, id="a", type="function"), call(*UTC, id="b", type="function"),
     ])),
     lines("the same id for both", BOTH, line(tool_calls=[call(*OSLO, id="a"), call(*UTC, id="a")])),
-    lines("an id of another type", BOTH, line(tool_calls=[call(*given, id=5) for given in (OSLO, UTC)])),
+    lines("an id of "
+    "another type", BOTH, line(tool_calls=[call(*given, id=5) for given in (OSLO, UTC)])),
     lines("an index in the function", BOTH, line(tool_calls=[
-        {"function": {"index": n, "name": name, "arguments": given}} for n, (name, given) in enumerate((OSLO, UTC))
+        {"function": {"index": n, "name": name, "arguments": given}} for n, (name, given)
+        in enumerate((OSLO, UTC))
     ])),
-    lines("arguments null", Meaning(calls=(("clock", {}),)), line(tool_calls=[call("clock", None)])),
-    lines("arguments as an empty text", Meaning(calls=(("clock", {}),)), line(tool_calls=[call("clock", "")])),
-    lines("no arguments", Meaning(calls=(("clock", {}),)), line(tool_calls=[{"function": {"name": "clock"}}])),
-    lines("calls that are null", HI, *(line(text, tool_calls=None, images=None) for text in ("Hi ", "there"))),
+    lines("arguments "
+    "null", Meaning(calls=(("clock", {}),)), line(tool_calls=[call("clock", None)])),
+    lines("arguments as an "
+    "empty text", Meaning(calls=(("clock", {}),)), line(tool_calls=[call("clock", "")])),
+    lines("no "
+    "arguments", Meaning(calls=(("clock", {}),)),
+    line(tool_calls=[{"function": {"name": "clock"}}])),
+    lines("calls that "
+    "are null", HI, *(line(text, tool_calls=None, images=None) for text in ("Hi ", "there"))),
     lines("an empty list of calls", HI, *(line(text, tool_calls=[]) for text in ("Hi ", "there"))),
     lines("content null beside calls", BOTH, line(None, tool_calls=CALLS)),
     # Text and reasoning.
@@ -67,9 +95,12 @@ STREAMS = [
     lines("thinking null", HI, line("Hi ", thinking=None), line("there", thinking=None)),
     lines("a pair of surrogates in two lines", SMILE, *map(line, HALVES)),
     lines("text in the last line", HI, WORDS[0], message={"role": "assistant", "content": "there"}),
-    lines("content that is null in the last line", HI, *WORDS, message={"role": "assistant", "content": None}),
-    lines("no role", HI, *({"message": {"content": text}, "done": False} for text in ("Hi ", "there"))),
-    lines("no done before the end", HI, *({"message": {"content": text}} for text in ("Hi ", "there"))),
+    lines("content that is null in "
+    "the last line", HI, *WORDS, message={"role": "assistant", "content": None}),
+    lines("no "
+    "role", HI, *({"message": {"content": text}, "done": False} for text in ("Hi ", "there"))),
+    lines("no done before "
+    "the end", HI, *({"message": {"content": text}} for text in ("Hi ", "there"))),
     lines("done null before the end", HI, *({**each, "done": None} for each in WORDS)),
     # Lines without content.
     lines("a last line without a message", HI, *WORDS, message=None),
@@ -91,14 +122,17 @@ STREAMS = [
     lines("a token limit", Meaning("Hi there", end="length"), *WORDS, done_reason="length"),
     lines("a model that was only loaded", Meaning(), done_reason="load"),
     lines("an unknown reason", HI, *WORDS, done_reason="tired"),
-    lines("no count of a prompt in the cache", Meaning("Hi there", usage=(0, 7)), *WORDS, eval_count=7),
+    lines("no count of a prompt "
+    "in the cache", Meaning("Hi there", usage=(0, 7)), *WORDS, eval_count=7),
     lines("counts as text", COUNTED, *WORDS, prompt_eval_count="11", eval_count="7"),
-    lines("counts with a fraction of zero", COUNTED, *WORDS, prompt_eval_count=11.0, eval_count=7.0),
+    lines("counts with a "
+    "fraction of zero", COUNTED, *WORDS, prompt_eval_count=11.0, eval_count=7.0),
     lines("counts null", HI, *WORDS, prompt_eval_count=None, eval_count=None),
     lines("negative counts", HI, *WORDS, prompt_eval_count=-1, eval_count=7),
     lines("durations of another type", COUNTED, *WORDS, total_duration="1s", **COUNTS),
     lines("negative durations", COUNTED, *WORDS, total_duration=-5, eval_duration=0, **COUNTS),
-    lines("logprobs and a context", COUNTED, *WORDS, logprobs=[{"token": "a", "logprob": -0.1}], context=[1,
+    lines("logprobs and a "
+    "context", COUNTED, *WORDS, logprobs=[{"token": "a", "logprob": -0.1}], context=[1,
         2], **COUNTS),
 ]  # fmt: skip
 MESSAGES = [

@@ -9,7 +9,10 @@ COUNTED = Meaning("Hi there", usage=(11, 7))
 
 
 def piece(text: Any, reason: str | None = None, **fields: Any) -> Fields:
-    return {"object": "text_completion", "choices": [{"index": 0, "text": text, "finish_reason": reason, **fields}]}
+    return {
+        "object": "text_completion",
+        "choices": [{"index": 0, "text": text, "finish_reason": reason, **fields}],
+    }
 
 
 def completion(name: str, meaning: Meaning, *events: Any) -> OddAnswer:
@@ -21,7 +24,12 @@ def output(*pieces: bytes, after: bytes = b"event: done\ndata: {}\n\n") -> bytes
 
 
 def prediction(name: str, meaning: Meaning, **fields: Any) -> OddAnswer:
-    return whole("replicate", name, meaning, {"id": "x", "status": "succeeded", "output": ["Hi ", "there"]} | fields)
+    return whole(
+        "replicate",
+        name,
+        meaning,
+        {"id": "x", "status": "succeeded", "output": ["Hi ", "there"]} | fields,
+    )
 
 
 WORDS = (piece("Hi "), piece("there"))
@@ -30,18 +38,24 @@ COMPLETIONS = [
     completion("a text that is null at the end", HI, *WORDS, piece(None, "stop")),
     completion("a pair of surrogates in two chunks", SMILE, *map(piece, HALVES), piece("", "stop")),
     completion("logprobs of vLLM", HI, *(
-        piece(text, logprobs={"token_logprobs": [None], "tokens": [text], "top_logprobs": None}, stop_reason=None)
+        piece(text, logprobs={"token_logprobs": [None], "tokens": [text], "top_logprobs": None},
+        stop_reason=None)
         for text in ("Hi ", "there")
     ), piece("", "stop")),
-    completion("usage alone at the end", COUNTED, *WORDS, piece("", "stop"), {"choices": [], "usage": USAGE}),
-    completion("index null", HI, *(piece(text, index=None) for text in ("Hi ", "there")), piece("", "stop")),
+    completion("usage alone at "
+    "the end", COUNTED, *WORDS, piece("", "stop"), {"choices": [], "usage": USAGE}),
+    completion("index "
+    "null", HI, *(piece(text, index=None) for text in ("Hi ", "there")), piece("", "stop")),
     completion("a token limit", Meaning("Hi there", end="length"), *WORDS, piece("", "length")),
-    whole("completions", "a whole answer", COUNTED, {**piece("Hi there", "stop"), "usage": USAGE, "error": None}),
+    whole("completions", "a whole "
+    "answer", COUNTED, {**piece("Hi there", "stop"), "usage": USAGE, "error": None}),
 ]  # fmt: skip
 PREDICTIONS = [
-    OddAnswer("text with line feeds", "replicate", Meaning("Hi\nthere"), output(b"Hi\ndata: there")),
+    OddAnswer("text with "
+    "line feeds", "replicate", Meaning("Hi\nthere"), output(b"Hi\ndata: there")),
     OddAnswer("an empty output", "replicate", HI, output(b"Hi ", b"", b"there")),
-    OddAnswer("ids of events", "replicate", HI, output(b"Hi ", b"there").replace(b"event:", b"id: 1:0\nevent:")),
+    OddAnswer("ids of events", "replicate", HI, output(b"Hi ", b"there").replace(b"event:", b"id: "
+    b"1:0\nevent:")),
     OddAnswer("logs between outputs", "replicate", HI, output(b"Hi ",
         after=b"event: logs\ndata: x\n\n") + output(b"there")),
     OddAnswer("half a character", "replicate", Meaning("Hi \ufffd"), output(b"Hi ", b"\xf0")),

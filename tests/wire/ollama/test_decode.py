@@ -1,4 +1,5 @@
-"""Ollama's answers, read: examples of its documentation, every split, every cut, every corrupt byte."""
+"""Ollama's answers, read: examples of its documentation, every split, every cut, every corrupt
+byte."""
 
 import json
 from typing import Any
@@ -21,7 +22,13 @@ DURATIONS = {
     "eval_duration": 4535599000,
 }
 COUNTS = {"prompt_eval_count": 26, "eval_count": 282}
-LAST = {"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop", **DURATIONS, **COUNTS}
+LAST = {
+    "message": {"role": "assistant", "content": ""},
+    "done": True,
+    "done_reason": "stop",
+    **DURATIONS,
+    **COUNTS,
+}
 
 
 def line(**fields: Any) -> bytes:
@@ -33,15 +40,39 @@ def said(done: bool = False, **message: Any) -> bytes:
 
 
 TEXT = said(content="The", images=None) + said(content=" sky 😀") + line(**LAST)
-THINKING = said(thinking="Hm") + said(thinking=", so", content="") + said(content="Yes") + line(**LAST)
+THINKING = (
+    said(thinking="Hm") + said(thinking=", so", content="") + said(content="Yes") + line(**LAST)
+)
 TOOLS = (
-    said(tool_calls=[{"id": "c1", "function": {"index": 0, "name": "weather", "arguments": {"city": "Paris"}}}])
-    + said(tool_calls=[{"function": {"name": "now", "arguments": {}}}, {"function": {"name": "", "arguments": None}}])
+    said(
+        tool_calls=[
+            {
+                "id": "c1",
+                "function": {"index": 0, "name": "weather", "arguments": {"city": "Paris"}},
+            }
+        ]
+    )
+    + said(
+        tool_calls=[
+            {"function": {"name": "now", "arguments": {}}},
+            {"function": {"name": "", "arguments": None}},
+        ]
+    )
     + line(**LAST)
 )
-WHOLE = line(message={"role": "assistant", "content": "Hello!", "thinking": "Hm"}, done=True, done_reason="length")
+WHOLE = line(
+    message={"role": "assistant", "content": "Hello!", "thinking": "Hm"},
+    done=True,
+    done_reason="length",
+)
 FAILED = said(content="The") + b'{"error":"an error was encountered while running the model"}\n'
-BODIES = {"text": TEXT, "thinking": THINKING, "tools": TOOLS, "whole": WHOLE.rstrip(), "failed": FAILED}
+BODIES = {
+    "text": TEXT,
+    "thinking": THINKING,
+    "tools": TOOLS,
+    "whole": WHOLE.rstrip(),
+    "failed": FAILED,
+}
 
 
 def make() -> Decoder:
@@ -168,7 +199,9 @@ def test_a_line_is_bounded() -> None:
 @repeated_at_places
 @each_case("name", BODIES)
 def test_decoder_handles_any_split_cut_or_wrong_byte(name: str, repeats: int) -> None:
-    check_decoder(make, BODIES[name].splitlines(keepends=True), whole=name != "failed", places=repeats)
+    check_decoder(
+        make, BODIES[name].splitlines(keepends=True), whole=name != "failed", places=repeats
+    )
 
 
 def test_any_bytes_end_once() -> None:

@@ -26,10 +26,16 @@ def sent(**body: Any) -> dict[str, Any]:
 
 
 def test_a_request() -> None:
-    call = Call(id="1", body={"model": Raw(b'"route"'), "messages": Raw(b'[{"role":"user","content":"Hi"}]')})
+    call = Call(
+        id="1",
+        body={"model": Raw(b'"route"'), "messages": Raw(b'[{"role":"user","content":"Hi"}]')},
+    )
     encoded = ollama.encode(call, "m:7b", Quirks())
     assert encoded.path == "/api/chat"
-    assert dict(encoded.headers) == {"content-type": "application/json", "accept": "application/x-ndjson"}
+    assert dict(encoded.headers) == {
+        "content-type": "application/json",
+        "accept": "application/x-ndjson",
+    }
     assert json.loads(encoded.body) == {"model": "m:7b", "stream": True, "messages": [USER]}
 
 
@@ -39,11 +45,17 @@ def test_a_request() -> None:
         ({"max_tokens": 5}, {"num_predict": 5}),
         ({"max_tokens": 5, "max_completion_tokens": 6}, {"num_predict": 6}),
         ({"temperature": 0, "top_p": 0.9, "seed": 7}, {"temperature": 0, "top_p": 0.9, "seed": 7}),
-        ({"frequency_penalty": 1, "presence_penalty": 2}, {"frequency_penalty": 1, "presence_penalty": 2}),
+        (
+            {"frequency_penalty": 1, "presence_penalty": 2},
+            {"frequency_penalty": 1, "presence_penalty": 2},
+        ),
         ({"top_k": 40, "min_p": 0.1}, {"top_k": 40, "min_p": 0.1}),
         ({"stop": "a"}, {"stop": ["a"]}),
         ({"stop": ["a", "b"]}, {"stop": ["a", "b"]}),
-        ({"temperature": 1, "options": {"temperature": 0, "num_ctx": 8192}}, {"temperature": 0, "num_ctx": 8192}),
+        (
+            {"temperature": 1, "options": {"temperature": 0, "num_ctx": 8192}},
+            {"temperature": 0, "num_ctx": 8192},
+        ),
     ],
 )
 def test_options(body: dict[str, Any], options: dict[str, Any]) -> None:
@@ -56,7 +68,12 @@ def test_options(body: dict[str, Any], options: dict[str, Any]) -> None:
         ({"response_format": {"type": "text"}}, {}),
         ({"response_format": {"type": "json_object"}}, {"format": "json"}),
         (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "schema": {"type": "object"}},
+                }
+            },
             {"format": {"type": "object"}},
         ),
         ({"reasoning_effort": "none"}, {"think": False}),
@@ -66,7 +83,16 @@ def test_options(body: dict[str, Any], options: dict[str, Any]) -> None:
         ({"tools": [TOOL]}, {"tools": [TOOL]}),
         ({"tools": [TOOL], "tool_choice": "auto"}, {"tools": [TOOL]}),
         ({"tools": [TOOL], "tool_choice": "none"}, {}),
-        ({"user": "u", "stream_options": {}, "store": True, "service_tier": "flex", "stream": False}, {}),
+        (
+            {
+                "user": "u",
+                "stream_options": {},
+                "store": True,
+                "service_tier": "flex",
+                "stream": False,
+            },
+            {},
+        ),
         ({"n": 1, "logprobs": False, "parallel_tool_calls": True, "temperature": None}, {}),
     ],
 )
@@ -79,7 +105,10 @@ def test_fields(body: dict[str, Any], fields: dict[str, Any]) -> None:
     [
         ({"role": "developer", "content": "Be brief."}, {"role": "system", "content": "Be brief."}),
         ({"role": "user", "content": "Hi", "name": "Ann"}, {"role": "user", "content": "Hi"}),
-        ({"role": "user", "content": "Hi", "images": ["aGk="]}, {"role": "user", "content": "Hi", "images": ["aGk="]}),
+        (
+            {"role": "user", "content": "Hi", "images": ["aGk="]},
+            {"role": "user", "content": "Hi", "images": ["aGk="]},
+        ),
         (
             {
                 "role": "user",
@@ -90,7 +119,11 @@ def test_fields(body: dict[str, Any], fields: dict[str, Any]) -> None:
                     {"type": "text", "text": "this?"},
                 ],
             },
-            {"role": "user", "content": "What is\nthis?", "images": ["iVBORw0KGgo=", "iVBORw0KGgo="]},
+            {
+                "role": "user",
+                "content": "What is\nthis?",
+                "images": ["iVBORw0KGgo=", "iVBORw0KGgo="],
+            },
         ),
         ({"role": "assistant", "refusal": "No."}, {"role": "assistant", "content": "No."}),
         (
@@ -101,7 +134,13 @@ def test_fields(body: dict[str, Any], fields: dict[str, Any]) -> None:
             {
                 "role": "assistant",
                 "content": None,
-                "tool_calls": [{"id": "c", "type": "function", "function": {"name": "now", "arguments": '{"a":1}'}}],
+                "tool_calls": [
+                    {
+                        "id": "c",
+                        "type": "function",
+                        "function": {"name": "now", "arguments": '{"a":1}'},
+                    }
+                ],
             },
             {
                 "role": "assistant",
@@ -124,9 +163,16 @@ def test_messages(message: dict[str, Any], translated: dict[str, Any]) -> None:
 
 
 def test_a_result_is_named_by_the_call_that_it_answers() -> None:
-    calls = [{"id": name, "function": {"name": f"tool-{name}", "arguments": ""}} for name in ("a", "b")]
-    results = [{"role": "tool", "tool_call_id": name, "content": [{"type": "text", "text": name}]} for name in "ba"]
-    messages = sent(messages=[USER, {"role": "assistant", "tool_calls": calls}, *results])["messages"]
+    calls = [
+        {"id": name, "function": {"name": f"tool-{name}", "arguments": ""}} for name in ("a", "b")
+    ]
+    results = [
+        {"role": "tool", "tool_call_id": name, "content": [{"type": "text", "text": name}]}
+        for name in "ba"
+    ]
+    messages = sent(messages=[USER, {"role": "assistant", "tool_calls": calls}, *results])[
+        "messages"
+    ]
     assert [message.get("tool_name") for message in messages] == [None, None, "tool-b", "tool-a"]
 
 
@@ -144,13 +190,26 @@ def test_a_result_is_named_by_the_call_that_it_answers() -> None:
         ({"response_format": {"type": "grammar"}}, "response_format"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         (
-            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y"}}]}]},
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "image_url", "image_url": {"url": "https://x/y"}}],
+                    }
+                ]
+            },
             r"messages\[0\].content\[0\].image_url, a link",
         ),
-        ({"messages": [{"role": "user", "content": [{"type": "file"}]}]}, r"messages\[0\].content\[0\].type 'file'"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "file"}]}]},
+            r"messages\[0\].content\[0\].type 'file'",
+        ),
         ({"messages": [{"role": "function", "content": "x"}]}, r"messages\[0\]"),
         ({"messages": [{"role": "assistant", "audio": {"id": "x"}}]}, r"messages\[0\].audio"),
-        ({"messages": [{"role": "assistant", "tool_calls": [{"type": "custom"}]}]}, "type 'custom'"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"type": "custom"}]}]},
+            "type 'custom'",
+        ),
     ],
 )
 def test_untranslatable_field_is_named(body: dict[str, Any], named: str) -> None:
@@ -161,7 +220,12 @@ def test_untranslatable_field_is_named(body: dict[str, Any], named: str) -> None
 
 @pytest.mark.parametrize(("choice", "tools"), [("required", [TOOL]), (NAMED, [TOOL, OTHER])])
 def test_a_required_call_is_asked_for_by_its_schema(choice: Any, tools: list[Any]) -> None:
-    asked = {"messages": [USER], "tools": tools, "tool_choice": choice, "response_format": {"type": "json_object"}}
+    asked = {
+        "messages": [USER],
+        "tools": tools,
+        "tool_choice": choice,
+        "response_format": {"type": "json_object"},
+    }
     call = Call(id="1", body=asked)
     encoded = ollama.encode(call, "m:7b", Quirks())
     body = json.loads(encoded.body)
@@ -184,14 +248,31 @@ def test_completions_are_refused() -> None:
         ({"messages": "Hi"}, "messages: Expected `array`"),
         ({"messages": [{"role": "robot"}]}, r"messages\[0\].role is 'robot'"),
         ({"messages": [{"role": "user", "content": 7}]}, r"\$\[0\].content"),
-        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "not a part of type 'text'"),
         (
-            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "data:,x"}]}]},
+            {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+            "not a part of type 'text'",
+        ),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "image_url", "image_url": "data:,x"}]}
+                ]
+            },
             "not a data URL in base64",
         ),
-        ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "?"}]}, "no earlier tool call"),
         (
-            {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}]},
+            {"messages": [{"role": "tool", "content": "x", "tool_call_id": "?"}]},
+            "no earlier tool call",
+        ),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "assistant",
+                        "tool_calls": [{"function": {"name": "f", "arguments": "{"}}],
+                    }
+                ]
+            },
             r"tool_calls\[0\].function.arguments is not",
         ),
         ({"options": [1]}, "options must be an object"),
@@ -215,7 +296,9 @@ def test_other_refusals_are_read_as_for_openai() -> None:
     fault = ollama.fault_from_response(400, {}, b'{"error":"\\"m\\" does not support tools"}')
     assert isinstance(fault, CallerFault)
     assert fault.kind == "http_400"
-    busy = ollama.fault_from_response(503, {"Retry-After": "2"}, b'{"error":"server busy, please try again"}')
+    busy = ollama.fault_from_response(
+        503, {"Retry-After": "2"}, b'{"error":"server busy, please try again"}'
+    )
     assert isinstance(busy, ProviderFault)
     assert (busy.kind, busy.retry_after_ns) == ("http_503", 2_000_000_000)
 

@@ -1,4 +1,5 @@
-"""The server role of Ollama's api_format: requests read, and answers that our own decoder reads back the same."""
+"""The server role of Ollama's api_format: requests read, and answers that our own decoder reads
+back the same."""
 
 import json
 from itertools import groupby
@@ -62,7 +63,12 @@ def test_durations_are_in_the_last_line() -> None:
 
 def test_tool_calls_are_written_whole() -> None:
     write = writer()
-    assert write.tool_call("weather", "call_1") + write.token('{"city":', "tool") + write.token("7}", "tool") == b""
+    assert (
+        write.tool_call("weather", "call_1")
+        + write.token('{"city":', "tool")
+        + write.token("7}", "tool")
+        == b""
+    )
     data = write.tool_call("now", "call_2") + write.finish("tool_calls") + write.done()
     assert decoded(data) == [
         Token(1, 'weather{"city":7}', "tool", tool=ToolPart(0, "call_1", "weather")),
@@ -75,7 +81,11 @@ def test_tool_calls_are_written_whole() -> None:
 def test_text_after_a_tool_call() -> None:
     write = writer()
     data = write.tool_call("now", "call_1") + write.token("a") + write.finish("stop") + write.done()
-    assert [key for key, _ in groupby(type(event) for event in decoded(data))] == [Token, Finish, Done]
+    assert [key for key, _ in groupby(type(event) for event in decoded(data))] == [
+        Token,
+        Finish,
+        Done,
+    ]
 
 
 def test_an_error_inside_a_stream() -> None:
@@ -105,7 +115,9 @@ def test_a_whole_answer_reads_back() -> None:
 
 
 def test_a_whole_refusal() -> None:
-    data = ollama.StreamWriter("chat", "m", id="x", created=1).whole([ServerAnswer(refusal="No")], Usage(0))
+    data = ollama.StreamWriter("chat", "m", id="x", created=1).whole(
+        [ServerAnswer(refusal="No")], Usage(0)
+    )
     assert decoded(data) == [Token(1, "No"), Finish(1, "stop"), Done(1, True)]
 
 
@@ -116,9 +128,20 @@ def test_error_body_is_read_back() -> None:
 
 
 def test_a_chat_request() -> None:
-    messages = [{"role": "system", "content": "Be brief."}, *USER, {"role": "assistant", "tool_calls": []}]
-    request = parse_ollama("chat", body(model="m", messages=messages, options={"num_predict": 7}, think=True))
-    assert (request.operation, request.model, request.stream, request.max_tokens) == ("chat", "m", True, 7)
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        *USER,
+        {"role": "assistant", "tool_calls": []},
+    ]
+    request = parse_ollama(
+        "chat", body(model="m", messages=messages, options={"num_predict": 7}, think=True)
+    )
+    assert (request.operation, request.model, request.stream, request.max_tokens) == (
+        "chat",
+        "m",
+        True,
+        7,
+    )
     assert (request.n, request.include_usage, request.prompt_text) == (1, True, "Be brief.\nHello")
     assert bytes(request.fields["think"]) == b"true"
 
@@ -135,7 +158,12 @@ def test_not_streamed() -> None:
 def test_server_role_reads_what_the_client_role_sends() -> None:
     call = Call(id="1", body={"messages": USER, "max_tokens": 9})
     request = parse_ollama("chat", ollama.encode(call, "m:7b", Quirks()).body)
-    assert (request.model, request.stream, request.max_tokens, request.prompt_text) == ("m:7b", True, 9, "Hello")
+    assert (request.model, request.stream, request.max_tokens, request.prompt_text) == (
+        "m:7b",
+        True,
+        9,
+        "Hello",
+    )
 
 
 @each_case(
@@ -147,7 +175,10 @@ def test_server_role_reads_what_the_client_role_sends() -> None:
         (body(model="", messages=USER), r"\$.model"),
         (body(model="m"), "`messages`"),
         (body(model="m", messages=[]), r"\$.messages"),
-        (body(model="m", messages=[{"role": "user", "content": [{}]}]), r"\$.messages\[0\].content"),
+        (
+            body(model="m", messages=[{"role": "user", "content": [{}]}]),
+            r"\$.messages\[0\].content",
+        ),
         (body(model="m", messages=USER, options={"num_predict": "x"}), "num_predict"),
     ],
 )

@@ -1,4 +1,5 @@
-"""Requests for ``/api/chat`` and ``/api/generate`` as chats: what becomes what, and what is refused."""
+"""Requests for ``/api/chat`` and ``/api/generate`` as chats: what becomes what, and what is
+refused."""
 
 import contextlib
 from typing import Any
@@ -18,7 +19,9 @@ HI = {"role": "user", "content": "hi"}
 
 def call(**body: Any) -> Call:
     """As the gateway makes it: the fields raw."""
-    return Call(id="c", body={name: msgspec.Raw(msgspec.json.encode(value)) for name, value in body.items()})
+    return Call(
+        id="c", body={name: msgspec.Raw(msgspec.json.encode(value)) for name, value in body.items()}
+    )
 
 
 def chat(**fields: Any) -> dict[str, Any]:
@@ -30,7 +33,10 @@ def chat(**fields: Any) -> dict[str, Any]:
     [
         ({"options": {"num_predict": 5, "top_k": 3}}, {"top_k": 3, "max_completion_tokens": 5}),
         ({"options": {"num_predict": -1}, "format": "", "tools": []}, {}),
-        ({"format": "json", "think": "high"}, {"response_format": {"type": "json_object"}, "think": "high"}),
+        (
+            {"format": "json", "think": "high"},
+            {"response_format": {"type": "json_object"}, "think": "high"},
+        ),
         ({"logprobs": False}, {}),
     ],
 )
@@ -43,7 +49,12 @@ def test_results_belong_to_calls() -> None:
         return {"function": {"name": name, "arguments": arguments}}
 
     messages = [
-        {"role": "assistant", "content": "", "thinking": "Hm.", "tool_calls": [made("f", x=1), made("g"), made("f")]},
+        {
+            "role": "assistant",
+            "content": "",
+            "thinking": "Hm.",
+            "tool_calls": [made("f", x=1), made("g"), made("f")],
+        },
         {"role": "tool", "tool_name": "g", "content": "two"},
         {"role": "tool", "tool_name": "f", "content": "one"},
         {"role": "tool", "content": "three"},
@@ -56,12 +67,21 @@ def test_results_belong_to_calls() -> None:
 
 
 def test_generate() -> None:
-    asked = call(prompt="What?", system="Be brief.", images=["/9j/AA"], keep_alive="5m", options={"num_ctx": 9})
+    asked = call(
+        prompt="What?",
+        system="Be brief.",
+        images=["/9j/AA"],
+        keep_alive="5m",
+        options={"num_ctx": 9},
+    )
     messages: Any = ollama.generate_to_chat(asked).body["messages"]
     system, user = messages
     assert system == {"role": "system", "content": "Be brief."}
     url = {"url": "data:image/jpeg;base64,/9j/AA"}
-    assert user["content"] == [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": url}]
+    assert user["content"] == [
+        {"type": "text", "text": "What?"},
+        {"type": "image_url", "image_url": url},
+    ]
     assert asked.notes.dropped == ["num_ctx", "keep_alive"]
 
 
@@ -100,7 +120,9 @@ JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["role", "content", "tool_calls", "function", "name", "images"]), inner, max_size=3
+            st.sampled_from(["role", "content", "tool_calls", "function", "name", "images"]),
+            inner,
+            max_size=3,
         )
     ),
 )

@@ -17,7 +17,12 @@ def event(name: str, data: str) -> bytes:
 
 
 DONE = event("done", "{}")
-METRICS = {"input_token_count": 5, "output_token_count": 3, "predict_time": 0.5, "time_to_first_token": 0.1}
+METRICS = {
+    "input_token_count": 5,
+    "output_token_count": 3,
+    "predict_time": 0.5,
+    "time_to_first_token": 0.1,
+}
 STREAMS: dict[str, list[bytes]] = {
     "text": [
         event("output", "Once"),
@@ -27,11 +32,19 @@ STREAMS: dict[str, list[bytes]] = {
         DONE,
     ],
     "braces": [event("output", '{"a":'), event("output", "1}"), DONE],
-    "list": [json.dumps({"status": "succeeded", "output": ["On", "ce"], "error": None, "metrics": METRICS}).encode()],
+    "list": [
+        json.dumps(
+            {"status": "succeeded", "output": ["On", "ce"], "error": None, "metrics": METRICS}
+        ).encode()
+    ],
     "string": [b'{"status":"succeeded","output":"Once"}'],
 }
 BROKEN: dict[str, list[bytes]] = {
-    "error": [event("output", "a"), event("error", '{"detail":"no GPU"}'), event("done", '{"reason":"error"}')],
+    "error": [
+        event("output", "a"),
+        event("error", '{"detail":"no GPU"}'),
+        event("done", '{"reason":"error"}'),
+    ],
     "canceled": [event("output", "a"), event("done", '{"reason":"canceled"}')],
     "unfinished": STREAMS["text"][:2],
     "failed": [b'{"status":"failed","output":null,"error":"no GPU"}'],
@@ -49,7 +62,9 @@ def events_of(*parts: bytes) -> list[Event]:
 
 def test_text() -> None:
     decoder = make()
-    assert [event for at, part in enumerate(STREAMS["text"]) for event in decoder.feed(part, at)] == [
+    assert [
+        event for at, part in enumerate(STREAMS["text"]) for event in decoder.feed(part, at)
+    ] == [
         Token(0, "Once"),
         Token(1, " “upon”\n\na 😀"),
         Quiet(2, "logs"),
@@ -63,9 +78,18 @@ def test_a_whole_prediction_arrives_with_its_last_byte() -> None:
     decoder = replicate.decoder("chat")
     (body,) = STREAMS["list"]
     assert decoder.feed(body[:20], 1) == decoder.feed(body[20:], 2) == []
-    assert decoder.close(9) == [Token(2, "Once"), Finish(2, "succeeded"), Usage(2, 5, 3), Done(2, False)]
+    assert decoder.close(9) == [
+        Token(2, "Once"),
+        Finish(2, "succeeded"),
+        Usage(2, 5, 3),
+        Done(2, False),
+    ]
     assert decoder.server_timings == {"predict_time": 0.5, "time_to_first_token": 0.1}
-    assert events_of(*STREAMS["string"]) == [Token(0, "Once"), Finish(0, "succeeded"), Done(0, False)]
+    assert events_of(*STREAMS["string"]) == [
+        Token(0, "Once"),
+        Finish(0, "succeeded"),
+        Done(0, False),
+    ]
 
 
 @each_case(

@@ -44,8 +44,15 @@ def test_an_error_inside_a_stream() -> None:
 
 
 def test_a_whole_answer_reads_back() -> None:
-    data = replicate.StreamWriter("chat", "o/m", id="p1", created=1).whole([ServerAnswer(text="Yes")], Usage(0, 5, 2))
-    assert decoded(data) == [Token(1, "Yes"), Finish(1, "succeeded"), Usage(1, 5, 2), Done(1, False)]
+    data = replicate.StreamWriter("chat", "o/m", id="p1", created=1).whole(
+        [ServerAnswer(text="Yes")], Usage(0, 5, 2)
+    )
+    assert decoded(data) == [
+        Token(1, "Yes"),
+        Finish(1, "succeeded"),
+        Usage(1, 5, 2),
+        Done(1, False),
+    ]
 
 
 def test_created_prediction_has_its_stream_url() -> None:
@@ -65,13 +72,20 @@ def body(**fields: Any) -> bytes:
 
 def test_a_request() -> None:
     request = parse_replicate("chat", body(system_prompt="Be brief.", max_tokens=7), PATH + "?x=1")
-    assert (request.operation, request.model, request.stream, request.max_tokens) == ("chat", "o/m", True, 7)
+    assert (request.operation, request.model, request.stream, request.max_tokens) == (
+        "chat",
+        "o/m",
+        True,
+        7,
+    )
     assert (request.include_usage, request.n, request.prompt_text) == (False, 1, "Be brief.\nHi")
     assert not parse_replicate("chat", b'{"input":{"prompt":"Hi"}}', PATH).stream
 
 
 def test_encoded_requests_can_be_parsed() -> None:
-    encoded = replicate.encode(Call(id="c", body={"messages": [{"role": "user", "content": "Hi"}]}), "o/m", Quirks())
+    encoded = replicate.encode(
+        Call(id="c", body={"messages": [{"role": "user", "content": "Hi"}]}), "o/m", Quirks()
+    )
     request = parse_replicate("chat", encoded.body, "/v1" + encoded.path)
     assert (request.model, request.stream, request.prompt_text) == ("o/m", True, "Hi")
 

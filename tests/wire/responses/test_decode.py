@@ -1,4 +1,5 @@
-"""Reading answers of the Responses API: streams as OpenAI's client library types them, and what may be wrong."""
+"""Reading answers of the Responses API: streams as OpenAI's client library types them, and what may
+be wrong."""
 
 import json
 from typing import Any
@@ -6,7 +7,13 @@ from typing import Any
 import pytest
 from tests.cases import each_case, sampled_cases
 from tests.wire import conformance
-from tests.wire.conformance import check_any_bytes, check_decoder, fault_of, repeated_at_places, without_quiet
+from tests.wire.conformance import (
+    check_any_bytes,
+    check_decoder,
+    fault_of,
+    repeated_at_places,
+    without_quiet,
+)
 
 from splitsecond.core.events import Done, Event, Finish, Quiet, Token, ToolPart, Usage
 from splitsecond.core.wire import responses
@@ -29,11 +36,20 @@ def event(kind: str, **fields: Any) -> bytes:
 
 
 def response(status: str, **fields: Any) -> dict[str, Any]:
-    return {"id": "resp_1", "object": "response", "status": status, "output": [], "error": None, **fields}
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "status": status,
+        "output": [],
+        "error": None,
+        **fields,
+    }
 
 
 def delta(kind: str, text: str, number: int = 0) -> bytes:
-    return event(f"response.{kind}.delta", item_id="x", output_index=number, content_index=0, delta=text)
+    return event(
+        f"response.{kind}.delta", item_id="x", output_index=number, content_index=0, delta=text
+    )
 
 
 def added(item: dict[str, Any], number: int = 0) -> bytes:
@@ -45,15 +61,31 @@ def ended(item: dict[str, Any], number: int = 0) -> bytes:
 
 
 def message(*parts: dict[str, Any]) -> dict[str, Any]:
-    return {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": list(parts)}
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": list(parts),
+    }
 
 
 def call(arguments: str, number: int = 1) -> dict[str, Any]:
-    return {"id": f"fc_{number}", "type": "function_call", "call_id": f"c{number}", "name": "f", "arguments": arguments}
+    return {
+        "id": f"fc_{number}",
+        "type": "function_call",
+        "call_id": f"c{number}",
+        "name": "f",
+        "arguments": arguments,
+    }
 
 
 SAID = message({"type": "output_text", "text": "Hello “you” 😀\n", "annotations": []})
-THOUGHT = {"id": "rs_1", "type": "reasoning", "summary": [{"type": "summary_text", "text": "Let me see"}]}
+THOUGHT = {
+    "id": "rs_1",
+    "type": "reasoning",
+    "summary": [{"type": "summary_text", "text": "Let me see"}],
+}
 CREATED = event("response.created", response=response("in_progress")) + event(
     "response.in_progress", response=response("in_progress")
 )
@@ -78,7 +110,10 @@ STREAMS: dict[str, list[bytes]] = {
         delta("reasoning_text", " see"),
         ended({**THOUGHT, "encrypted_content": "gAAA"}),
         delta("refusal", "No.", 1),
-        event("response.incomplete", response=response("incomplete", incomplete_details={"reason": "content_filter"})),
+        event(
+            "response.incomplete",
+            response=response("incomplete", incomplete_details={"reason": "content_filter"}),
+        ),
     ],
     "tools": [
         CREATED,
@@ -92,8 +127,17 @@ STREAMS: dict[str, list[bytes]] = {
         delta("code_interpreter_call_code", "2+2", 2),
         OVER,
     ],
-    "no deltas": [CREATED, ended(THOUGHT), ended(SAID, 1), ended(call("{}"), 2), ended(call("[]", 2), 3), OVER],
-    "only an end": [event("response.completed", response=response("completed", output=[SAID, call("{}")]))],
+    "no deltas": [
+        CREATED,
+        ended(THOUGHT),
+        ended(SAID, 1),
+        ended(call("{}"), 2),
+        ended(call("[]", 2), 3),
+        OVER,
+    ],
+    "only an end": [
+        event("response.completed", response=response("completed", output=[SAID, call("{}")]))
+    ],
     "image": [
         added({"type": "image_generation_call"}),
         ended({"type": "image_generation_call", "result": "iVBO", "output_format": "webp"}),
@@ -102,14 +146,22 @@ STREAMS: dict[str, list[bytes]] = {
     ],
     "plain": [
         json.dumps(
-            response("completed", output=[THOUGHT, SAID, call('{"a":1}'), {"type": "new"}], usage=USAGE)
+            response(
+                "completed", output=[THOUGHT, SAID, call('{"a":1}'), {"type": "new"}], usage=USAGE
+            )
         ).encode()
     ],
 }
 FAILURE = {"code": "server_error", "message": "The model failed"}
 BROKEN: dict[str, list[bytes]] = {
-    "failed": [*STREAMS["text"][:5], event("response.failed", response=response("failed", error=FAILURE))],
-    "error": [*STREAMS["text"][:5], event("error", code="server_error", message="The model failed", param=None)],
+    "failed": [
+        *STREAMS["text"][:5],
+        event("response.failed", response=response("failed", error=FAILURE)),
+    ],
+    "error": [
+        *STREAMS["text"][:5],
+        event("error", code="server_error", message="The model failed", param=None),
+    ],
     "unfinished": STREAMS["text"][:8],
     "end mark alone": [*STREAMS["text"][:8], b"data: [DONE]\n\n"],
     "plain error": [b'{"error":{"message":"The model failed","code":"server_error"}}'],
@@ -127,7 +179,9 @@ def events_of(*parts: bytes) -> list[Event]:
 
 def test_text() -> None:
     decoder = make()
-    assert [event for at, part in enumerate(STREAMS["text"]) for event in decoder.feed(part, at)] == [
+    assert [
+        event for at, part in enumerate(STREAMS["text"]) for event in decoder.feed(part, at)
+    ] == [
         Quiet(0, "response.created"),
         Quiet(0, "response.in_progress"),
         Quiet(1, "response.output_item.added"),
@@ -178,7 +232,11 @@ def test_end_of_an_item_supplies_missing_deltas() -> None:
         Token(0, "f", "tool", tool=ToolPart(1, "c2", "f")),
         Token(0, "[]", "tool", tool=ToolPart(1)),
     ]
-    assert [token.text for token in without_quiet(events_of(*STREAMS["only an end"])) if isinstance(token, Token)] == [
+    assert [
+        token.text
+        for token in without_quiet(events_of(*STREAMS["only an end"]))
+        if isinstance(token, Token)
+    ] == [
         "Hello “you” 😀\n",
         "f",
         "{}",
@@ -229,8 +287,16 @@ def test_an_error_after_the_stream_began(name: str) -> None:
         (b'event: error\ndata: {"error":{"message":"oh no"}}\n\n', "in_band_error", "oh no"),
         (b'data: {"error":"oh no"}\n\n', "in_band_error", "oh no"),
         (b'data: {"type":"error"}\n\n', "in_band_error", "error"),
-        (event("response.failed", response=response("failed")), "in_band_error", "finish_reason is failed"),
-        (event("response.cancelled", response=response("cancelled")), "in_band_error", "finish_reason is cancelled"),
+        (
+            event("response.failed", response=response("failed")),
+            "in_band_error",
+            "finish_reason is failed",
+        ),
+        (
+            event("response.cancelled", response=response("cancelled")),
+            "in_band_error",
+            "finish_reason is cancelled",
+        ),
         (b"{}", "malformed", "without any output"),
         (b'{"output":7}', "malformed", "output"),
         (b'{"output":[', "truncated", "not the JSON"),
@@ -251,11 +317,17 @@ def test_invalid_bodies_give_a_fault(body: bytes, kind: str, words: str) -> None
         (b": hello\n\n", [Quiet(5, "comment")]),
         (b"event: ping\ndata: \n\n", [Quiet(5, "ping")]),
         (b"data: {}\n\n", [Quiet(5, "empty")]),
-        (b'data: {"type":"something.new","delta":{"a":1},"output_index":"x"}\n\n', [Quiet(5, "something.new")]),
+        (
+            b'data: {"type":"something.new","delta":{"a":1},"output_index":"x"}\n\n',
+            [Quiet(5, "something.new")],
+        ),
         (delta("output_text", ""), [Quiet(5, "response.output_text.delta")]),
         (b'event: response.output_text.delta\ndata: {"delta":"a"}\n\n', [Token(5, "a")]),
         (b'data: {"type":"response.audio.delta","delta":"AAAA"}\n\n', [Token(5, "AAAA", "audio")]),
-        (b'data: {"type":"response.output_text.delta","delta":"\\ude00","x":NaN}\n\n', [Token(5, "?")]),
+        (
+            b'data: {"type":"response.output_text.delta","delta":"\\ude00","x":NaN}\n\n',
+            [Token(5, "?")],
+        ),
     ],
 )
 def test_single_events(data: bytes, events: list[Event]) -> None:

@@ -26,10 +26,16 @@ def sent(**body: Any) -> dict[str, Any]:
 
 
 def test_a_request() -> None:
-    call = Call(id="1", body={"model": Raw(b'"route"'), "messages": Raw(b'[{"role":"user","content":"Hi"}]')})
+    call = Call(
+        id="1",
+        body={"model": Raw(b'"route"'), "messages": Raw(b'[{"role":"user","content":"Hi"}]')},
+    )
     encoded = responses.encode(call, "gpt", Quirks())
     assert encoded.path == "/responses"
-    assert dict(encoded.headers) == {"content-type": "application/json", "accept": "text/event-stream"}
+    assert dict(encoded.headers) == {
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+    }
     assert json.loads(encoded.body) == {**MADE, "input": [USER]}
 
 
@@ -46,7 +52,10 @@ def test_a_request() -> None:
         ),
         ({"reasoning": {"summary": "auto"}}, {"reasoning": {"summary": "auto"}}),
         ({"verbosity": "low"}, {"text": {"verbosity": "low"}}),
-        ({"response_format": {"type": "json_object"}}, {"text": {"format": {"type": "json_object"}}}),
+        (
+            {"response_format": {"type": "json_object"}},
+            {"text": {"format": {"type": "json_object"}}},
+        ),
         (
             {
                 "response_format": {
@@ -54,14 +63,30 @@ def test_a_request() -> None:
                     "json_schema": {"name": "x", "schema": SCHEMA, "strict": True},
                 }
             },
-            {"text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA, "strict": True}}},
+            {
+                "text": {
+                    "format": {"type": "json_schema", "name": "x", "schema": SCHEMA, "strict": True}
+                }
+            },
         ),
         (
-            {"tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA, "description": None}}]},
+            {
+                "tools": [
+                    {
+                        "type": "function",
+                        "function": {"name": "f", "parameters": SCHEMA, "description": None},
+                    }
+                ]
+            },
             {"tools": [{"type": "function", "name": "f", "parameters": SCHEMA, "strict": False}]},
         ),
         (
-            {"tools": [{"type": "function", "function": {"name": "f", "strict": True}}, {"type": "web_search"}]},
+            {
+                "tools": [
+                    {"type": "function", "function": {"name": "f", "strict": True}},
+                    {"type": "web_search"},
+                ]
+            },
             {
                 "tools": [
                     {"type": "function", "name": "f", "parameters": None, "strict": True},
@@ -87,15 +112,40 @@ def test_a_request() -> None:
             {
                 "tool_choice": {
                     "type": "allowed_tools",
-                    "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "f"}}]},
+                    "allowed_tools": {
+                        "mode": "auto",
+                        "tools": [{"type": "function", "function": {"name": "f"}}],
+                    },
                 }
             },
-            {"tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]}},
+            {
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "mode": "auto",
+                    "tools": [{"type": "function", "name": "f"}],
+                }
+            },
         ),
-        ({"parallel_tool_calls": False, "store": True}, {"parallel_tool_calls": False, "store": True}),
-        ({"instructions": "Be brief.", "include": ["x"]}, {"instructions": "Be brief.", "include": ["x"]}),
+        (
+            {"parallel_tool_calls": False, "store": True},
+            {"parallel_tool_calls": False, "store": True},
+        ),
+        (
+            {"instructions": "Be brief.", "include": ["x"]},
+            {"instructions": "Be brief.", "include": ["x"]},
+        ),
         ({"user": "u", "metadata": {"a": "b"}}, {"user": "u", "metadata": {"a": "b"}}),
-        ({"stream_options": {}, "stream": False, "n": 1, "seed": 7, "stop": [], "presence_penalty": 0}, {}),
+        (
+            {
+                "stream_options": {},
+                "stream": False,
+                "n": 1,
+                "seed": 7,
+                "stop": [],
+                "presence_penalty": 0,
+            },
+            {},
+        ),
         ({"logprobs": None, "prediction": {}}, {}),
     ],
 )
@@ -106,30 +156,66 @@ def test_fields(body: dict[str, Any], fields: dict[str, Any]) -> None:
 @each_case(
     "message, items",
     [
-        ({"role": "developer", "content": "Be brief."}, [{"role": "system", "content": "Be brief."}]),
         (
-            {"role": "user", "content": [{"type": "text", "text": "What?"}, {"type": "input_file", "file_id": "x"}]},
+            {"role": "developer", "content": "Be brief."},
+            [{"role": "system", "content": "Be brief."}],
+        ),
+        (
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "What?"},
+                    {"type": "input_file", "file_id": "x"},
+                ],
+            },
             [
                 {
                     "role": "user",
-                    "content": [{"type": "input_text", "text": "What?"}, {"type": "input_file", "file_id": "x"}],
+                    "content": [
+                        {"type": "input_text", "text": "What?"},
+                        {"type": "input_file", "file_id": "x"},
+                    ],
                 }
             ],
         ),
         (
             {
                 "role": "user",
-                "content": [{"type": "image_url", "image_url": {"url": "https://x.test/y", "detail": "low"}}],
+                "content": [
+                    {"type": "image_url", "image_url": {"url": "https://x.test/y", "detail": "low"}}
+                ],
             },
-            [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x.test/y", "detail": "low"}]}],
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "input_image", "image_url": "https://x.test/y", "detail": "low"}
+                    ],
+                }
+            ],
         ),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": "https://x.test/y"}]},
-            [{"role": "user", "content": [{"type": "input_image", "image_url": "https://x.test/y", "detail": "auto"}]}],
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "input_image", "image_url": "https://x.test/y", "detail": "auto"}
+                    ],
+                }
+            ],
         ),
         (
-            {"role": "user", "content": [{"type": "file", "file": {"filename": "a", "file_data": "data:x"}}]},
-            [{"role": "user", "content": [{"type": "input_file", "filename": "a", "file_data": "data:x"}]}],
+            {
+                "role": "user",
+                "content": [{"type": "file", "file": {"filename": "a", "file_data": "data:x"}}],
+            },
+            [
+                {
+                    "role": "user",
+                    "content": [{"type": "input_file", "filename": "a", "file_data": "data:x"}],
+                }
+            ],
         ),
         (
             {"role": "assistant", "content": [{"type": "text", "text": "Yes"}], "reasoning": "Hm"},
@@ -137,14 +223,23 @@ def test_fields(body: dict[str, Any], fields: dict[str, Any]) -> None:
         ),
         ({"role": "assistant", "refusal": "No."}, [{"role": "assistant", "content": "No."}]),
         ({"role": "assistant", "content": None, "tool_calls": [CALL]}, [CALLED]),
-        ({"role": "assistant", "content": "a", "tool_calls": [CALL]}, [{"role": "assistant", "content": "a"}, CALLED]),
+        (
+            {"role": "assistant", "content": "a", "tool_calls": [CALL]},
+            [{"role": "assistant", "content": "a"}, CALLED],
+        ),
         (
             {"role": "tool", "tool_call_id": "c", "content": "warm"},
             [{"type": "function_call_output", "call_id": "c", "output": "warm"}],
         ),
         (
             {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "warm"}]},
-            [{"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "warm"}]}],
+            [
+                {
+                    "type": "function_call_output",
+                    "call_id": "c",
+                    "output": [{"type": "input_text", "text": "warm"}],
+                }
+            ],
         ),
     ],
 )
@@ -166,7 +261,14 @@ def test_input_items_may_replace_messages() -> None:
         ({"logit_bias": {"1": 2}}, "logit_bias"),
         ({"response_format": {"type": "grammar"}}, "response_format"),
         ({"tool_choice": 7}, "tool_choice 7"),
-        ({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]}, "'input_audio'"),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}
+                ]
+            },
+            "'input_audio'",
+        ),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{"id": "c", "type": "custom"}]}]},
             "tool_calls[0].type 'custom'",
@@ -185,8 +287,14 @@ def test_untranslatable_field_is_named(body: dict[str, Any], words: str) -> None
     [
         ({"tools": [7]}, "a tool must be an object"),
         ({"text": 7}, "text must be an object, got 7"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, r"messages\[0\].tool_call_id is missing"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "is not a part of type 'image_url'"),
+        (
+            {"messages": [{"role": "tool", "content": "x"}]},
+            r"messages\[0\].tool_call_id is missing",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "is not a part of type 'image_url'",
+        ),
         ({"messages": []}, "no messages"),
     ],
 )
@@ -197,4 +305,6 @@ def test_invalid_request_is_refused_with_the_reason(body: dict[str, Any], words:
 
 def test_completions_are_refused() -> None:
     with pytest.raises(CallerFault, match="a call of completions"):
-        responses.encode(Call(id="1", operation="completions", body={"prompt": "Hi"}), "gpt", Quirks())
+        responses.encode(
+            Call(id="1", operation="completions", body={"prompt": "Hi"}), "gpt", Quirks()
+        )

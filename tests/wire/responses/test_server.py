@@ -1,4 +1,5 @@
-"""The server role: requests read, and answers that our own decoder and OpenAI's own types read back the same."""
+"""The server role: requests read, and answers that our own decoder and OpenAI's own types read back
+the same."""
 
 import functools
 import json
@@ -36,7 +37,9 @@ def writer() -> StreamWriter:
 
 
 def fields_of(data: bytes) -> list[dict[str, Any]]:
-    lines = [line.removeprefix(b"data: ") for line in data.splitlines() if line.startswith(b"data: ")]
+    lines = [
+        line.removeprefix(b"data: ") for line in data.splitlines() if line.startswith(b"data: ")
+    ]
     return [json.loads(line) for line in lines]
 
 
@@ -143,7 +146,11 @@ def test_a_written_stream_may_be_split_cut_and_broken_anywhere(repeats: int) -> 
 @given(st.lists(st.tuples(TEXT, st.sampled_from(KINDS))))
 def test_any_tokens_read_back(parts: list[tuple[str, TokenKind]]) -> None:
     write = writer()
-    data = b"".join(write.token(text, kind) for text, kind in parts) + write.finish("stop") + write.done()
+    data = (
+        b"".join(write.token(text, kind) for text, kind in parts)
+        + write.finish("stop")
+        + write.done()
+    )
     tokens: list[Event] = [Token(1, text, kind) for text, kind in parts]
     assert without_quiet(decoded(data)) == [*tokens, Finish(1, "completed"), Done(1, True)]
 
@@ -159,7 +166,11 @@ def test_an_error_inside_a_stream() -> None:
 
 def whole_answer() -> bytes:
     answer = ServerAnswer(
-        reasoning="Hm", text="Yes", refusal="No", calls=(CalledTool("c1", "f", '{"a":1}'),), finish="length"
+        reasoning="Hm",
+        text="Yes",
+        refusal="No",
+        calls=(CalledTool("c1", "f", '{"a":1}'),),
+        finish="length",
     )
     return responses.StreamWriter("chat", "m", id="resp_1", created=1).whole([answer], USAGE)
 
@@ -188,15 +199,28 @@ def body(**fields: Any) -> bytes:
 
 def test_a_request() -> None:
     items = [
-        {"role": "user", "content": [{"type": "input_text", "text": "What is"}, {"type": "input_image"}]},
+        {
+            "role": "user",
+            "content": [{"type": "input_text", "text": "What is"}, {"type": "input_image"}],
+        },
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": "this?"},
-        {"type": "function_call_output", "call_id": "d", "output": [{"type": "input_text", "text": "That?"}]},
+        {
+            "type": "function_call_output",
+            "call_id": "d",
+            "output": [{"type": "input_text", "text": "That?"}],
+        },
     ]
     request = parse_responses(
-        "chat", body(input=items, instructions="Be brief.", stream=True, max_output_tokens=7, include=[])
+        "chat",
+        body(input=items, instructions="Be brief.", stream=True, max_output_tokens=7, include=[]),
     )
-    assert (request.operation, request.model, request.stream, request.max_tokens) == ("chat", "m", True, 7)
+    assert (request.operation, request.model, request.stream, request.max_tokens) == (
+        "chat",
+        "m",
+        True,
+        7,
+    )
     assert (request.include_usage, request.n) == (True, 1)
     assert request.prompt_text == "Be brief.\nWhat is\nthis?\nThat?"
     assert bytes(request.fields["include"]) == b"[]"
@@ -204,8 +228,12 @@ def test_a_request() -> None:
 
 
 def test_encoded_requests_can_be_parsed() -> None:
-    asked = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
-    request = parse_responses("chat", responses.encode(Call(id="c", body=asked), "m", Quirks()).body)
+    asked = {
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    }
+    request = parse_responses(
+        "chat", responses.encode(Call(id="c", body=asked), "m", Quirks()).body
+    )
     assert (request.model, request.stream, request.prompt_text) == ("m", True, "Be brief.\nHi")
 
 

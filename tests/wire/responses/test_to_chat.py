@@ -1,4 +1,5 @@
-"""Requests for ``/responses`` in OpenAI's chat form: what becomes what, what is left out, and what is refused."""
+"""Requests for ``/responses`` in OpenAI's chat form: what becomes what, what is left out, and what
+is refused."""
 
 from typing import Any
 
@@ -16,7 +17,14 @@ from splitsecond.core.wire.reasoning import ReasoningRequest
 from splitsecond.core.wire.responses.tools import CarriedTool, carried_tools
 
 URL = "data:image/png;base64,AA=="
-CALLED = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": '{"x":1}', "status": "x"}
+CALLED = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "a",
+    "name": "f",
+    "arguments": '{"x":1}',
+    "status": "x",
+}
 OWN_NAMES = {"temperature": 0.5, "top_p": 1}
 
 
@@ -36,7 +44,11 @@ def test_texts_become_chat_messages() -> None:
     said = [
         {"role": "developer", "content": "Be kind."},
         {"role": "user", "content": "hi"},
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a", "annotations": []}]},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "a", "annotations": []}],
+        },
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "b"}]},
         {"role": "user", "content": [{"type": "input_text", "text": "c"}]},
     ]
@@ -53,7 +65,12 @@ def test_texts_become_chat_messages() -> None:
 def test_reasoning_and_calls_of_a_turn_become_one_message() -> None:
     said = [
         {"role": "user", "content": "hi"},
-        {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm."}], "content": None},
+        {
+            "type": "reasoning",
+            "id": "rs",
+            "summary": [{"type": "summary_text", "text": "Hm."}],
+            "content": None,
+        },
         {"role": "assistant", "content": "Let me see."},
         CALLED,
         {**CALLED, "call_id": "b"},
@@ -61,7 +78,10 @@ def test_reasoning_and_calls_of_a_turn_become_one_message() -> None:
         {
             "type": "function_call_output",
             "call_id": "b",
-            "output": [{"type": "input_text", "text": "two"}, {"type": "input_image", "image_url": URL}],
+            "output": [
+                {"type": "input_text", "text": "two"},
+                {"type": "input_image", "image_url": URL},
+            ],
         },
     ]
     assert chat(input=said)["messages"] == [
@@ -79,7 +99,10 @@ def test_reasoning_and_calls_of_a_turn_become_one_message() -> None:
         {
             "role": "tool",
             "tool_call_id": "b",
-            "content": [{"type": "text", "text": "two"}, {"type": "image_url", "image_url": {"url": URL}}],
+            "content": [
+                {"type": "text", "text": "two"},
+                {"type": "image_url", "image_url": {"url": URL}},
+            ],
         },
     ]
 
@@ -96,8 +119,15 @@ def test_reasoning_and_calls_of_a_turn_become_one_message() -> None:
             {"type": "image_url", "image_url": {"url": "https://x/a.png"}},
         ),
         (
-            {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="},
-            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="}},
+            {
+                "type": "input_file",
+                "filename": "a.pdf",
+                "file_data": "data:application/pdf;base64,AA==",
+            },
+            {
+                "type": "file",
+                "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA=="},
+            },
         ),
         (
             {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
@@ -106,7 +136,9 @@ def test_reasoning_and_calls_of_a_turn_become_one_message() -> None:
     ],
 )
 def test_pictures_and_files(part: Any, made: Any) -> None:
-    (found,) = chat(input=[{"role": "user", "content": [{"type": "input_text", "text": "a"}, part]}])["messages"]
+    (found,) = chat(
+        input=[{"role": "user", "content": [{"type": "input_text", "text": "a"}, part]}]
+    )["messages"]
     assert found["content"] == [{"type": "text", "text": "a"}, made]
 
 
@@ -116,14 +148,27 @@ def test_pictures_and_files(part: Any, made: Any) -> None:
         (OWN_NAMES, OWN_NAMES),
         ({"model": "x", "stream": True, "stream_options": {"include_obfuscation": False}}, {}),
         ({"max_output_tokens": 5}, {"max_completion_tokens": 5}),
-        ({"reasoning": {"effort": "low"}}, {"reasoning": ReasoningRequest(name="reasoning", effort="low")}),
-        ({"reasoning": {"summary": "auto"}}, {"reasoning": ReasoningRequest(name="reasoning", shown=True)}),
+        (
+            {"reasoning": {"effort": "low"}},
+            {"reasoning": ReasoningRequest(name="reasoning", effort="low")},
+        ),
+        (
+            {"reasoning": {"summary": "auto"}},
+            {"reasoning": ReasoningRequest(name="reasoning", shown=True)},
+        ),
         ({"reasoning": {"effort": None}, "store": False, "truncation": "disabled"}, {}),
         ({"user": "u", "prompt_cache_key": "k"}, {"user": "u", "prompt_cache_key": "k"}),
         ({"text": {"verbosity": "low", "format": {"type": "text"}}}, {"verbosity": "low"}),
-        ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
         (
-            {"text": {"format": {"type": "json_schema", "name": "n", "schema": {}, "strict": True}}},
+            {"text": {"format": {"type": "json_object"}}},
+            {"response_format": {"type": "json_object"}},
+        ),
+        (
+            {
+                "text": {
+                    "format": {"type": "json_schema", "name": "n", "schema": {}, "strict": True}
+                }
+            },
             {
                 "response_format": {
                     "type": "json_schema",
@@ -135,14 +180,21 @@ def test_pictures_and_files(part: Any, made: Any) -> None:
         (
             {
                 "tools": [{"type": "function", "name": "f", "parameters": {}, "strict": None}],
-                "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "mode": "auto",
+                    "tools": [{"type": "function", "name": "f"}],
+                },
                 "parallel_tool_calls": False,
             },
             {
                 "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
                 "tool_choice": {
                     "type": "allowed_tools",
-                    "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "f"}}]},
+                    "allowed_tools": {
+                        "mode": "auto",
+                        "tools": [{"type": "function", "function": {"name": "f"}}],
+                    },
                 },
                 "parallel_tool_calls": False,
             },
@@ -157,7 +209,13 @@ def test_fields(fields: dict[str, Any], made: dict[str, Any]) -> None:
 
 def test_dropped_fields_are_noted() -> None:
     asked = call(
-        input="hi", store=True, metadata={"a": "b"}, include=["x"], reasoning={"mode": "pro"}, user=None, odd=[1]
+        input="hi",
+        store=True,
+        metadata={"a": "b"},
+        include=["x"],
+        reasoning={"mode": "pro"},
+        user=None,
+        odd=[1],
     )
     assert responses.to_chat(asked).body.keys() == {"messages"}
     assert asked.notes.dropped == ["store", "metadata", "include", "mode", "odd"]
@@ -170,26 +228,46 @@ def test_unknown_fields_of_items_parts_and_tools_are_named() -> None:
         input=[
             {"role": "user", "content": [part], "in_item": 1},
             {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
-            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "status": "completed"},
+            {
+                "type": "function_call",
+                "call_id": "c",
+                "name": "f",
+                "arguments": "{}",
+                "status": "completed",
+            },
             {"type": "function_call_output", "call_id": "c", "output": [{**part, "in_output": 1}]},
         ],
         tools=[{"type": "namespace", "name": "n", "tools": [inner], "in_tool": 1}],
         text={"verbosity": "low", "in_text": 1},
     )
     responses.to_chat(asked)
-    names = ["in_item", "in_part", "encrypted_content", "in_output", "in_tool", "in_function", "in_text"]
+    names = [
+        "in_item",
+        "in_part",
+        "encrypted_content",
+        "in_output",
+        "in_tool",
+        "in_function",
+        "in_text",
+    ]
     assert asked.notes.dropped == names
 
 
 def test_items_of_unknown_types_are_left_out_and_named() -> None:
-    asked = call(input=[{"type": "odd_item", "id": "x", "data": {}}, {"role": "user", "content": "hi"}])
+    asked = call(
+        input=[{"type": "odd_item", "id": "x", "data": {}}, {"role": "user", "content": "hi"}]
+    )
     assert responses.to_chat(asked).body["messages"] == [{"role": "user", "content": "hi"}]
     assert asked.notes.dropped == ["odd_item"]
 
 
 def test_tools_in_the_input_are_tools_of_the_request() -> None:
     wait = {"type": "function", "name": "wait", "parameters": {"type": "object", "properties": {}}}
-    more = {"type": "additional_tools", "role": "developer", "tools": [wait, {"type": "custom", "name": "exec"}]}
+    more = {
+        "type": "additional_tools",
+        "role": "developer",
+        "tools": [wait, {"type": "custom", "name": "exec"}],
+    }
     asked = call(input=[more, {"role": "user", "content": "hi"}], tools=[wait])
     made: dict[str, Any] = dict(responses.to_chat(asked).body)
     assert [tool["function"]["name"] for tool in made["tools"]] == ["wait", "exec"]
@@ -217,22 +295,47 @@ def test_tools_of_an_odd_form_are_refused(tools: Any) -> None:
         ({"input": [5]}, r"input\[0\] must be an object"),
         ({"input": [{"role": "tool", "content": "x"}]}, "expected one of user"),
         ({"input": [{"type": "message", "role": "user"}]}, "not an item of type 'message'"),
-        ({"input": [{"type": "function_call", "name": "f"}]}, "not an item of type 'function_call'"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "'item_reference' cannot be translated"),
-        ({"input": [{"type": "custom_tool_call", "call_id": "x"}]}, "not an item of type 'custom_tool_call'"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]}, "Send the data itself"),
+        (
+            {"input": [{"type": "function_call", "name": "f"}]},
+            "not an item of type 'function_call'",
+        ),
+        (
+            {"input": [{"type": "item_reference", "id": "x"}]},
+            "'item_reference' cannot be translated",
+        ),
+        (
+            {"input": [{"type": "custom_tool_call", "call_id": "x"}]},
+            "not an item of type 'custom_tool_call'",
+        ),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]},
+            "Send the data itself",
+        ),
         ({"input": [{"role": "user", "content": [5]}]}, "must be an object with a type"),
-        ({"input": [{"role": "assistant", "content": [{"type": "input_image", "image_url": URL}]}]}, "not all text"),
+        (
+            {
+                "input": [
+                    {"role": "assistant", "content": [{"type": "input_image", "image_url": URL}]}
+                ]
+            },
+            "not all text",
+        ),
         ({"instructions": 5}, "instructions must be a text"),
         ({"previous_response_id": "resp_1"}, "previous_response_id .* cannot"),
         ({"conversation": "c"}, "conversation"),
         ({"background": True}, "background"),
         ({"tools": [{"type": "web_search"}]}, "a tool of type 'web_search'"),
         ({"tools": [{"type": "custom"}]}, "a function with a name"),
-        ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}]}, r"tools\[0\].tools\[0\], a tool"),
+        (
+            {"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}]},
+            r"tools\[0\].tools\[0\], a tool",
+        ),
         ({"tools": [{"type": "function"}]}, "a function with a name"),
         ({"tools": 5}, "tools must be a list"),
-        ({"tools": [{"type": "function", "name": "f"}], "tool_choice": {"type": "mcp"}}, "tool_choice"),
+        (
+            {"tools": [{"type": "function", "name": "f"}], "tool_choice": {"type": "mcp"}},
+            "tool_choice",
+        ),
         ({"text": 5}, "text must be an object"),
         ({"text": {"format": {"type": "grammar"}}}, "text.format"),
         ({"reasoning": "high"}, "reasoning must be an object"),
@@ -248,45 +351,100 @@ def test_chat_is_the_same_after_encoding_and_parsing() -> None:
     asked: dict[str, Any] = {
         "messages": [
             {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {}}]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "What?"},
+                    {"type": "image_url", "image_url": {}},
+                ],
+            },
             {
                 "role": "assistant",
                 "content": "Let me see.",
-                "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}],
+                "tool_calls": [
+                    {
+                        "id": "a",
+                        "type": "function",
+                        "function": {"name": "f", "arguments": '{"x":1}'},
+                    }
+                ],
             },
             {"role": "tool", "tool_call_id": "a", "content": "one"},
             {"role": "user", "content": "And?"},
         ],
-        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}],
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "f", "parameters": {"type": "object"}, "strict": True},
+            }
+        ],
         "tool_choice": "required",
         "max_completion_tokens": 5,
     }
     asked["messages"][1]["content"][1]["image_url"] = {"url": URL, "detail": "low"}
     there = responses.encode(Call(id="1", body=asked), "m", Quirks())
-    again = dict(responses.to_chat(Call(id="1", body=msgspec.json.decode(there.body), api_format="responses")).body)
+    again = dict(
+        responses.to_chat(
+            Call(id="1", body=msgspec.json.decode(there.body), api_format="responses")
+        ).body
+    )
     assert {name: again[name] for name in asked} == asked
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["text", "user", "function", "message", "x"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.sampled_from(["text", "user", "function", "message", "x"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["type", "text", "role", "content", "name", "summary", "output", "call_id", "arguments"]),
+            st.sampled_from(
+                [
+                    "type",
+                    "text",
+                    "role",
+                    "content",
+                    "name",
+                    "summary",
+                    "output",
+                    "call_id",
+                    "arguments",
+                ]
+            ),
             inner,
             max_size=5,
         )
     ),
     max_leaves=12,
 )
-FIELDS = ["input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens", "include"]
+FIELDS = [
+    "input",
+    "instructions",
+    "tools",
+    "tool_choice",
+    "text",
+    "reasoning",
+    "max_output_tokens",
+    "include",
+]
 TYPES = ["message", "reasoning", "function_call", "function_call_output", "x"]
 
 
-@given(st.dictionaries(st.sampled_from(FIELDS), JSON), st.lists(JSON, min_size=1, max_size=3), st.sampled_from(TYPES))
-def test_any_request_is_translated_or_refused(fields: dict[str, Any], items: list[Any], kind: str) -> None:
+@given(
+    st.dictionaries(st.sampled_from(FIELDS), JSON),
+    st.lists(JSON, min_size=1, max_size=3),
+    st.sampled_from(TYPES),
+)
+def test_any_request_is_translated_or_refused(
+    fields: dict[str, Any], items: list[Any], kind: str
+) -> None:
     typed = [{**item, "type": kind} if isinstance(item, dict) else item for item in items]
-    for asked in (call(**fields), call(**{**fields, "input": items}), call(**{**fields, "input": typed})):
+    for asked in (
+        call(**fields),
+        call(**{**fields, "input": items}),
+        call(**{**fields, "input": typed}),
+    ):
         try:
             made = responses.to_chat(asked)
         except CallerFault:

@@ -4,7 +4,12 @@ from msgspec import Raw
 
 from splitsecond.core.wire.responses import StreamWriter
 from splitsecond.core.wire.responses.decode import ResponsesDecoder
-from splitsecond.core.wire.responses.tools import CarriedTool, carried_tools, custom_input, function_name
+from splitsecond.core.wire.responses.tools import (
+    CarriedTool,
+    carried_tools,
+    custom_input,
+    function_name,
+)
 
 
 def test_function_names_include_the_namespace_within_64() -> None:
@@ -19,7 +24,10 @@ def test_only_renamed_or_custom_tools_are_listed() -> None:
     tools = b"""[{"type": "function", "name": "f"}, {"type": "web_search"},
       {"type": "custom", "name": "c"},
         {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f"}]}, 5]"""
-    assert carried_tools({"tools": Raw(tools)}) == {"c": CarriedTool("c", custom=True), "n__f": CarriedTool("f", "n")}
+    assert carried_tools({"tools": Raw(tools)}) == {
+        "c": CarriedTool("c", custom=True),
+        "n__f": CarriedTool("f", "n"),
+    }
     assert carried_tools({"tools": Raw(b'[{"type":"function","name":"f"}]')}) == {}
     assert carried_tools({}) == {}
 
@@ -31,7 +39,9 @@ def test_input_of_a_custom_tool() -> None:
 
 
 def test_a_custom_call_between_others_reads_back() -> None:
-    writer = StreamWriter("chat", "m", id="r", created=1, tools={"c": CarriedTool("c", custom=True)})
+    writer = StreamWriter(
+        "chat", "m", id="r", created=1, tools={"c": CarriedTool("c", custom=True)}
+    )
     data = b"".join(
         [
             writer.opening(),
@@ -46,6 +56,10 @@ def test_a_custom_call_between_others_reads_back() -> None:
         ]
     )
     decoder = ResponsesDecoder()
-    texts = [event.text for event in [*decoder.feed(data, 1), *decoder.close(1)] if hasattr(event, "text")]
+    texts = [
+        event.text
+        for event in [*decoder.feed(data, 1), *decoder.close(1)]
+        if hasattr(event, "text")
+    ]
     assert texts == ["Well.", "c", "+a", "f", "{}"]
     assert data.count(b'"type":"response.custom_tool_call_input.done"') == 1

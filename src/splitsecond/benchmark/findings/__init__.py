@@ -1,1 +1,2 @@
-"""Observations to findings, without I/O: figures, intervals, comparisons, verdicts, recommendations."""
+"""Observations to findings, without I/O: figures, intervals, comparisons, verdicts,
+recommendations."""

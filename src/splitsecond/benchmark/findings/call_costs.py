@@ -1,7 +1,9 @@
-"""What a number of calls a day would cost at each target of a run, with the run's own lengths of prompts and responses.
+"""What a number of calls a day would cost at each target of a run, with the run's own lengths of
+prompts and responses.
 
-A target that is paid by the token costs its calls. A machine that is paid by the hour costs all hours of as many
-machines as the calls need, if they come evenly and each carries what it did in the row.
+A target that is paid by the token costs its calls. A machine that is paid by the hour costs all
+hours of as many machines as the calls need, if they come evenly and each carries what it did in the
+row.
 """
 
 import math
@@ -17,10 +19,11 @@ HOURS_A_DAY, S_A_DAY, DAYS_A_MONTH = 24, 86_400, 30
 
 
 class CallCost(Struct, frozen=True, kw_only=True):
-    """Cost of calls at one target, in US dollars. `machines`: those paid by the hour; None: it is paid by the token.
+    """Cost of calls at one target, in US dollars. `machines`: those paid by the hour; None: it is
+    paid by the token.
 
-    `usd_per_call` and `usd_per_day` are None if no price is known, or nothing was answered. `load`: where it was
-    measured: at the load at which a call costs least.
+    `usd_per_call` and `usd_per_day` are None if no price is known, or nothing was answered. `load`:
+    where it was measured: at the load at which a call costs least.
     """
 
     target: str
@@ -36,7 +39,10 @@ class CallCost(Struct, frozen=True, kw_only=True):
 
 def call_costs(rows: Sequence[ConditionFindings], calls_per_day: float) -> list[CallCost]:
     """Return the cost at each target, the cheapest first, those without a known price last."""
-    found = [min((_cost(row, calls_per_day) for row in loads), key=_by_cost) for loads in rows_by_target(rows)]
+    found = [
+        min((_cost(row, calls_per_day) for row in loads), key=_by_cost)
+        for loads in rows_by_target(rows)
+    ]
     return sorted(found, key=_by_cost)
 
 
@@ -44,13 +50,19 @@ def _cost(row: ConditionFindings, calls_per_day: float) -> CallCost:
     by_hour = row.price.per_hour_usd if row.price else None
     if by_hour is None:
         a_day = None if row.usd_per_request is None else row.usd_per_request * calls_per_day
-        return CallCost(target=row.target, load=load(row), usd_per_call=row.usd_per_request, usd_per_day=a_day)
+        return CallCost(
+            target=row.target, load=load(row), usd_per_call=row.usd_per_request, usd_per_day=a_day
+        )
     if not row.requests_per_s:
         return CallCost(target=row.target, load=load(row), usd_per_call=None, usd_per_day=None)
     machines = math.ceil(calls_per_day / (row.requests_per_s * S_A_DAY))
     a_day = machines * HOURS_A_DAY * by_hour
     return CallCost(
-        target=row.target, load=load(row), usd_per_call=a_day / calls_per_day, usd_per_day=a_day, machines=machines
+        target=row.target,
+        load=load(row),
+        usd_per_call=a_day / calls_per_day,
+        usd_per_day=a_day,
+        machines=machines,
     )
 
 

@@ -1,22 +1,26 @@
-"""Capacity of a server: the verdict on each step of a search, and the conclusion from all steps, also in sentences.
+"""Capacity of a server: the verdict on each step of a search, and the conclusion from all steps,
+also in sentences.
 
-`proportion` decides whether the share of requests that meet the limits is surely as high as required, by the scatter
-between batches of requests (`batches_of`), while the search runs and when `report` recomputes it.
+`proportion` decides whether the share of requests that meet the limits is surely as high as
+required, by the scatter between batches of requests (`batches_of`), while the search runs and when
+`report` recomputes it.
 
-If failures of the server alone decide, the state of the client does not matter; otherwise an INVALID row shows nothing
-about the server. Failures count as independent here, because a server that fails should soon be left alone. A server
-that refuses excess load (429, 503) is healthy: this is a miss like any other.
+If failures of the server alone decide, the state of the client does not matter; otherwise an
+INVALID row shows nothing about the server. Failures count as independent here, because a server
+that fails should soon be left alone. A server that refuses excess load (429, 503) is healthy: this
+is a miss like any other.
 
-A row that is INVALID only because it is not stationary says something about the server: its queue grows for as long as
-the load lasts. Such a load may fail, but never holds.
+A row that is INVALID only because it is not stationary says something about the server: its queue
+grows for as long as the load lasts. Such a load may fail, but never holds.
 
-Where sessions fail, the cause is eviction or computing. Eviction makes the server compute again what its prompt cache
-should have had. This work is compared with the new tokens, which it must compute in any case, and with the heaviest
-load that held: a cache that finds less than the ideal under each load is not what limits it. The server's own
-series, where it was read, tells the other causes (`causes`).
+Where sessions fail, the cause is eviction or computing. Eviction makes the server compute again
+what its prompt cache should have had. This work is compared with the new tokens, which it must
+compute in any case, and with the heaviest load that held: a cache that finds less than the ideal
+under each load is not what limits it. The server's own series, where it was read, tells the other
+causes (`causes`).
 
-The knee is the load beyond which requests only wait for each other: the lightest load for which every clearly heavier
-one has little more throughput.
+The knee is the load beyond which requests only wait for each other: the lightest load for which
+every clearly heavier one has little more throughput.
 """
 
 import math
@@ -52,14 +56,16 @@ from splitsecond.log.statistics.proportion import Batches, decided
 from splitsecond.log.statistics.summary import MIN_ROUNDS
 
 SHEDDING = ("http_429", "http_503", "overloaded")
-"""Kinds of errors by which a server, or our own limit on requests in flight, refuses excess load."""
+"""Kinds of errors by which a server, or our own limit on requests in flight, refuses excess
+load."""
 HEAVIER = 1.25
 """From this multiple of a load on, throughput should be higher if more is available."""
 RECOMPUTED = 0.5
-"""Tokens that a load adds to those that are computed again, as a multiple of the new ones, by which it is eviction that
-fails it."""
+"""Tokens that a load adds to those that are computed again, as a multiple of the new ones, by which
+it is eviction that fails it."""
 SATURATED = 1 / 3
-"""Throughput that grows like this power of the load, or less, grows slowly: a quarter more with twice the load."""
+"""Throughput that grows like this power of the load, or less, grows slowly: a quarter more with
+twice the load."""
 SAME_THROUGHPUT = 0.05
 """Growth beyond the knee up to which throughput is saturated."""
 
@@ -69,17 +75,22 @@ Row = ConditionFindings
 
 
 def batches_of(observations: Sequence[Observation], slo: Slo, *, open_loop: bool) -> Batches:
-    """Return the measured requests of a step in consecutive batches: its rounds, at least `MIN_ROUNDS` batches.
+    """Return the measured requests of a step in consecutive batches: its rounds, at least
+    `MIN_ROUNDS` batches.
 
-    Fewer rounds are divided into parts of equal size, but not those of sessions: all turns of a round belong to the
-    same few sessions, whose prompts fit into the server's cache together, or do not.
+    Fewer rounds are divided into parts of equal size, but not those of sessions: all turns of a
+    round belong to the same few sessions, whose prompts fit into the server's cache together, or do
+    not.
     """
     ordered = sorted(ended(observations), key=lambda o: (o.round, o.due_ns or o.start_ns))
     rounds = grouped(ordered, lambda o: o.round)
     whole = len(rounds) >= MIN_ROUNDS or any(o.turn for o in ordered)
     parts = 1 if whole else math.ceil(MIN_ROUNDS / max(len(rounds), 1))
     batches = [
-        [slo.met_by(o, open_loop=open_loop) for o in sent[len(sent) * part // parts : len(sent) * (part + 1) // parts]]
+        [
+            slo.met_by(o, open_loop=open_loop)
+            for o in sent[len(sent) * part // parts : len(sent) * (part + 1) // parts]
+        ]
         for sent in rounds.values()
         for part in range(parts)
     ]
@@ -88,7 +99,8 @@ def batches_of(observations: Sequence[Observation], slo: Slo, *, open_loop: bool
 
 
 def judge(row: Row, batches: Batches, share: float) -> Verdict:
-    """Return whether at least `share` of the requests (`batches_of`) met their limits (see `search.Verdict`)."""
+    """Return whether at least `share` of the requests (`batches_of`) met their limits (see
+    `search.Verdict`)."""
     sent = row.goodput.sent if row.goodput else 0
     shed = sum(count for kind, count in row.error_kinds.items() if kind in SHEDDING)
     if decided(sent - row.errors + shed, sent, share) == "below":
@@ -105,14 +117,23 @@ def judge(row: Row, batches: Batches, share: float) -> Verdict:
     return "holds" if found == "above" else "promising"
 
 
-def capacity_of(rows: Sequence[Row], observations: Sequence[Observation], slo: Slo, share: float) -> Capacity | None:
+def capacity_of(
+    rows: Sequence[Row], observations: Sequence[Observation], slo: Slo, share: float
+) -> Capacity | None:
     if not rows:
         return None
-    judged = [_step(row, [o for o in observations if o.condition == row.condition], slo, share) for row in rows]
+    judged = [
+        _step(row, [o for o in observations if o.condition == row.condition], slo, share)
+        for row in rows
+    ]
     verdicts = {step.load: verdict for step, verdict in judged}
     known = edges(verdicts)
     by_load = {load_of(row): row for row in rows}
-    lighter = [each for each in (known.holds, *known.undecided) if each is not None and verdicts[each] in PASSED]
+    lighter = [
+        each
+        for each in (known.holds, *known.undecided)
+        if each is not None and verdicts[each] in PASSED
+    ]
     return Capacity(
         target=rows[0].target,
         limits=slo.limits,
@@ -124,13 +145,19 @@ def capacity_of(rows: Sequence[Row], observations: Sequence[Observation], slo: S
         ceiling=known.ceiling,
         why=verdicts[known.ceiling] if known.ceiling is not None else "",
         undecided=known.undecided,
-        likely=max((each for each in known.undecided if verdicts[each] == "promising"), default=None),
-        cause=cause_of(by_load[known.ceiling], by_load[lighter[-1]] if lighter else None) if known.ceiling else "",
+        likely=max(
+            (each for each in known.undecided if verdicts[each] == "promising"), default=None
+        ),
+        cause=cause_of(by_load[known.ceiling], by_load[lighter[-1]] if lighter else None)
+        if known.ceiling
+        else "",
         knee=knee_of([row for row in rows if not row.invalid]),
     )
 
 
-def _step(row: Row, observations: Sequence[Observation], slo: Slo, share: float) -> tuple[CapacityStep, Verdict]:
+def _step(
+    row: Row, observations: Sequence[Observation], slo: Slo, share: float
+) -> tuple[CapacityStep, Verdict]:
     missed: Counter[str] = Counter()
     for o in ended(observations):
         missed.update(slo.missed_by(o, open_loop=row.concurrency is None) if o.ok else ("errors",))
@@ -149,8 +176,11 @@ def _step(row: Row, observations: Sequence[Observation], slo: Slo, share: float)
     return step, verdict
 
 
-def cause_of(failed: Row, passed: Row | None) -> Literal["", "eviction", "computing", "memory", "slots", "throttling"]:
-    """Return what limits the server: eviction, by the usage of sessions, before what its own series shows."""
+def cause_of(
+    failed: Row, passed: Row | None
+) -> Literal["", "eviction", "computing", "memory", "slots", "throttling"]:
+    """Return what limits the server: eviction, by the usage of sessions, before what its own series
+    shows."""
     more, less = computed_again(failed), computed_again(passed) if passed is not None else None
     known = more is not None and less is not None
     if more is not None and less is not None and more - less >= RECOMPUTED:
@@ -159,7 +189,8 @@ def cause_of(failed: Row, passed: Row | None) -> Literal["", "eviction", "comput
 
 
 def computed_again(row: Row) -> float | None:
-    """Return the tokens that should have been in the prompt cache and were not ÷ the new ones; None if unknown."""
+    """Return the tokens that should have been in the prompt cache and were not ÷ the new ones; None
+    if unknown."""
     if row.session is None:
         return None
     cached, ideal = row.session.cached_share.value, row.session.ideal_cached_share.value
@@ -169,7 +200,11 @@ def computed_again(row: Row) -> float | None:
 def knee_of(rows: Sequence[Row]) -> float | None:
     speeds = {load_of(row): row.output_tokens_per_s for row in rows if row.output_tokens_per_s}
     for lighter, speed in sorted(speeds.items()):
-        heavier = [(other / lighter, more / speed) for other, more in speeds.items() if other >= HEAVIER * lighter]
+        heavier = [
+            (other / lighter, more / speed)
+            for other, more in speeds.items()
+            if other >= HEAVIER * lighter
+        ]
         if heavier and all(growth < times**SATURATED for times, growth in heavier):
             return lighter
     return None
@@ -179,7 +214,10 @@ def capacity_statements(found: Capacity, rows: Sequence[Row]) -> list[Statement]
     by_load = {load_of(row): row for row in rows}
     steps = {step.load: step for step in found.steps}
     sentences = [
-        Statement(" ".join(_capacity(found, by_load, steps)), "\n".join(_capacity(found, by_load, steps, short=True)))
+        Statement(
+            " ".join(_capacity(found, by_load, steps)),
+            "\n".join(_capacity(found, by_load, steps, short=True)),
+        )
     ]
     if found.ceiling is not None:
         sentences += _bottleneck(found.why, steps[found.ceiling], by_load[found.ceiling])
@@ -190,19 +228,39 @@ def capacity_statements(found: Capacity, rows: Sequence[Row]) -> list[Statement]
 
 
 def _capacity(
-    found: Capacity, rows: Mapping[float, Row], steps: Mapping[float, CapacityStep], *, short: bool = False
+    found: Capacity,
+    rows: Mapping[float, Row],
+    steps: Mapping[float, CapacityStep],
+    *,
+    short: bool = False,
 ) -> list[str]:
     target, lightest = found.target, min(steps)
-    within = f"with {limits(found.limits)} in {percent(found.share)}{'' if short else ' of requests'}"
+    within = (
+        f"with {limits(found.limits)} in {percent(found.share)}{'' if short else ' of requests'}"
+    )
     ceiling = steps[found.ceiling] if found.ceiling is not None and found.why != "invalid" else None
     likely = found.likely if found.holds is not None else None
     unsure = [_with_count(steps[each]) for each in found.undecided if each != likely]
-    undecided = [in_a_line("Undecided: ", unsure) if short else f"Undecided: {listed(unsure)}."] if unsure else []
+    undecided = (
+        [in_a_line("Undecided: ", unsure) if short else f"Undecided: {listed(unsure)}."]
+        if unsure
+        else []
+    )
     if found.holds is not None:
         heaviest = not unsure and found.ceiling is None
-        limit = "the --to limit" if short else "the heaviest load of this search: use --to for heavier ones"
+        limit = (
+            "the --to limit"
+            if short
+            else "the heaviest load of this search: use --to for heavier ones"
+        )
         handled = f"{load(rows[found.holds], short=short)} {within} ({_count(steps[found.holds])})"
-        end = f", not {_with_count(ceiling)}" if ceiling else f", {limit}" if heaviest and likely is None else ""
+        end = (
+            f", not {_with_count(ceiling)}"
+            if ceiling
+            else f", {limit}"
+            if heaviest and likely is None
+            else ""
+        )
         also = [] if likely is None else [f"Likely also {_with_count(steps[likely])}."]
         return [f"{target} handles {handled}{end}.", *also, *undecided]
     if unsure:
@@ -210,10 +268,20 @@ def _capacity(
         if ceiling is None:
             return [f"{certain}.", *undecided]
         too_much = f"{_with_count(ceiling)} is too much."
-        return [f"{certain}.", *undecided, too_much] if short else [f"{certain}; {too_much}", *undecided]
+        return (
+            [f"{certain}.", *undecided, too_much]
+            if short
+            else [f"{certain}; {too_much}", *undecided]
+        )
     if found.why == "invalid":
-        return [f"The capacity of {target} is unknown: the figures {level(rows[lightest], short=short)} are INVALID."]
-    return [f"{target} does not even handle {load(rows[lightest], short=short)} {within} ({_count(steps[lightest])})."]
+        return [
+            f"The capacity of {target} is unknown: the figures "
+            f"{level(rows[lightest], short=short)} are INVALID."
+        ]
+    return [
+        f"{target} does not even handle {load(rows[lightest], short=short)} {within} "
+        f"({_count(steps[lightest])})."
+    ]
 
 
 def _with_count(step: CapacityStep) -> str:
@@ -229,7 +297,8 @@ def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
     if why == "invalid":
         return [
             Statement(
-                f"{where} the figures are INVALID, so it is unknown whether that load is handled: {row.invalid[0]}",
+                f"{where} the figures are INVALID, so it is unknown whether that load is handled: "
+                f"{row.invalid[0]}",
                 f"{short} is INVALID: {row.invalid[0]}",
             )
         ]
@@ -248,7 +317,12 @@ def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
     shares = [f"{most:,} of {counted_as(step.sent, 'request', 'requests')} missed {_limit(first)}"]
     shares += [f"{count:,} missed {_limit(name)}" for name, count in others]
     bottleneck = f"The bottleneck is {_limit(first)}:"
-    return [Statement(f"{bottleneck} {level(row)}, {listed(shares)}.", in_a_line(f"{bottleneck} at {short}, ", shares))]
+    return [
+        Statement(
+            f"{bottleneck} {level(row)}, {listed(shares)}.",
+            in_a_line(f"{bottleneck} at {short}, ", shares),
+        )
+    ]
 
 
 def _cause(found: Capacity, failed: Row, rows: Mapping[float, Row]) -> list[Statement]:
@@ -264,7 +338,8 @@ def _cause(found: Capacity, failed: Row, rows: Mapping[float, Row]) -> list[Stat
         for each in (failed, rows[passed])
     )
     ratios, short = (
-        f"cache gave {gave} of the ideal {level(failed, short=form)}, {before} {level(rows[passed], short=form)}"
+        f"cache gave {gave} of the ideal {level(failed, short=form)}, {before} "
+        f"{level(rows[passed], short=form)}"
         for form in (False, True)
     )
     if found.cause == "computing":
@@ -314,25 +389,40 @@ def _at_capacity(row: Row) -> Statement:
     delivers = ", ".join(filter(None, parts))
     cost = usd(row.usd_per_million_output) if row.usd_per_million_output is not None else ""
     return Statement(
-        f"{level(row).capitalize()} it delivers {delivers}{f', {cost} per million output tokens' if cost else ''}.",
+        f"{level(row).capitalize()} it delivers "
+        f"{delivers}{f', {cost} per million output tokens' if cost else ''}.",
         f"{load(row, short=True)}: {delivers}{f', {cost}/M output' if cost else ''}.",
     )
 
 
 def _saturation(found: Capacity, rows: Mapping[float, Row]) -> list[Statement]:
-    speeds = {at: row.output_tokens_per_s for at, row in rows.items() if row.output_tokens_per_s and not row.invalid}
+    speeds = {
+        at: row.output_tokens_per_s
+        for at, row in rows.items()
+        if row.output_tokens_per_s and not row.invalid
+    }
     if len(speeds) < 2:
         return []
     most = max(speeds, key=lambda at: speeds[at])
     if found.knee is None:
         return [
-            Statement(f"System tokens/s grow up to {load(rows[most])}: {number(speeds[most])}{_batching(rows[most])}.")
+            Statement(
+                f"System tokens/s grow up to {load(rows[most])}: "
+                f"{number(speeds[most])}{_batching(rows[most])}."
+            )
         ]
-    knee, grown = f"{number(speeds[found.knee])}{_batching(rows[found.knee])}", speeds[most] / speeds[found.knee] - 1
+    knee, grown = (
+        f"{number(speeds[found.knee])}{_batching(rows[found.knee])}",
+        speeds[most] / speeds[found.knee] - 1,
+    )
     if grown < SAME_THROUGHPUT:
         return [Statement(f"System tokens/s saturate at {load(rows[found.knee])}: {knee}.")]
     beyond = f"{number(speeds[most])} at {load(rows[most])} ({change(grown)})"
-    return [Statement(f"System tokens/s grow slowly beyond {load(rows[found.knee])}: {knee}, and {beyond}.")]
+    return [
+        Statement(
+            f"System tokens/s grow slowly beyond {load(rows[found.knee])}: {knee}, and {beyond}."
+        )
+    ]
 
 
 def _batching(row: Row) -> str:

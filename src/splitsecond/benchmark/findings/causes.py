@@ -1,8 +1,9 @@
 """Causes of what a run measured, from the server's own series, as sentences with their evidence.
 
-A cause is stated only where the series says so: requests wait if at least one does at the median, and a queue explains
-a longer TTFT only if, where the server reports it, most of the TTFT passes in it. A full KV cache is one that was full
-in some reading while requests waited, or that took requests' places away (preemptions).
+A cause is stated only where the series says so: requests wait if at least one does at the median,
+and a queue explains a longer TTFT only if, where the server reports it, most of the TTFT passes in
+it. A full KV cache is one that was full in some reading while requests waited, or that took
+requests' places away (preemptions).
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,16 @@ from splitsecond.benchmark.findings.figures import ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.benchmark.findings.row_fields import ServerView, TtftCheck
 from splitsecond.benchmark.findings.usable_rows import rows_by_target
-from splitsecond.core.wording import LINE, Statement, counted_as, level, load, number, percent, ratio
+from splitsecond.core.wording import (
+    LINE,
+    Statement,
+    counted_as,
+    level,
+    load,
+    number,
+    percent,
+    ratio,
+)
 
 Row = ConditionFindings
 Cause = Literal["", "memory", "slots", "throttling", "computing"]
@@ -57,7 +67,8 @@ def is_throttled(view: ServerView) -> bool:
 
 
 def evidence(view: ServerView) -> list[str]:
-    """Return what the series says about waiting: "11 waiting at the median", "KV cache 97%", "34 preemptions"."""
+    """Return what the series says about waiting: "11 waiting at the median", "KV cache 97%", "34
+    preemptions"."""
     parts = []
     if view.waiting is not None:
         parts.append(f"{number(view.waiting)} waiting at the median")
@@ -100,7 +111,8 @@ def server_statements(rows: Sequence[Row]) -> list[Statement]:
 
 
 def _queue(lightest: Row, levels: Sequence[Row]) -> Iterator[Statement]:
-    """Return from which load on requests wait: there TTFT is longer than at the lightest load, or there is no other."""
+    """Return from which load on requests wait: there TTFT is longer than at the lightest load, or
+    there is no other."""
     before = _ttft_p95(lightest)
     for row in levels:
         view, after = row.server, _ttft_p95(row)
@@ -108,14 +120,21 @@ def _queue(lightest: Row, levels: Sequence[Row]) -> Iterator[Statement]:
             continue
         why = "because the KV cache is full" if memory_is_full(view) else ""
         if row is lightest:
-            where = f"{level(row).capitalize()}, requests to {row.target} wait before they are computed"
+            where = (
+                f"{level(row).capitalize()}, requests to {row.target} wait before they are computed"
+            )
             yield with_evidence(f"{where}{f', {why}' if why else ''}", evidence(view))
             return
         if before and after and after >= LONGER * before:
-            grown = "doubles" if after < 3 * before else f"is {number(after / before)} times as long"
+            grown = (
+                "doubles" if after < 3 * before else f"is {number(after / before)} times as long"
+            )
             wait = f"because requests wait{', as the KV cache is full' if why else ''}"
             words = f"TTFT p95 of {row.target} {grown} from {load(row)} on {wait}"
-            short = f"{row.target}, TTFT p95 {ratio(after / before)}× from {load(row, short=True)} on: requests wait"
+            short = (
+                f"{row.target}, TTFT p95 {ratio(after / before)}× from "
+                f"{load(row, short=True)} on: requests wait"
+            )
             yield with_evidence(words, evidence(view), short + (", KV cache full" if why else ""))
             return
 
@@ -125,26 +144,40 @@ def _ttft_p95(row: Row) -> float | None:
 
 
 def _preemptions(levels: Sequence[Row]) -> Iterator[Statement]:
-    counts = {load(row): round(row.server.preemptions) for row in levels if row.server and row.server.preemptions}
-    if counts and not any(row.server and waits(row.server) and row.server.preemptions for row in levels):
+    counts = {
+        load(row): round(row.server.preemptions)
+        for row in levels
+        if row.server and row.server.preemptions
+    }
+    if counts and not any(
+        row.server and waits(row.server) and row.server.preemptions for row in levels
+    ):
         where, most = max(counts.items(), key=lambda item: item[1])
         yield Statement(
-            f"{levels[0].target} preempted {counted_as(most, 'request')} at {where}: its KV cache was full, and these "
+            f"{levels[0].target} preempted {counted_as(most, 'request')} at {where}: its KV cache "
+            f"was full, and these "
             "requests began again."
         )
 
 
 def _cache(levels: Sequence[Row]) -> Iterator[Statement]:
-    shares = [(row, row.server.cached_share) for row in levels if row.server and row.server.cached_share is not None]
+    shares = [
+        (row, row.server.cached_share)
+        for row in levels
+        if row.server and row.server.cached_share is not None
+    ]
     if not shares or max(share for _, share in shares) < CACHED:
         return
     (first, low), (last, high) = shares[0], shares[-1]
     target = levels[0].target
     if len(shares) == 1 or round(low, 2) == round(high, 2):
-        yield Statement(f"The prefix cache of {target} serves {percent(round(high, 2))} of prompt tokens.")
+        yield Statement(
+            f"The prefix cache of {target} serves {percent(round(high, 2))} of prompt tokens."
+        )
     else:
         yield Statement(
-            f"The prefix cache of {target} serves {percent(round(low, 2))} of prompt tokens {level(first)}, "
+            f"The prefix cache of {target} serves {percent(round(low, 2))} of prompt tokens "
+            f"{level(first)}, "
             f"{percent(round(high, 2))} {level(last)}."
         )
 
@@ -153,8 +186,14 @@ def _throttling(levels: Sequence[Row]) -> Iterator[Statement]:
     for row in reversed(levels):
         if row.server and is_throttled(row.server):
             causes = (("power cap", row.server.power_capped), ("heat", row.server.heat_capped))
-            words = [f"{cause} for {percent(round(share, 2))} of the time" for cause, share in causes if share]
-            yield Statement(f"The GPUs of {row.target} were throttled {level(row)}: {', '.join(words)}.")
+            words = [
+                f"{cause} for {percent(round(share, 2))} of the time"
+                for cause, share in causes
+                if share
+            ]
+            yield Statement(
+                f"The GPUs of {row.target} were throttled {level(row)}: {', '.join(words)}."
+            )
             return
 
 
@@ -162,11 +201,14 @@ def _drafts(levels: Sequence[Row]) -> Iterator[Statement]:
     for row in levels[-1:]:
         if row.server and row.server.accepted_share is not None:
             share = percent(round(row.server.accepted_share, 2))
-            yield Statement(f"{row.target} accepted {share} of the tokens that speculative decoding proposed.")
+            yield Statement(
+                f"{row.target} accepted {share} of the tokens that speculative decoding proposed."
+            )
 
 
 def check_words(row: Row) -> str:
-    """Return whether the server's TTFT and the network add up to ours; "" if the server reports no TTFT."""
+    """Return whether the server's TTFT and the network add up to ours; "" if the server reports no
+    TTFT."""
     view = row.server
     if view is None or view.check is None:
         return ""
@@ -188,7 +230,11 @@ def _difference(check: TtftCheck) -> str:
         return f"they agree ({number(abs(rest))} ms {'more' if rest >= 0 else 'less'} here)."
     if rest > 0:
         return (
-            f"{number(rest)} ms are outside of the server's clock. It begins after HTTP and JSON, and after the wait "
+            f"{number(rest)} ms are outside of the server's clock. It begins after HTTP and JSON, "
+            f"and after the wait "
             "for the server's event loop."
         )
-    return f"the server counts {number(-rest)} ms more than a client sees, so the two clocks do not begin alike."
+    return (
+        f"the server counts {number(-rest)} ms more than a client sees, so the two clocks do "
+        f"not begin alike."
+    )

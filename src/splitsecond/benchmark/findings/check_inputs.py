@@ -14,7 +14,8 @@ ERROR_SHARE = 0.02
 
 
 class CheckInputs(Struct, frozen=True, kw_only=True):
-    """Input of the checks. `measured` are the requests that count, `answered` those of them that succeeded.
+    """Input of the checks. `measured` are the requests that count, `answered` those of them that
+    succeeded.
 
     `searched`: the row is a step of a capacity search.
     """

@@ -1,11 +1,13 @@
-"""Comparison of two runs, or of several runs on each side: how each figure changed, and whether chance explains it.
+"""Comparison of two runs, or of several runs on each side: how each figure changed, and whether
+chance explains it.
 
-Rows are matched by target, load and cache reuse; targets of different names are matched by request, or if each side has
-only one. Runs of different days are the rounds of a side where there are several, because days differ more than the
-rounds of one day; one run cannot show how days differ.
+Rows are matched by target, load and cache reuse; targets of different names are matched by request,
+or if each side has only one. Runs of different days are the rounds of a side where there are
+several, because days differ more than the rounds of one day; one run cannot show how days differ.
 
-All comparisons of a report are corrected together: at most one report in twenty contains a change that is not real.
-That holds for runs whose rounds are far enough apart. Others are compared as they were: in their own minutes.
+All comparisons of a report are corrected together: at most one report in twenty contains a change
+that is not real. That holds for runs whose rounds are far enough apart. Others are compared as they
+were: in their own minutes.
 """
 
 import math
@@ -24,7 +26,17 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import price_words
 from splitsecond.core.observation import Observation
-from splitsecond.core.wording import Statement, change, evidence, full, in_a_line, level, listed, load, number
+from splitsecond.core.wording import (
+    Statement,
+    change,
+    evidence,
+    full,
+    in_a_line,
+    level,
+    listed,
+    load,
+    number,
+)
 from splitsecond.log.statistics.sample_comparison import (
     Blocks,
     SampleComparison,
@@ -44,7 +56,8 @@ Match = Mapping[str, str]
 
 
 class RunData(Struct, frozen=True):
-    """A run and its observations. `name`: how the user calls it, such as its folder; "" for its id."""
+    """A run and its observations. `name`: how the user calls it, such as its folder; "" for its
+    id."""
 
     run: Run
     observations: Sequence[Observation]
@@ -58,7 +71,8 @@ class RunData(Struct, frozen=True):
 class ConditionChange(Struct, frozen=True, kw_only=True):
     """Changes of one row. `notes`: what else differs between the runs, or spoils the comparison.
 
-    `totals` are numbers such as the throughput or the errors; the throughput and some figures of sessions have a test.
+    `totals` are numbers such as the throughput or the errors; the throughput and some figures of
+    sessions have a test.
     """
 
     target: str
@@ -74,13 +88,18 @@ class ConditionChange(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        return self.target if self.target == self.before_target else f"{self.before_target} → {self.target}"
+        return (
+            self.target
+            if self.target == self.before_target
+            else f"{self.before_target} → {self.target}"
+        )
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """Changes between two sides, by the folders of their runs, or their ids. `only_before` and `only_after` name rows
-    that the other side lacks. `close_rounds`: the rounds of the run in which they are closest together, if that is too
-    close for a claim about other minutes than those of the runs; otherwise null."""
+    """Changes between two sides, by the folders of their runs, or their ids. `only_before` and
+    `only_after` name rows that the other side lacks. `close_rounds`: the rounds of the run in which
+    they are closest together, if that is too close for a claim about other minutes than those of
+    the runs; otherwise null."""
 
     before: str
     after: str
@@ -103,7 +122,9 @@ class _Side(Struct, frozen=True):
             return samples[0]
         rounds, first = [], 0
         for sample in samples:
-            rounds.append(np.full(len(sample.values), first) if self.by_run else sample.rounds + first)
+            rounds.append(
+                np.full(len(sample.values), first) if self.by_run else sample.rounds + first
+            )
             first = int(rounds[-1].max(initial=first)) + 1
         numbers = np.concatenate(rounds)
         spread = self.by_run or len(np.unique(numbers)) >= MIN_ROUNDS
@@ -118,9 +139,13 @@ class _Side(Struct, frozen=True):
         if self.by_run:
             values = [total.value(each) or 0.0 for each in self.rows]
         elif total.name == THROUGHPUT:
-            values = [rate for each in self.rows for rate in each.output_tokens_per_s_rounds.values()]
+            values = [
+                rate for each in self.rows for rate in each.output_tokens_per_s_rounds.values()
+            ]
         else:
-            parts = dict(enumerate(part for each in self.rows for part in total.by_round(each).values()))
+            parts = dict(
+                enumerate(part for each in self.rows for part in total.by_round(each).values())
+            )
             return ratio_blocks(parts) if len(parts) >= MIN_ROUNDS else {}
         found = {at: math.log(value) for at, value in enumerate(values) if value > 0}
         return found if self.by_run or len(found) >= MIN_ROUNDS else {}
@@ -135,8 +160,8 @@ def compare(
 ) -> Comparison:
     """Compare the runs of two sides, at least one each.
 
-    `match` maps names of targets before to names after. `figures`: names of further figures and totals.
-    Raises `CallerFault` if a run is twice on one side: it would count as further rounds.
+    `match` maps names of targets before to names after. `figures`: names of further figures and
+    totals. Raises `CallerFault` if a run is twice on one side: it would count as further rounds.
     """
     _check_once(before)
     _check_once(after)
@@ -154,8 +179,12 @@ def compare(
         before=", ".join(data.label for data in before),
         after=", ".join(data.label for data in after),
         conditions=changes,
-        only_before=[row(side.rows[-1]) for place, side in old_side.items() if place not in new_side],
-        only_after=[row(side.rows[-1]) for place, side in new_side.items() if place not in old_side],
+        only_before=[
+            row(side.rows[-1]) for place, side in old_side.items() if place not in new_side
+        ],
+        only_after=[
+            row(side.rows[-1]) for place, side in new_side.items() if place not in old_side
+        ],
         statements=full(stated),
         short_statements=[each.short or each.long for each in stated],
         close_rounds=close,
@@ -169,19 +198,31 @@ def _of_other_tools(*sides: Sequence[RunData]) -> list[Statement]:
     if not known:
         return []
     unknown = f"Measured by {listed(known)}: errors of the client are not known"
-    return [Statement(f"{unknown}, and the rounds are blocks of one stream of requests.", f"{unknown}.")]
+    return [
+        Statement(f"{unknown}, and the rounds are blocks of one stream of requests.", f"{unknown}.")
+    ]
 
 
 def _close_rounds(*sides: Sequence[RunData]) -> RoundSpread | None:
-    found = [round_spread(data.observations) for side in sides if not _several_days(side) for data in side]
-    return min((each for each in found if each and not each.claims), key=lambda each: each.apart_s or 0, default=None)
+    found = [
+        round_spread(data.observations)
+        for side in sides
+        if not _several_days(side)
+        for data in side
+    ]
+    return min(
+        (each for each in found if each and not each.claims),
+        key=lambda each: each.apart_s or 0,
+        default=None,
+    )
 
 
 def _check_once(side: Sequence[RunData]) -> None:
     times = Counter(data.run.id for data in side)
     if twice := dict.fromkeys(data.label for data in side if times[data.run.id] > 1):
         raise CallerFault(
-            f"the run {listed(list(twice))} was given twice on one side; each run can count once", kind="bad_run"
+            f"the run {listed(list(twice))} was given twice on one side; each run can count once",
+            kind="bad_run",
         )
 
 
@@ -194,13 +235,17 @@ def match_by_itself(before: Sequence[RunData], after: Sequence[RunData]) -> Matc
     return {old[0]: new[0]} if len(old) == len(new) == 1 else {}
 
 
-def parse_match(texts: Sequence[str], before: Sequence[RunData], after: Sequence[RunData]) -> Match | None:
+def parse_match(
+    texts: Sequence[str], before: Sequence[RunData], after: Sequence[RunData]
+) -> Match | None:
     """Parse pairs ``BEFORE=AFTER`` of target names; None without any. Raises `CallerFault`."""
     old, new = targets_of(before), targets_of(after)
     found: dict[str, str] = {}
     for text in texts:
         # Names of policies contain "=", so every place to split is tried.
-        splits = [(text[:at].strip(), text[at + 1 :].strip()) for at, c in enumerate(text) if c == "="]
+        splits = [
+            (text[:at].strip(), text[at + 1 :].strip()) for at, c in enumerate(text) if c == "="
+        ]
         pair = next(((a, b) for a, b in splits if a in old and b in new), None)
         if pair is None:
             raise CallerFault(
@@ -244,12 +289,16 @@ class _Changed(Struct, frozen=True):
 def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
     open_loop = new.rows[-1].concurrency is None
     figures = compared_figures(open_loop=open_loop)
-    figures += [figure for name, figure in FIGURES.items() if name in more and figure not in figures]
+    figures += [
+        figure for name, figure in FIGURES.items() if name in more and figure not in figures
+    ]
     totals = [total for name, total in TOTALS.items() if total.compared or name in more]
     alike = old.rows[-1].token_source == new.rows[-1].token_source
     compared: list[Compared] = []
     for figure in figures:
-        for name, found in compare_figure(figure, old.sample(figure), new.sample(figure), paired=False).items():
+        for name, found in compare_figure(
+            figure, old.sample(figure), new.sample(figure), paired=False
+        ).items():
             if figure.counts_tokens and not alike:
                 found = untested(found.first, found.second, found.needs)
             compared.append((figure.name, name, found))
@@ -258,14 +307,20 @@ def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
         fits = total.name != THROUGHPUT or (alike and not open_loop)
         if total.tested and fits and None not in values:
             blocks = old.blocks(total), new.blocks(total)
-            compared.append((total.name, "", compare_blocks(*blocks, paired=False, percentiles=values)))
+            compared.append(
+                (total.name, "", compare_blocks(*blocks, paired=False, percentiles=values))
+            )
     return _Changed(old, new, compared, totals)
 
 
 def _corrected(changed: Sequence[_Changed]) -> list[ConditionChange]:
-    judged = holm({(at, i): c for at, each in enumerate(changed) for i, (_, _, c) in enumerate(each.compared)})
+    judged = holm(
+        {(at, i): c for at, each in enumerate(changed) for i, (_, _, c) in enumerate(each.compared)}
+    )
     return [
-        _condition_change(each, [(f, p, judged[at, i]) for i, (f, p, _) in enumerate(each.compared)])
+        _condition_change(
+            each, [(f, p, judged[at, i]) for i, (f, p, _) in enumerate(each.compared)]
+        )
         for at, each in enumerate(changed)
     ]
 
@@ -306,7 +361,9 @@ def figure_change(metric: Figure | Total, percentile: str, found: SampleComparis
     up = found.log_ratio
     if not found.rounds:
         up = 0.0 if found.first is None or found.second is None else found.second - found.first
-    better = None if up == 0 or metric.higher_is_better is None else (up > 0) == metric.higher_is_better
+    better = (
+        None if up == 0 or metric.higher_is_better is None else (up > 0) == metric.higher_is_better
+    )
     return FigureChange(
         figure=metric.name,
         percentile=percentile,
@@ -324,14 +381,22 @@ def figure_change(metric: Figure | Total, percentile: str, found: SampleComparis
     )
 
 
-def _notes(old_rows: Sequence[ConditionFindings], new_rows: Sequence[ConditionFindings]) -> list[str]:
+def _notes(
+    old_rows: Sequence[ConditionFindings], new_rows: Sequence[ConditionFindings]
+) -> list[str]:
     sides = ("before", old_rows), ("after", new_rows)
-    notes = [f"INVALID in the run {which}: {reason}" for which, rows in sides for c in rows for reason in c.invalid]
+    notes = [
+        f"INVALID in the run {which}: {reason}"
+        for which, rows in sides
+        for c in rows
+        for reason in c.invalid
+    ]
     notes += _differences(old_rows[-1], new_rows[-1])
     few = [which for which, rows in sides if any(c.requests and not c.ttft_ms.rounds for c in rows)]
     if few:
         notes.append(
-            f"the run {listed(few)} has fewer than five rounds: its intervals describe its own seconds only, and "
+            f"the run {listed(few)} has fewer than five rounds: its intervals describe its own "
+            f"seconds only, and "
             "differences are not tested."
         )
     return notes
@@ -352,17 +417,30 @@ def _differences(old: ConditionFindings, new: ConditionFindings) -> Iterator[str
         ("answers", old.output_tokens, new.output_tokens),
     ):
         if old_tokens and new_tokens and abs(new_tokens / old_tokens - 1) > 0.05:
-            yield f"the {what} differ in length: {number(old_tokens)} tokens, then {number(new_tokens)}."
+            yield (
+                f"the {what} differ in length: {number(old_tokens)} tokens, then "
+                f"{number(new_tokens)}."
+            )
 
 
 def _clock(row: ConditionFindings) -> str:
-    return "packets" if row.instrument.packet_time else "kernel" if row.instrument.kernel_time else "client"
+    return (
+        "packets"
+        if row.instrument.packet_time
+        else "kernel"
+        if row.instrument.kernel_time
+        else "client"
+    )
 
 
 def _stated(changed: ConditionChange) -> list[FigureChange]:
     open_loop = changed.concurrency is None
-    stated = [figure.under(open_loop=open_loop).name for figure in FIGURES.values() if figure.stated]
-    figures = [f for f in changed.figures if f.percentile in STATED_PERCENTILES and f.figure in stated]
+    stated = [
+        figure.under(open_loop=open_loop).name for figure in FIGURES.values() if figure.stated
+    ]
+    figures = [
+        f for f in changed.figures if f.percentile in STATED_PERCENTILES and f.figure in stated
+    ]
     return figures + [total for total in changed.totals if total.p_value is not None]
 
 
@@ -371,10 +449,12 @@ def _real(changed: ConditionChange, *, of_period: bool) -> list[Statement]:
     return [
         Statement(
             f"{changed.name} {level(changed)}: {label} went from {_value(metric, f.before)} to "
-            f"{_value(metric, f.after)}{metric.unit_after}{change_evidence(f, None if of_period else f.p_value)}"
+            f"{_value(metric, f.after)}{metric.unit_after}"
+            f"{change_evidence(f, None if of_period else f.p_value)}"
             f"{before}{better}{after}.",
             f"{changed.name} {level(changed, short=True)}: {label} {_value(metric, f.before)} → "
-            f"{_value(metric, f.after)}{metric.unit_after}{change_evidence(f, short=True)}, {better}.",
+            f"{_value(metric, f.after)}{metric.unit_after}{change_evidence(f, short=True)}, "
+            f"{better}.",
         )
         for f in _stated(changed)
         if f.real and (metric := FIGURES.get(f.figure) or TOTALS[f.figure])
@@ -396,19 +476,26 @@ def _statements(changes: Sequence[ConditionChange], *, of_period: bool) -> list[
 
 
 def _unchanged(alike: Sequence[ConditionChange], *, of_period: bool) -> Statement:
-    rows = [f"{c.name}{' (not tested: too few requests or rounds)' if _not_tested(c) else ''}" for c in alike]
+    rows = [
+        f"{c.name}{' (not tested: too few requests or rounds)' if _not_tested(c) else ''}"
+        for c in alike
+    ]
     short = [f"{c.name}{' (not tested)' if _not_tested(c) else ''}" for c in alike]
     seen = _could_see(alike)
     unchanged = f"no change beyond chance{' in these minutes' if of_period else ''}"
     return Statement(
         f"{level(alike[0]).capitalize()}, {unchanged}: {listed(rows)}."
         + "".join(
-            f" A change of {label} p50 by {listed(sizes)} would have been seen." for label, sizes in seen.items()
+            f" A change of {label} p50 by {listed(sizes)} would have been seen."
+            for label, sizes in seen.items()
         ),
         "\n".join(
             [
                 in_a_line(f"{load(alike[0], short=True)}, {unchanged}: ", short),
-                *(in_a_line(f"Smallest change of {label} p50 that would show: ", s) for label, s in seen.items()),
+                *(
+                    in_a_line(f"Smallest change of {label} p50 that would show: ", s)
+                    for label, s in seen.items()
+                ),
             ]
         ),
     )
@@ -429,7 +516,9 @@ def _could_see(alike: Sequence[ConditionChange]) -> dict[str, list[str]]:
         first = _first_p50(row_change)
         if first is not None and first.detectable:
             size = change(first.detectable).removeprefix("+")
-            found[FIGURES[first.figure].label].append(f"{size} ({row_change.name})" if len(alike) > 1 else size)
+            found[FIGURES[first.figure].label].append(
+                f"{size} ({row_change.name})" if len(alike) > 1 else size
+            )
     return found
 
 

@@ -1,7 +1,8 @@
-"""The conclusion of a run, in three sentences: which target for what was asked, how sure that is, and what it costs.
+"""The conclusion of a run, in three sentences: which target for what was asked, how sure that is,
+and what it costs.
 
-What was asked is the use of the run's limits (`--slo voice`); without one, which target is the fastest at the lightest
-and at the heaviest load.
+What was asked is the use of the run's limits (`--slo voice`); without one, which target is the
+fastest at the lightest and at the heaviest load.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +26,15 @@ Row = ConditionFindings
 
 
 def conclusion(run: Run, observations: Sequence[Observation], use: str = "") -> list[str]:
-    """Return the three sentences; none for a run without requests. `use`: that of the run's limits, or ""."""
+    """Return the three sentences; none for a run without requests. `use`: that of the run's limits,
+    or ""."""
     if not any(row.requests for row in run.conditions):
         return []
     if not run.capacity and not lightest_rows(run.conditions):
         return ["Do not rely on the figures of this run.", _sure(run)]
-    answer = run.statements[0] if run.capacity else _for_use(run, use) or _fastest(run, observations)
+    answer = (
+        run.statements[0] if run.capacity else _for_use(run, use) or _fastest(run, observations)
+    )
     return [sentence for sentence in (answer, _sure(run), _cost(run)) if sentence]
 
 
@@ -48,9 +52,15 @@ def _for_use(run: Run, use: str) -> str:
         seen = f"{value or best.why}{at}{tense}"
         return f"For {use}, the run cannot tell yet whether {best.target} meets {limit} ({seen})."
     if found.is_clear or len(found.candidates) == 1:
-        return f"For {use}, take {best.target}: it meets {limit}{at}{tense}{f' ({value})' if value else ''}."
+        return (
+            f"For {use}, take {best.target}: it meets "
+            f"{limit}{at}{tense}{f' ({value})' if value else ''}."
+        )
     met = [each.target for each in found.candidates if each.keeps == "yes"]
-    return f"For {use}, {listed(met)} {'meets' if len(met) == 1 else 'meet'} {limit}{at}{tense}; none is clearly first."
+    return (
+        f"For {use}, {listed(met)} {'meets' if len(met) == 1 else 'meet'} {limit}{at}{tense}; "
+        f"none is clearly first."
+    )
 
 
 def _judged(found: Recommendation) -> str:
@@ -65,8 +75,14 @@ def _fastest(run: Run, observations: Sequence[Observation]) -> str:
     loads = grouped((row for own in rows_by_target(run.conditions) for row in own), load_order)
     lightest, heaviest = loads[min(loads)], loads[max(loads)]
     if len(lightest) == 1:
-        heavier = [] if lightest == heaviest else [row for row in heaviest if row.target == lightest[0].target]
-        return " ".join([_alone(lightest[0]), *(_alone(row, brief=True) for row in heavier)]).strip()
+        heavier = (
+            []
+            if lightest == heaviest
+            else [row for row in heaviest if row.target == lightest[0].target]
+        )
+        return " ".join(
+            [_alone(lightest[0]), *(_alone(row, brief=True) for row in heavier)]
+        ).strip()
     within = "" if _claims(run) else f" in {_period(run)}"
     if _leads_everywhere(loads, found):
         of = by_figure(found, lightest)
@@ -79,7 +95,8 @@ def _fastest(run: Run, observations: Sequence[Observation]) -> str:
     if (winner := _winner(light)) and winner == _winner(heavy):
         verb = "was ahead" if within else "is the fastest"
         return (
-            f"{winner} {verb} {level(lightest[0])} and {level(heaviest[0])}{within}: {level(heaviest[0])}, "
+            f"{winner} {verb} {level(lightest[0])} and {level(heaviest[0])}{within}: "
+            f"{level(heaviest[0])}, "
             f"{_margins(_clear(heavy))} as the next target."
         )
     both = ((lightest, light), (heaviest, heavy))
@@ -119,13 +136,19 @@ def _sure(run: Run) -> str:
         needs.append("other minutes need --over 15m")
     sentences = []
     if not run.capacity:  # its own sentence says how certain it is
-        how = "It is sure within the intervals" if _claims(run) else f"It holds for {_period(run)} only"
+        how = (
+            "It is sure within the intervals"
+            if _claims(run)
+            else f"It holds for {_period(run)} only"
+        )
         sentences.append(f"{how} ({sent}){f'; {listed(needs)}' if needs else ''}.")
     if not run.finished:
         sentences.append("The run was stopped before its end.")
     if invalid:
         verb = "is" if len(invalid) == 1 else "are"
-        sentences.append(f"{len(invalid):,} of {counted_as(len(rows), 'row')} {verb} INVALID and not compared.")
+        sentences.append(
+            f"{len(invalid):,} of {counted_as(len(rows), 'row')} {verb} INVALID and not compared."
+        )
     if all(row.target.startswith((SIMULATED, ENGINE)) for row in rows):
         sentences.append("The targets are simulated: no provider was measured.")
     return " ".join(sentences)
@@ -133,15 +156,30 @@ def _sure(run: Run) -> str:
 
 def _cost(run: Run) -> str:
     heaviest = {own[0].target: own[-1] for own in rows_by_target(run.conditions)}
-    priced = {name: row.usd_per_million for name, row in heaviest.items() if row.usd_per_million is not None}
+    priced = {
+        name: row.usd_per_million
+        for name, row in heaviest.items()
+        if row.usd_per_million is not None
+    }
     ranked = sorted(priced, key=lambda name: priced[name] or 0.0)
-    prices = [f"{usd(priced[name]) if priced[name] else 'nothing'} at {name}" for name in ranked[:MAX_NAMED]]
-    more = f" and more at {counted_as(len(ranked) - MAX_NAMED, 'other', 'others')}" if len(ranked) > MAX_NAMED else ""
+    prices = [
+        f"{usd(priced[name]) if priced[name] else 'nothing'} at {name}"
+        for name in ranked[:MAX_NAMED]
+    ]
+    more = (
+        f" and more at {counted_as(len(ranked) - MAX_NAMED, 'other', 'others')}"
+        if len(ranked) > MAX_NAMED
+        else ""
+    )
     each = f"a million tokens cost {listed(prices)}{more}" if prices else ""
     unknown = [name for name in heaviest if name not in priced]
     if not prices:
         return "What it costs is unknown without a price: name one with --price." if unknown else ""
-    return f"The run cost {usd(run.cost_usd)}; {each}." if run.cost_usd else f"{each[0].upper()}{each[1:]}."
+    return (
+        f"The run cost {usd(run.cost_usd)}; {each}."
+        if run.cost_usd
+        else f"{each[0].upper()}{each[1:]}."
+    )
 
 
 def _claims(run: Run) -> bool:
@@ -162,7 +200,11 @@ def _has_p95(row: Row) -> bool:
 
 def by_figure(found: Sequence[Lead], level_rows: Sequence[Row]) -> dict[str, Lead]:
     at = {row.condition for row in level_rows}
-    return {_plain(each): each for each in found if each.best.condition in at and isinstance(each.metric, Figure)}
+    return {
+        _plain(each): each
+        for each in found
+        if each.best.condition in at and isinstance(each.metric, Figure)
+    }
 
 
 def _winner(by_metric: Mapping[str, Lead]) -> str:
@@ -170,33 +212,53 @@ def _winner(by_metric: Mapping[str, Lead]) -> str:
     return winners.pop() if by_metric.keys() == {TTFT, TPS} and len(winners) == 1 else ""
 
 
-def _leads_everywhere(loads: Mapping[tuple[bool, float], Sequence[Row]], found: Sequence[Lead]) -> bool:
+def _leads_everywhere(
+    loads: Mapping[tuple[bool, float], Sequence[Row]], found: Sequence[Lead]
+) -> bool:
     winners = {_winner(by_figure(found, rows)) for rows in loads.values()}
     return len(loads) > 1 and len(winners) == 1 and winners != {""}
 
 
 def _plain(of: Lead) -> str:
-    return next((name for name in (TTFT, TPS) if of.metric in (FIGURES[name], FIGURES[name].from_due)), of.metric.name)
+    return next(
+        (name for name in (TTFT, TPS) if of.metric in (FIGURES[name], FIGURES[name].from_due)),
+        of.metric.name,
+    )
 
 
 def _margins(clear: Mapping[str, Lead]) -> str:
-    return " and ".join(f"{ratio(each.found.ratio or 1)} times as fast {WORDS[name]}" for name, each in clear.items())
+    return " and ".join(
+        f"{ratio(each.found.ratio or 1)} times as fast {WORDS[name]}"
+        for name, each in clear.items()
+    )
 
 
 def _clear(by_metric: Mapping[str, Lead]) -> dict[str, Lead]:
-    return {name: of for name in WORDS if (of := by_metric.get(name)) and of.found.real and of.found.ratio}
+    return {
+        name: of
+        for name in WORDS
+        if (of := by_metric.get(name)) and of.found.real and of.found.ratio
+    }
 
 
 def _alone(row: Row, *, brief: bool = False) -> str:
     if row.session is not None:
         took = row.session.session_s.value
-        return "" if took is None else f"{row.target} takes {number(took)} s for a session {level(row)}."
+        return (
+            ""
+            if took is None
+            else f"{row.target} takes {number(took)} s for a session {level(row)}."
+        )
     ttft, tps = ttft_figure(open_loop=row.concurrency is None).summary(row).p50, row.tps.p50
     if ttft is None or tps is None:
         return ""
     if brief:
-        return f"{level(row).capitalize()} it is {number(ttft)} ms and {number(tps)} tokens per second."
+        return (
+            f"{level(row).capitalize()} it is {number(ttft)} ms and "
+            f"{number(tps)} tokens per second."
+        )
     return (
-        f"{row.target} sends the first token after {number(ttft)} ms, then {number(tps)} tokens per second (p50, "
+        f"{row.target} sends the first token after {number(ttft)} ms, then {number(tps)} tokens "
+        f"per second (p50, "
         f"{level(row)})."
     )

@@ -1,7 +1,7 @@
 """Rows of findings from the observations of a run.
 
-A measured request that failed counts as slower than all others. A request that the user cancelled is neither an error
-nor a success: it counts as load while it was in flight, and nowhere else.
+A measured request that failed counts as slower than all others. A request that the user cancelled
+is neither an error nor a success: it counts as load while it was in flight, and nowhere else.
 
 The percentiles of a row that several nodes sent are those of all requests together, never averages.
 """
@@ -42,7 +42,8 @@ from splitsecond.core.timing.server_times import duration_ns, step_name
 from splitsecond.log.statistics.summary import Floats, percentile, ratio_interval
 
 MAX_EFFICIENCY = 1.1
-"""Most batching efficiency, divided by the concurrency. The bound is 1; the rest is allowed for chance."""
+"""Most batching efficiency, divided by the concurrency. The bound is 1; the rest is allowed for
+chance."""
 
 
 def condition_findings(
@@ -57,9 +58,10 @@ def condition_findings(
 ) -> ConditionFindings:
     """Return the row of `asked`, from its own observations and readings.
 
-    Observations with another role than measured, warm-up or cool-down count for the cost only. `batching_efficiency`
-    needs other rows and stays None here. In intervals, a round counts as at most `of_round` independent requests.
-    `searched`: the row is a step of a capacity search, which decides by rounds that are short on purpose.
+    Observations with another role than measured, warm-up or cool-down count for the cost only.
+    `batching_efficiency` needs other rows and stays None here. In intervals, a round counts as at
+    most `of_round` independent requests. `searched`: the row is a step of a capacity search, which
+    decides by rounds that are short on purpose.
     """
     sent = [o for o in observations if o.role in LOAD_ROLES]
     measured = ended(sent)
@@ -88,7 +90,9 @@ def condition_findings(
         cooldowns=sum(o.role == "cooldown" for o in sent),
         **_throughput(sent, load),
         **throughput_by_round(sent, measured, load.steady),
-        goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop, of_round=of_round) if slo else None,
+        goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop, of_round=of_round)
+        if slo
+        else None,
         **_token_counts(ok),
         phases_ms=phases_ms(ok),
         server_ms=server_ms(ok),
@@ -107,11 +111,17 @@ def condition_findings(
         searched=searched,
     )
     nodes = node_findings(inputs, sent)
-    of_nodes = [f"the part of node {each.node} is INVALID: {reason}" for each in nodes for reason in each.invalid]
+    of_nodes = [
+        f"the part of node {each.node} is INVALID: {reason}"
+        for each in nodes
+        for reason in each.invalid
+    ]
     findings = msgspec.structs.replace(
         findings, nodes=nodes, invalid=invalid_reasons(inputs), notes=[*notes(inputs), *of_nodes]
     )
-    return with_cost(findings, observations, prices or {}, hours=load.whole.length_ns / NS_PER_S / S_PER_HOUR)
+    return with_cost(
+        findings, observations, prices or {}, hours=load.whole.length_ns / NS_PER_S / S_PER_HOUR
+    )
 
 
 def _not_cancelled(sent: Sequence[Observation]) -> list[Observation]:
@@ -141,13 +151,17 @@ def _token_counts(ok: Sequence[Observation]) -> dict[str, Any]:
 
 def node_findings(inputs: CheckInputs, sent: Sequence[Observation]) -> list[NodeFindings]:
     names = {o.node for o in sent} | {reading.node for reading in inputs.readings}
-    return [_part(name, inputs, [o for o in sent if o.node == name]) for name in sorted(names - {""})]
+    return [
+        _part(name, inputs, [o for o in sent if o.node == name]) for name in sorted(names - {""})
+    ]
 
 
 def _part(name: str, inputs: CheckInputs, sent: Sequence[Observation]) -> NodeFindings:
     load = inputs.load
     if sent:
-        load = msgspec.structs.replace(load, curve=in_flight(sent, open_loop=inputs.asked.open_loop))
+        load = msgspec.structs.replace(
+            load, curve=in_flight(sent, open_loop=inputs.asked.open_loop)
+        )
     own = msgspec.structs.replace(
         inputs,
         measured=[o for o in inputs.measured if o.node == name],
@@ -162,7 +176,9 @@ def _part(name: str, inputs: CheckInputs, sent: Sequence[Observation]) -> NodeFi
         errors=len(own.measured) - len(own.answered),
         ttft_p50_ms=percentile(ttft_ms, 0.5) if len(ttft_ms) else None,
         clock_offset_ms=own.readings[0].clock_offset_ns / NS_PER_MS if own.readings else None,
-        clock_error_ms=max((reading.clock_error_ns / NS_PER_MS for reading in own.readings), default=None),
+        clock_error_ms=max(
+            (reading.clock_error_ns / NS_PER_MS for reading in own.readings), default=None
+        ),
         instrument=instrument_of(own.measured, own.readings, load, tokens_in(sent, load.whole)),
         invalid=invalid_of_node(own),
     )
@@ -171,7 +187,8 @@ def _part(name: str, inputs: CheckInputs, sent: Sequence[Observation]) -> NodeFi
 def throughput_by_round(
     sent: Sequence[Observation], measured: Sequence[Observation], steady: TimeWindows
 ) -> dict[str, Any]:
-    """Return the system tokens/s of each round and the 95% interval of their mean, as fields of a row.
+    """Return the system tokens/s of each round and the 95% interval of their mean, as fields of a
+    row.
 
     A steady window belongs to the round during which it has its middle.
     """
@@ -185,12 +202,16 @@ def throughput_by_round(
         inside = (middle >= first) & (middle <= last)
         windows = TimeWindows(steady.begin[inside], steady.end[inside])
         if number and windows.length_ns:
-            own = [o for o in sent if o.end_ns >= windows.begin[0] and begin_ns(o) <= windows.end[-1]]
+            own = [
+                o for o in sent if o.end_ns >= windows.begin[0] and begin_ns(o) <= windows.end[-1]
+            ]
             amounts[number] = tokens_in(own, windows), windows.length_ns / NS_PER_S
     tokens, seconds = (np.array([pair[i] for pair in amounts.values()]) for i in (0, 1))
     return {
         "output_tokens_per_s_ci95": ratio_interval(tokens, seconds),
-        "output_tokens_per_s_rounds": {number: amount / s for number, (amount, s) in amounts.items()},
+        "output_tokens_per_s_rounds": {
+            number: amount / s for number, (amount, s) in amounts.items()
+        },
     }
 
 
@@ -206,16 +227,19 @@ def failures_by_kind(measured: Sequence[Observation]) -> tuple[dict[str, int], d
 
 
 def tokens_per_event(ok: Sequence[Observation]) -> float | None:
-    known = [(n, len(o.token_at)) for o in ok if (n := o.streamed_tokens) is not None and o.token_at]
+    known = [
+        (n, len(o.token_at)) for o in ok if (n := o.streamed_tokens) is not None and o.token_at
+    ]
     events = sum(events for _, events in known)
     return sum(n for n, _ in known) / events if events else None
 
 
 def phases_ms(ok: Sequence[Observation]) -> dict[str, float]:
-    """Return the mean time of each phase of a request, in ms; together they add up to connecting plus E2E.
+    """Return the mean time of each phase of a request, in ms; together they add up to connecting
+    plus E2E.
 
-    "network" is the round-trip time of the connection, missing if it is unknown; "provider" is the rest of the TTFT;
-    "streaming" runs from the first token to the last.
+    "network" is the round-trip time of the connection, missing if it is unknown; "provider" is the
+    rest of the TTFT; "streaming" runs from the first token to the last.
     """
     streamed = [o for o in ok if o.ttft_ns is not None and o.e2e_ns is not None]
     if not streamed:
@@ -270,7 +294,9 @@ def condition_rows(
     observed = grouped(observations, lambda o: o.condition)
     read = grouped(readings, lambda reading: reading.condition)
     rows = [
-        condition_findings(a, observed[a.condition], read[a.condition], slo, prices, of_round, searched=searched)
+        condition_findings(
+            a, observed[a.condition], read[a.condition], slo, prices, of_round, searched=searched
+        )
         for a in asked
     ]
     computed = [total for total in TOTALS.values() if total.of]
@@ -281,16 +307,22 @@ def condition_rows(
 
 
 def with_batching_efficiency(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:
-    """Return the rows with each target's system throughput divided by its own at concurrency 1, if both are known.
+    """Return the rows with each target's system throughput divided by its own at concurrency 1, if
+    both are known.
 
-    No server gives more than the concurrency times as many tokens. A ratio slightly above it is chance and counts as
-    the concurrency; beyond `MAX_EFFICIENCY`, one of the two rows is wrong, and the ratio stays None.
+    No server gives more than the concurrency times as many tokens. A ratio slightly above it is
+    chance and counts as the concurrency; beyond `MAX_EFFICIENCY`, one of the two rows is wrong, and
+    the ratio stays None.
     """
     alone = {
-        (row.target, row.cache_reuse, row.workload): row.output_tokens_per_s for row in rows if row.concurrency == 1
+        (row.target, row.cache_reuse, row.workload): row.output_tokens_per_s
+        for row in rows
+        if row.concurrency == 1
     }
     return [
-        msgspec.structs.replace(row, batching_efficiency=min(row.output_tokens_per_s / one, row.concurrency))
+        msgspec.structs.replace(
+            row, batching_efficiency=min(row.output_tokens_per_s / one, row.concurrency)
+        )
         if row.concurrency is not None
         and row.output_tokens_per_s is not None
         and (one := alone.get((row.target, row.cache_reuse, row.workload)))

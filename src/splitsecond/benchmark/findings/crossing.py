@@ -1,8 +1,9 @@
 """Where two targets cross: up to how many output tokens one is sooner, and from where on the other.
 
-A response of n tokens takes TTFT + n ÷ TPS. Two targets take equally long at n = (TTFT₂ − TTFT₁) ÷ (1/TPS₁ − 1/TPS₂).
-The medians of each target are used, and the interval is a bootstrap of the requests. Over all targets of a load, the
-soonest at each length form the lower envelope of these lines; only neighbours on it are compared.
+A response of n tokens takes TTFT + n ÷ TPS. Two targets take equally long at n = (TTFT₂ − TTFT₁) ÷
+(1/TPS₁ − 1/TPS₂). The medians of each target are used, and the interval is a bootstrap of the
+requests. Over all targets of a load, the soonest at each length form the lower envelope of these
+lines; only neighbours on it are compared.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,9 @@ class _Line(Struct):
     tpot_draws: Floats
 
 
-def crossings(rows: Sequence[ConditionFindings], observations: Sequence[Observation]) -> list[Crossing]:
+def crossings(
+    rows: Sequence[ConditionFindings], observations: Sequence[Observation]
+) -> list[Crossing]:
     usable = {row.condition: row for row in lightest_rows(rows)}
     timed = [o for o in successful(observations) if o.ttft_ns is not None and o.tpot_ns is not None]
     answered = grouped((o for o in timed if o.condition in usable), lambda o: o.condition)
@@ -46,7 +49,11 @@ def _envelope(lines: Sequence[_Line]) -> list[Crossing]:
     found = []
     at = min(lines, key=lambda line: (line.ttft, line.tpot), default=None)
     while at is not None:
-        later = [(n, line) for line in lines if (n := _meet(at.ttft, at.tpot, line.ttft, line.tpot)) is not None]
+        later = [
+            (n, line)
+            for line in lines
+            if (n := _meet(at.ttft, at.tpot, line.ttft, line.tpot)) is not None
+        ]
         if not later:
             break
         tokens, following = min(later, key=lambda pair: (pair[0], pair[1].tpot))
@@ -56,8 +63,13 @@ def _envelope(lines: Sequence[_Line]) -> list[Crossing]:
     return found
 
 
-def _line(row: ConditionFindings, answered: Sequence[Observation], random: np.random.Generator) -> _Line:
-    ttft, tpot = FIGURES["ttft_ms"].sample(answered).values, FIGURES["tpot_ms"].sample(answered).values
+def _line(
+    row: ConditionFindings, answered: Sequence[Observation], random: np.random.Generator
+) -> _Line:
+    ttft, tpot = (
+        FIGURES["ttft_ms"].sample(answered).values,
+        FIGURES["tpot_ms"].sample(answered).values,
+    )
     drawn = resamples([o.round for o in answered], random)
     return _Line(
         row=row,
@@ -69,7 +81,11 @@ def _line(row: ConditionFindings, answered: Sequence[Observation], random: np.ra
 
 
 def _meet(ttft: float, tpot: float, later_ttft: float, quicker_tpot: float) -> float | None:
-    return (later_ttft - ttft) / (tpot - quicker_tpot) if quicker_tpot < tpot and later_ttft >= ttft else None
+    return (
+        (later_ttft - ttft) / (tpot - quicker_tpot)
+        if quicker_tpot < tpot and later_ttft >= ttft
+        else None
+    )
 
 
 def _crossing(first: _Line, then: _Line, tokens: float) -> Crossing:
@@ -91,9 +107,12 @@ def _crossing(first: _Line, then: _Line, tokens: float) -> Crossing:
 def crossing_statements(found: Sequence[Crossing]) -> list[Statement]:
     return [
         Statement(
-            f"{each.load.capitalize()}, a response of up to {each.tokens:,.0f} output tokens ends sooner at "
-            f"{each.first}, a longer one at {each.then} (95% interval {low:,.0f} to {high:,.0f} tokens).",
-            f"Up to {each.tokens:,.0f} output tokens (95% {low:,.0f}–{high:,.0f}) {each.first} is sooner, beyond "
+            f"{each.load.capitalize()}, a response of up to {each.tokens:,.0f} output tokens ends "
+            f"sooner at "
+            f"{each.first}, a longer one at {each.then} (95% interval {low:,.0f} to {high:,.0f} "
+            f"tokens).",
+            f"Up to {each.tokens:,.0f} output tokens (95% {low:,.0f}–{high:,.0f}) {each.first} is "
+            f"sooner, beyond "
             f"{each.then}.",
         )
         for each in found

@@ -1,7 +1,8 @@
 """Figures of a run: the one table that defines every metric.
 
-`run.json`, the tables on the terminal and in the HTML report, `compare`, `--fail-if`, the data frame and
-docs/reference/figures.md are all derived from `FIGURES` and `TOTALS`. To add a metric, add one entry.
+`run.json`, the tables on the terminal and in the HTML report, `compare`, `--fail-if`, the data
+frame and docs/reference/figures.md are all derived from `FIGURES` and `TOTALS`. To add a metric,
+add one entry.
 """
 
 from collections.abc import Iterable
@@ -22,7 +23,8 @@ GROUPS = ("Latency", "Speed after the first token", "Sessions", "System", "Token
 MAX_TOKENS = 1 << 20
 """Tokens of an answer whose gaps are divided among its tokens. A provider can report any number."""
 ONE_TOKEN_PER_EVENT = 1.05
-"""Up to this many tokens per event, a stream counts as one token at a time, and ITL per token equals ITL."""
+"""Up to this many tokens per event, a stream counts as one token at a time, and ITL per token
+equals ITL."""
 
 
 def _gaps(o: Observation) -> Floats:
@@ -48,7 +50,10 @@ _TTFT_DUE = Figure(
     label="TTFT from due",
     unit="ms",
     group="Latency",
-    definition=("TTFT counted from the moment the schedule planned the request, so waiting in our client is included."),
+    definition=(
+        "TTFT counted from the moment the schedule planned the request, so waiting in our client "
+        "is included."
+    ),
     of=lambda o: o.ttft_due_ns,
     scale=NS_PER_MS,
 )
@@ -72,7 +77,8 @@ FIGURES: dict[str, Figure] = {
             unit="ms",
             group="Latency",
             definition=(
-                "Time to first token: from the first byte of the request on a ready connection to the arrival of the "
+                "Time to first token: from the first byte of the request on a ready connection to "
+                "the arrival of the "
                 "first token."
             ),
             of=lambda o: o.ttft_ns,
@@ -89,7 +95,8 @@ FIGURES: dict[str, Figure] = {
             unit="ms",
             group="Latency",
             definition=(
-                "Time to first token, from when the kernel had taken the last byte of the request. It is shorter than "
+                "Time to first token, from when the kernel had taken the last byte of the "
+                "request. It is shorter than "
                 "TTFT where the kernel did not take all bytes at once, as of a long prompt."
             ),
             of=lambda o: o.ttft_sent_ns,
@@ -101,7 +108,8 @@ FIGURES: dict[str, Figure] = {
             label="TTFT cold",
             unit="ms",
             group="Latency",
-            definition="TTFT plus the time for DNS, TCP and TLS, which is 0 on a reused connection.",
+            definition="TTFT plus the time for DNS, TCP and TLS, which is 0 on a reused "
+            "connection.",
             of=lambda o: o.ttft_cold_ns,
             scale=NS_PER_MS,
         ),
@@ -111,7 +119,8 @@ FIGURES: dict[str, Figure] = {
             label="time to first answer",
             unit="ms",
             group="Latency",
-            definition="From the first byte of the request to the first token that is not reasoning.",
+            definition="From the first byte of the request to the first token that is not "
+            "reasoning.",
             of=lambda o: o.first_answer_after_ns,
             scale=NS_PER_MS,
         ),
@@ -121,9 +130,12 @@ FIGURES: dict[str, Figure] = {
             unit="tokens/s",
             group="Speed after the first token",
             definition=(
-                "Tokens per second of one request after its first token: (N − n1) / (last token − first token), with "
-                "N the output tokens and n1 those that arrived with the first one. Not known below two tokens, or if "
-                "most arrived at once. p95 is the slow tail: 95% of requests were at least this fast."
+                "Tokens per second of one request after its first token: (N − n1) / (last token − "
+                "first token), with "
+                "N the output tokens and n1 those that arrived with the first one. Not known "
+                "below two tokens, or if "
+                "most arrived at once. p95 is the slow tail: 95% of "
+                "requests were at least this fast."
             ),
             of=lambda o: o.tps,
             higher_is_better=True,
@@ -149,8 +161,10 @@ FIGURES: dict[str, Figure] = {
             unit="ms",
             group="Speed after the first token",
             definition=(
-                "Inter-token latency: the gaps between events that carry content, of all requests together. The gaps "
-                "of one answer depend on each other, so ITL has no confidence interval. Answers that were read "
+                "Inter-token latency: the gaps between events that carry content, of all requests "
+                "together. The gaps "
+                "of one answer depend on each other, so ITL has no confidence interval. Answers "
+                "that were read "
                 "sparsely are left out."
             ),
             of=_gaps,
@@ -164,8 +178,10 @@ FIGURES: dict[str, Figure] = {
             unit="ms",
             group="Speed after the first token",
             definition=(
-                "ITL with each gap divided by the tokens of the event that ended it: k tokens count as k gaps, each "
-                "1/k as long. k comes from the provider's running count, otherwise from the event's share of the "
+                "ITL with each gap divided by the tokens of the event that ended it: k tokens "
+                "count as k gaps, each "
+                "1/k as long. k comes from the provider's running count, otherwise from the "
+                "event's share of the "
                 "characters, otherwise it is 1."
             ),
             of=_gaps_per_token,
@@ -194,8 +210,10 @@ FIGURES: dict[str, Figure] = {
             unit="ms",
             group="Latency",
             definition=(
-                f"Time of an agent that makes {AGENT_STEPS} calls in sequence, each of {AGENT_STEP_TOKENS} output "
-                f"tokens: {AGENT_STEPS} × (TTFT + {AGENT_STEP_TOKENS} ÷ TPS) of one request. The time of its tools "
+                f"Time of an agent that makes {AGENT_STEPS} calls in sequence, each of "
+                f"{AGENT_STEP_TOKENS} output "
+                f"tokens: {AGENT_STEPS} × (TTFT + {AGENT_STEP_TOKENS} ÷ TPS) of one request. The "
+                f"time of its tools "
                 "comes on top."
             ),
             of=_agent_ns,
@@ -208,7 +226,8 @@ FIGURES: dict[str, Figure] = {
             unit="tokens/s",
             group="Speed after the first token",
             definition=(
-                "Output tokens divided by the whole time from the arrival of the call to its end, connecting and "
+                "Output tokens divided by the whole time from the arrival of the call to its end, "
+                "connecting and "
                 "waiting included; successful requests only."
             ),
             of=lambda o: o.total_tps,
@@ -238,7 +257,8 @@ TOTALS: dict[str, Total] = {
             label="system tokens/s",
             unit="tokens/s",
             definition=(
-                "Output tokens of all requests together that arrived in the steady window (while the concurrency was "
+                "Output tokens of all requests together that arrived in the steady window (while "
+                "the concurrency was "
                 "at its target), divided by its length."
             ),
             higher_is_better=True,
@@ -260,7 +280,8 @@ TOTALS: dict[str, Total] = {
             label="requests/s",
             unit="requests/s",
             group="System",
-            definition="Successful requests per second, from the first request sent to the last token.",
+            definition="Successful requests per second, from the first "
+            "request sent to the last token.",
             higher_is_better=True,
             compared=True,
         ),
@@ -269,7 +290,8 @@ TOTALS: dict[str, Total] = {
             label="steady window, s",
             unit="s",
             group="System",
-            definition="Length of the steady window: the time during which the load was at its target.",
+            definition="Length of the steady window: the time during which "
+            "the load was at its target.",
         ),
         Total(
             name="batching_efficiency",
@@ -304,7 +326,8 @@ TOTALS: dict[str, Total] = {
             unit="",
             group="System",
             definition=(
-                "Rounds of the run, spread over time, whose scatter the intervals include. 0: fewer than five; then "
+                "Rounds of the run, spread over time, whose scatter the intervals include. 0: "
+                "fewer than five; then "
                 "the intervals describe the measured seconds only."
             ),
             of=lambda row: _ttft(row).rounds,
@@ -315,7 +338,8 @@ TOTALS: dict[str, Total] = {
             unit="",
             group="System",
             definition=(
-                "Number of independent requests that the row's requests are worth for the median of TTFT: fewer than "
+                "Number of independent requests that the row's requests are worth for the median "
+                "of TTFT: fewer than "
                 "were sent if some rounds were slower than others."
             ),
             of=lambda row: _ttft(row).n_effective,
@@ -326,8 +350,10 @@ TOTALS: dict[str, Total] = {
             unit="",
             group="System",
             definition=(
-                "Correlation of the mean TTFT of a round with that of the round before (lag 1); without correlation, "
-                "about −1 divided by the number of rounds. If it is high, the rounds lie too close together."
+                "Correlation of the mean TTFT of a round with that of the round before (lag 1); "
+                "without correlation, "
+                "about −1 divided by the number of rounds. If it is high, the rounds lie too "
+                "close together."
             ),
             of=lambda row: _ttft(row).autocorrelation,
         ),
@@ -350,7 +376,8 @@ TOTALS: dict[str, Total] = {
             label="cached input",
             unit="tokens",
             group="Tokens per request",
-            definition="Mean input tokens that came from the provider's prompt cache, as the provider reports them.",
+            definition="Mean input tokens that came from the provider's prompt cache, as the "
+            "provider reports them.",
         ),
         Total(
             name="output_tokens",
@@ -370,21 +397,24 @@ TOTALS: dict[str, Total] = {
             name="cost_usd",
             label="cost of the row",
             unit="USD",
-            definition="Cost of everything that was sent for the row: warm-ups, failures and losers of races included.",
+            definition="Cost of everything that was sent for the row: warm-ups, failures and "
+            "losers of races included.",
             higher_is_better=False,
         ),
         Total(
             name="usd_per_request",
             label="cost per request",
             unit="USD",
-            definition="Cost of the measured requests, failed ones included, divided by the successful ones.",
+            definition="Cost of the measured requests, failed ones included, divided by the "
+            "successful ones.",
             higher_is_better=False,
         ),
         Total(
             name="usd_per_million",
             label="cost per million tokens",
             unit="USD",
-            definition="Cost of the measured requests per million of their tokens, input and output in their own mix.",
+            definition="Cost of the measured requests per million of their tokens, input and "
+            "output in their own mix.",
             higher_is_better=False,
             compared=True,
         ),
@@ -399,7 +429,8 @@ TOTALS: dict[str, Total] = {
             name="tokens_per_usd",
             label="tokens per dollar",
             unit="tokens",
-            definition="Output tokens for one US dollar, input included: 1,000,000 ÷ cost per million output tokens.",
+            definition="Output tokens for one US dollar, input included: 1,000,000 ÷ cost per "
+            "million output tokens.",
             of=lambda row: _divided(MILLION, row.usd_per_million_output),
             higher_is_better=True,
         ),
@@ -419,7 +450,12 @@ TOTALS: dict[str, Total] = {
             higher_is_better=False,
             compared=True,
         ),
-        Total(name="requests", label="requests", unit="requests", definition="Measured requests that were sent."),
+        Total(
+            name="requests",
+            label="requests",
+            unit="requests",
+            definition="Measured requests that were sent.",
+        ),
         *SESSION_TOTALS,
     )
 }
@@ -437,12 +473,17 @@ def compared_figures(*, open_loop: bool) -> list[Figure]:
     found: list[Figure] = []
     for figure in FIGURES.values():
         if figure.compared:
-            found += [figure.under(open_loop=True), figure] if open_loop and figure.from_due else [figure]
+            found += (
+                [figure.under(open_loop=True), figure]
+                if open_loop and figure.from_due
+                else [figure]
+            )
     return found
 
 
 def ttft_figure(*, open_loop: bool) -> Figure:
-    """Return the TTFT to judge by: in an open loop from when the request was due, so that no waiting is left out."""
+    """Return the TTFT to judge by: in an open loop from when the request was due, so that no
+    waiting is left out."""
     return FIGURES["ttft_ms"].under(open_loop=open_loop)
 
 
@@ -451,4 +492,6 @@ def successful(observations: Iterable[Observation]) -> list[Observation]:
 
 
 def ended(observations: Iterable[Observation]) -> list[Observation]:
-    return sorted((o for o in observations if o.role == "measured" and o.outcome != "cancelled"), key=begin_ns)
+    return sorted(
+        (o for o in observations if o.role == "measured" and o.outcome != "cancelled"), key=begin_ns
+    )

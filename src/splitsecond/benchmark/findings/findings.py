@@ -1,6 +1,7 @@
 """Findings of a run: the shapes of `run.json`, schema "splitsecond.run/1".
 
-Other programs read this file: names and units are a contract. A figure that is undefined or unknown is null, never 0.
+Other programs read this file: names and units are a contract. A figure that is undefined or unknown
+is null, never 0.
 """
 
 from collections.abc import Iterable
@@ -22,12 +23,13 @@ SCHEMA = "splitsecond.run/1"
 class FigureChange(Struct, frozen=True, kw_only=True):
     """Change of one percentile of one figure, or of one total (`percentile` "").
 
-    `before` and `after` are those of all requests; null if they lie among failed requests. `change` is relative (0.1 is
-    +10%), and `ci95` its interval; null: unknown. `p_value` and `ci95` are corrected
-    for the number of comparisons; without a test `p_value` is null. `real`: chance does not explain the change.
-    `better`: it is an improvement; null if nothing changed. `detectable`: the change that this comparison could have
-    seen. `error`: standard error of log(1 + change), with `freedom` degrees of freedom, for intervals at other levels.
-    `needs`: the requests a side that this percentile needs, 0 if there are enough.
+    `before` and `after` are those of all requests; null if they lie among failed requests. `change`
+    is relative (0.1 is +10%), and `ci95` its interval; null: unknown. `p_value` and `ci95` are
+    corrected for the number of comparisons; without a test `p_value` is null. `real`: chance does
+    not explain the change. `better`: it is an improvement; null if nothing changed. `detectable`:
+    the change that this comparison could have seen. `error`: standard error of log(1 + change),
+    with `freedom` degrees of freedom, for intervals at other levels. `needs`: the requests a side
+    that this percentile needs, 0 if there are enough.
     """
 
     figure: str
@@ -46,13 +48,15 @@ class FigureChange(Struct, frozen=True, kw_only=True):
 
 
 class CacheSaving(Struct, kw_only=True):
-    """Savings by a provider's prompt cache: a target's row of fresh prompts compared with its row of cache reuse.
+    """Savings by a provider's prompt cache: a target's row of fresh prompts compared with its row
+    of cache reuse.
 
-    `fresh` and `reuse` name these conditions. `ttft`: p50 and p95, before with fresh prompts, after with cache reuse;
-    empty if a row has no successful request. With cache reuse, `hits` of `requests` responses had input from the cache,
-    the share `cached_share` of all input (None: not reported). `usd_per_request_*`: cost of the input of a request,
-    filling the cache included, or on a machine paid by the hour, of its time. Output is left out: it costs the same
-    both ways and its length is chance. `verdict` is the conclusion as a sentence, `short_verdict` on one line.
+    `fresh` and `reuse` name these conditions. `ttft`: p50 and p95, before with fresh prompts, after
+    with cache reuse; empty if a row has no successful request. With cache reuse, `hits` of
+    `requests` responses had input from the cache, the share `cached_share` of all input (None: not
+    reported). `usd_per_request_*`: cost of the input of a request, filling the cache included, or
+    on a machine paid by the hour, of its time. Output is left out: it costs the same both ways and
+    its length is chance. `verdict` is the conclusion as a sentence, `short_verdict` on one line.
     """
 
     target: str
@@ -71,9 +75,10 @@ class CacheSaving(Struct, kw_only=True):
 class CapacityStep(Struct, kw_only=True):
     """One load of a capacity search; its figures are those of the row that `condition` names.
 
-    `load`: the concurrency, or in an open loop requests per second. `met` of `sent` requests met every limit, so the
-    true share lies in `share_ci98`; each of its bounds is wrong once in a hundred times. `missed`: number of requests
-    that missed each limit; "errors" are those that failed. `verdict`: one of `benchmark.statistics.search.Verdict`.
+    `load`: the concurrency, or in an open loop requests per second. `met` of `sent` requests met
+    every limit, so the true share lies in `share_ci98`; each of its bounds is wrong once in a
+    hundred times. `missed`: number of requests that missed each limit; "errors" are those that
+    failed. `verdict`: one of `benchmark.statistics.search.Verdict`.
     """
 
     condition: str
@@ -86,15 +91,18 @@ class CapacityStep(Struct, kw_only=True):
 
 
 class Capacity(Struct, kw_only=True):
-    """Load that a server handles while at least `share` of its requests meet `limits`, found by a search (`steps`).
+    """Load that a server handles while at least `share` of its requests meet `limits`, found by a
+    search (`steps`).
 
-    `holds`: the heaviest load at which that is certain; `ceiling`: the lightest load above it at which it fails, with
-    the verdict `why` ("" without a ceiling: the search was not allowed further). Loads in `undecided`, between the
-    two, could be either; at `likely`, the heaviest of them, the share was met, but with too few requests to be certain.
-    `cause`: what limits the server: its prompt cache evicts prompts of sessions that come again ("eviction"), or the
-    work itself is too much ("computing"). By the server's own series, requests wait because the KV cache is full
-    ("memory"), or for a free place in the batch ("slots"), or the GPUs are throttled ("throttling"). "": unknown.
-    `knee`: the load at which system tokens/s saturate; null if they grow to the end.
+    `holds`: the heaviest load at which that is certain; `ceiling`: the lightest load above it at
+    which it fails, with the verdict `why` ("" without a ceiling: the search was not allowed
+    further). Loads in `undecided`, between the two, could be either; at `likely`, the heaviest of
+    them, the share was met, but with too few requests to be certain. `cause`: what limits the
+    server: its prompt cache evicts prompts of sessions that come again ("eviction"), or the work
+    itself is too much ("computing"). By the server's own series, requests wait because the KV cache
+    is full ("memory"), or for a free place in the batch ("slots"), or the GPUs are throttled
+    ("throttling"). "": unknown. `knee`: the load at which system tokens/s saturate; null if they
+    grow to the end.
     """
 
     target: str
@@ -113,15 +121,16 @@ class Capacity(Struct, kw_only=True):
 
 
 class TargetRating(Struct, frozen=True, kw_only=True):
-    """Rating of one target for one use. `keeps`: whether it meets the limit. `why`: why not, or why it is unsure.
+    """Rating of one target for one use. `keeps`: whether it meets the limit. `why`: why not, or why
+    it is unsure.
 
-    Of a run, it describes the target under `load`; `up_to` is the heaviest load up to which each load meets the
-    limit or may do so, "" if none does; `rows` are the conditions that it rests on. All three are empty for a
-    log. `value`: the percentile that the limit applies to, `ci95` its interval; None without a limit. `tps` and
-    `agent_ms` are medians, `tokens_per_s` the system throughput, or in a log the median total TPS. The price, in US
-    dollars, is that of the target's own mix of input and output. `quality`: the score that the user gives;
-    `billions`: parameters of the model. `rank_ci95`: interval of
-    the figure that ranks the targets.
+    Of a run, it describes the target under `load`; `up_to` is the heaviest load up to which each
+    load meets the limit or may do so, "" if none does; `rows` are the conditions that it rests on.
+    All three are empty for a log. `value`: the percentile that the limit applies to, `ci95` its
+    interval; None without a limit. `tps` and `agent_ms` are medians, `tokens_per_s` the system
+    throughput, or in a log the median total TPS. The price, in US dollars, is that of the target's
+    own mix of input and output. `quality`: the score that the user gives; `billions`: parameters of
+    the model. `rank_ci95`: interval of the figure that ranks the targets.
     """
 
     target: str
@@ -145,13 +154,15 @@ class TargetRating(Struct, frozen=True, kw_only=True):
 
 
 class Recommendation(Struct, frozen=True, kw_only=True):
-    """Recommendation for one use. `fastest`, `cheapest` and `smallest` are "" if no target qualifies; `policy` is
-    for a route. `smallest`: the smallest model that meets the limit, where a quality is required.
+    """Recommendation for one use. `fastest`, `cheapest` and `smallest` are "" if no target
+    qualifies; `policy` is for a route. `smallest`: the smallest model that meets the limit, where a
+    quality is required.
 
-    `fastest` is the first of those that meet `limits` at this `percentile`, by the figure `by`; for a batch, the one
-    with most tokens per dollar. `good_ms`: stricter limit below which the use is served well; None: there is none.
-    `would_change`: sentences on what would change the recommendation. `candidates`: all targets, the best first.
-    `may_be_first`: `fastest`, and the targets that chance may have put behind it.
+    `fastest` is the first of those that meet `limits` at this `percentile`, by the figure `by`; for
+    a batch, the one with most tokens per dollar. `good_ms`: stricter limit below which the use is
+    served well; None: there is none. `would_change`: sentences on what would change the
+    recommendation. `candidates`: all targets, the best first. `may_be_first`: `fastest`, and the
+    targets that chance may have put behind it.
     """
 
     use: str
@@ -176,8 +187,9 @@ class Recommendation(Struct, frozen=True, kw_only=True):
 class BreakEven(Struct, frozen=True, kw_only=True):
     """Break-even of a `machine` paid by the hour against an `api` paid by the token.
 
-    `machine_tokens_per_month`: what it can do at the highest throughput of the run, day and night. From
-    `tokens_per_month` on it is cheaper, which takes this `utilisation`; None: never. `rows`: what it rests on.
+    `machine_tokens_per_month`: what it can do at the highest throughput of the run, day and night.
+    From `tokens_per_month` on it is cheaper, which takes this `utilisation`; None: never. `rows`:
+    what it rests on.
     """
 
     machine: str
@@ -192,7 +204,8 @@ class BreakEven(Struct, frozen=True, kw_only=True):
 
 
 class RouteGain(Struct, frozen=True, kw_only=True):
-    """Gain of a policy over one of its targets: ratios of total TPS p50 and of the cost of a request. None: unknown."""
+    """Gain of a policy over one of its targets: ratios of total TPS p50 and of the cost of a
+    request. None: unknown."""
 
     policy: str
     target: str
@@ -204,7 +217,8 @@ class RouteGain(Struct, frozen=True, kw_only=True):
 
 
 class Crossing(Struct, frozen=True, kw_only=True):
-    """Length at which two targets take equally long: up to `tokens` of output, `first` is sooner, beyond it `then`.
+    """Length at which two targets take equally long: up to `tokens` of output, `first` is sooner,
+    beyond it `then`.
 
     `ci95` is None if it is not sure that they cross.
     """
@@ -226,7 +240,8 @@ class ShareOfChange(Struct, frozen=True, kw_only=True):
 
 
 class LoadStep(Struct, frozen=True, kw_only=True):
-    """Changes from the lightest concurrency to this one; `ttft`, `tps`: of p50. `queueing`: "yes", "unsure" or "no"."""
+    """Changes from the lightest concurrency to this one; `ttft`, `tps`: of p50. `queueing`: "yes",
+    "unsure" or "no"."""
 
     concurrency: int
     ttft: ShareOfChange | None
@@ -247,10 +262,11 @@ class LoadShape(Struct, frozen=True, kw_only=True):
 
 
 class Forecast(Struct, frozen=True, kw_only=True):
-    """What a policy would have given under one load, from `pairs` of requests to its targets (`rows`).
+    """What a policy would have given under one load, from `pairs` of requests to its targets
+    (`rows`).
 
-    Costs are US dollars per answered request. Percentiles count failures as slower than all others; None: it failed.
-    `measured_*`: what the run measured of the policy itself; None: it did not.
+    Costs are US dollars per answered request. Percentiles count failures as slower than all others;
+    None: it failed. `measured_*`: what the run measured of the policy itself; None: it did not.
     """
 
     policy: str
@@ -270,7 +286,8 @@ class Forecast(Struct, frozen=True, kw_only=True):
 
 
 class WorkloadChange(Struct, frozen=True, kw_only=True):
-    """Change of a target from one workload of the run (`before`) to another: TTFT p50 in ms, and TPS p50 as a share."""
+    """Change of a target from one workload of the run (`before`) to another: TTFT p50 in ms, and
+    TPS p50 as a share."""
 
     target: str
     before: str
@@ -286,16 +303,17 @@ if TYPE_CHECKING:
     class ConditionFindings(RowFields, kw_only=True):
         """One row: one target at one concurrency or rate on one workload.
 
-        It has a `Summary` for each entry of `figures.FIGURES`, and a number for each of `figures.TOTALS`.
-        `cache_reuse`: its prompts shared a beginning that the provider's prompt cache could hold; otherwise each
-        prompt was new. `requests` counts the measured requests that were sent, `errors` those that failed;
-        `error_kinds` counts them by kind, and `error_examples` has one message of each. `cost_estimated`: attempts in
-        `cost_usd` whose token counts were not all known. `price`: the price used, with its day and source.
-        `phases_ms`: mean time of each phase of a request (dns, tcp, tls, network, provider, streaming); they add up.
-        `server_ms`: medians of the durations that the server reports, by its own names. `server`: what it told about
-        itself meanwhile; null if it told nothing. `nodes`: the parts of the nodes
-        that sent it; empty if one machine did.
-        `invalid`: why the numbers of this row must not be trusted; `notes`: what a reader should know.
+        It has a `Summary` for each entry of `figures.FIGURES`, and a number for each of
+        `figures.TOTALS`. `cache_reuse`: its prompts shared a beginning that the provider's prompt
+        cache could hold; otherwise each prompt was new. `requests` counts the measured requests
+        that were sent, `errors` those that failed; `error_kinds` counts them by kind, and
+        `error_examples` has one message of each. `cost_estimated`: attempts in `cost_usd` whose
+        token counts were not all known. `price`: the price used, with its day and source.
+        `phases_ms`: mean time of each phase of a request (dns, tcp, tls, network, provider,
+        streaming); they add up. `server_ms`: medians of the durations that the server reports, by
+        its own names. `server`: what it told about itself meanwhile; null if it told nothing.
+        `nodes`: the parts of the nodes that sent it; empty if one machine did. `invalid`: why the
+        numbers of this row must not be trusted; `notes`: what a reader should know.
         """
 
         def __init__(self, **fields: Any) -> None: ...
@@ -307,7 +325,11 @@ else:
         "ConditionFindings",
         [
             *((name, Summary, field(default_factory=lambda: Summary(n=0))) for name in FIGURES),
-            *((name, float | None, None) for name in TOTALS if name not in RowFields.__struct_fields__),
+            *(
+                (name, float | None, None)
+                for name in TOTALS
+                if name not in RowFields.__struct_fields__
+            ),
         ],
         bases=(RowFields,),
         module=__name__,
@@ -318,13 +340,15 @@ else:
 class Run(Struct, kw_only=True):
     """Content of `run.json`: settings, environment and findings.
 
-    `began` is the wall-clock moment (RFC 3339, UTC) at which the monotonic clock showed `began_ns`. `asked` holds the
-    command line and every setting, enough to repeat the run; `environment` the machine and the versions. `conclusion`:
-    which target for what was asked, how sure that is, and what it costs, as three sentences. `statements` are the
-    findings as sentences; `short_statements` has the same findings, each sentence on a line of at most 100 columns;
-    `highlights` are those of the short ones that belong on one screen. `cost_usd` covers everything that was sent.
-    `uses` rates the targets for each use. `finished` is false while the run is in progress, and stays false if it is
-    interrupted. `spread`: how far apart its rounds are; null if nothing was measured.
+    `began` is the wall-clock moment (RFC 3339, UTC) at which the monotonic clock showed `began_ns`.
+    `asked` holds the command line and every setting, enough to repeat the run; `environment` the
+    machine and the versions. `conclusion`: which target for what was asked, how sure that is, and
+    what it costs, as three sentences. `statements` are the findings as sentences;
+    `short_statements` has the same findings, each sentence on a line of at most 100 columns;
+    `highlights` are those of the short ones that belong on one screen. `cost_usd` covers everything
+    that was sent. `uses` rates the targets for each use. `finished` is false while the run is in
+    progress, and stays false if it is interrupted. `spread`: how far apart its rounds are; null if
+    nothing was measured.
     """
 
     id: str
@@ -365,11 +389,12 @@ class Run(Struct, kw_only=True):
 class AskedCondition(Struct, frozen=True, kw_only=True):
     """Settings of one condition: one target under one load.
 
-    A closed loop has a `concurrency` (requests kept in flight). An open loop has a `rate` in requests per second,
-    unless its arrivals come from a trace. `output_tokens` is the requested response length. `cache_reuse`: prompts
-    share a beginning for the provider's prompt cache. `shared_blocks`: they share beginnings as a trace says.
-    `workload`: its name, where a run has several. `usage`: where the provider is known to send token counts, a key of
-    `USAGE_WORDS` in `core.wire.api_format`; "": unknown. `region`: that of the target, if its name has one.
+    A closed loop has a `concurrency` (requests kept in flight). An open loop has a `rate` in
+    requests per second, unless its arrivals come from a trace. `output_tokens` is the requested
+    response length. `cache_reuse`: prompts share a beginning for the provider's prompt cache.
+    `shared_blocks`: they share beginnings as a trace says. `workload`: its name, where a run has
+    several. `usage`: where the provider is known to send token counts, a key of `USAGE_WORDS` in
+    `core.wire.api_format`; "": unknown. `region`: that of the target, if its name has one.
     """
 
     condition: str

@@ -1,16 +1,17 @@
-"""Conditions on which a run fails: ``ttft_ms.p95 > +10%`` against a baseline, ``errors > 0`` by itself.
+"""Conditions on which a run fails: ``ttft_ms.p95 > +10%`` against a baseline, ``errors > 0`` by
+itself.
 
-A gate fails where the 95% interval of the figure is beyond the limit, so the scatter of a run alone seldom fails one.
-The changes of a comparison that gates judge are corrected together for their number (Holm). Counts, and other numbers
-without an interval, are judged as they are.
+A gate fails where the 95% interval of the figure is beyond the limit, so the scatter of a run alone
+seldom fails one. The changes of a comparison that gates judge are corrected together for their
+number (Holm). Counts, and other numbers without an interval, are judged as they are.
 
-If a figure is missing, a row of the baseline is missing in this run, a percentile has too few requests, or the bound
-that decides is unknown, the gate could not be checked (`Unchecked`). That is no pass either: a gate that silently
-checks less than it promises is worse than none.
+If a figure is missing, a row of the baseline is missing in this run, a percentile has too few
+requests, or the bound that decides is unknown, the gate could not be checked (`Unchecked`). That is
+no pass either: a gate that silently checks less than it promises is worse than none.
 
-That a gate passes does not show that nothing changed. `Equivalence` does: ``ttft_ms.p50 ±5%`` passes where the change
-is certainly within 5%, by two one-sided tests at 5% (Schuirmann, 1987): the 90% interval lies within. All rows must
-pass, so their number needs no correction.
+That a gate passes does not show that nothing changed. `Equivalence` does: ``ttft_ms.p50 ±5%``
+passes where the change is certainly within 5%, by two one-sided tests at 5% (Schuirmann, 1987): the
+90% interval lies within. All rows must pass, so their number needs no correction.
 """
 
 import math
@@ -59,7 +60,8 @@ class Unchecked(str):
 
 
 class Gate(Struct, frozen=True, kw_only=True):
-    """One condition on which a run fails. `limit` is in the figure's unit, or if `relative`, a share (0.1 is +10%)."""
+    """One condition on which a run fails. `limit` is in the figure's unit, or if `relative`, a
+    share (0.1 is +10%)."""
 
     text: str
     figure: str
@@ -73,7 +75,8 @@ class Gate(Struct, frozen=True, kw_only=True):
     ) -> list[str]:
         """Return a sentence for each breach; none if the run passes.
 
-        Rows that only this run has are not compared. Raises `CallerFault` for a relative gate without a baseline.
+        Rows that only this run has are not compared. Raises `CallerFault` for a relative gate
+        without a baseline.
         """
         if not self.relative:
             return [breach for findings in rows if (breach := self._absolute(findings))]
@@ -84,7 +87,11 @@ class Gate(Struct, frozen=True, kw_only=True):
                 hint="Compare two runs, or give the limit in the figure's own unit.",
             )
         now, before = by_place(rows), by_place(baseline)
-        return [breach for place, old in before.items() if (breach := self._against(old, now.get(place)))]
+        return [
+            breach
+            for place, old in before.items()
+            if (breach := self._against(old, now.get(place)))
+        ]
 
     def _absolute(self, findings: ConditionFindings) -> str:
         value, interval, needs = self._judged(findings)
@@ -94,18 +101,24 @@ class Gate(Struct, frozen=True, kw_only=True):
         if bound is None:
             if value is not None or interval not in (None, (None, None)):
                 return self._unbounded(row(findings))
-            return Unchecked(f"{row(findings)}: {self._name} is missing, so {self.text!r} cannot be checked.")
+            return Unchecked(
+                f"{row(findings)}: {self._name} is missing, so {self.text!r} cannot be checked."
+            )
         if _COMPARE[self.compare](bound, self.limit):
             measured = "beyond what was answered" if value is None else number(value)
             return (
-                f"{row(findings)}: {self._name} is {measured}{_between(interval)}, which is {self.compare} "
+                f"{row(findings)}: {self._name} is {measured}{_between(interval)}, which is "
+                f"{self.compare} "
                 f"{number(self.limit)}."
             )
         return ""
 
     def _against(self, old: ConditionFindings, new: ConditionFindings | None) -> str:
         if new is None:
-            return Unchecked(f"{row(old)}: this run lacks a row of the baseline, so {self.text!r} cannot be checked.")
+            return Unchecked(
+                f"{row(old)}: this run lacks a row of the baseline, so {self.text!r} cannot be "
+                f"checked."
+            )
         (before, *_), (after, interval, needs) = self._judged(old), self._judged(new)
         if needs:
             return self._too_few(row(new))
@@ -115,19 +128,22 @@ class Gate(Struct, frozen=True, kw_only=True):
         if before is None or bound is None or before == 0:
             missing = "this run" if bound is None else "the baseline"
             return Unchecked(
-                f"{row(new)}: {self._name} of {missing} is missing or 0, so {self.text!r} cannot be checked."
+                f"{row(new)}: {self._name} of {missing} is missing or 0, so {self.text!r} cannot "
+                f"be checked."
             )
         if _COMPARE[self.compare](_moved(before, bound), self.limit):
             measured = "beyond what was answered" if after is None else number(after)
             moved = "" if after is None else f" ({_change(_moved(before, after))})"
             return (
-                f"{row(new)}: {self._name} went from {number(before)} to {measured}{_between(interval)}{moved}, "
+                f"{row(new)}: {self._name} went from {number(before)} to "
+                f"{measured}{_between(interval)}{moved}, "
                 f"which is {self.compare} {_change(self.limit)}."
             )
         return ""
 
     def _nearer(self, value: float | None, interval: Interval | None) -> float | None:
-        """Return the bound of the interval that decides; of a figure that has none (None), the value itself."""
+        """Return the bound of the interval that decides; of a figure that has none (None), the
+        value itself."""
         if interval is None:
             return value
         low, high = interval
@@ -136,7 +152,8 @@ class Gate(Struct, frozen=True, kw_only=True):
     def _unbounded(self, name: str) -> str:
         which = "lower" if self.compare.startswith(">") else "upper"
         return Unchecked(
-            f"{name}: the interval of {self._name} has no {which} bound, so {self.text!r} cannot be checked."
+            f"{name}: the interval of {self._name} has no {which} bound, so {self.text!r} cannot "
+            f"be checked."
         )
 
     def _too_few(self, name: str) -> str:
@@ -150,7 +167,8 @@ class Gate(Struct, frozen=True, kw_only=True):
         return f"{self.figure}.{self.statistic}" if self.statistic else self.figure
 
     def _judged(self, findings: ConditionFindings) -> tuple[float | None, Interval | None, int]:
-        """Return the value of a row, its interval, and how many requests its percentile needs (0: it has enough).
+        """Return the value of a row, its interval, and how many requests its percentile needs (0:
+        it has enough).
 
         A figure, or a throughput of too few rounds, can have no interval (None).
         """
@@ -179,7 +197,9 @@ def check_changes(gates: Sequence[Gate], comparison: Comparison) -> list[str]:
                 hint=f"Use one of .{', .'.join(PERCENTILES)}.",
             )
         breaches += [
-            Unchecked(f"{name}: this run lacks a row of the baseline, so {gate.text!r} cannot be checked.")
+            Unchecked(
+                f"{name}: this run lacks a row of the baseline, so {gate.text!r} cannot be checked."
+            )
             for name in comparison.only_before
         ]
         for changed in comparison.conditions:
@@ -198,8 +218,10 @@ def check_changes(gates: Sequence[Gate], comparison: Comparison) -> list[str]:
         if adjusted < DOUBT:
             certain = "in these minutes" if of_period else chance(adjusted)
             breaches.append(
-                f"{_name(changed)}: {gate._name} went from {number(found.before)} to {number(found.after)}"
-                f"{change_evidence(found)}, which is {gate.compare} {_change(gate.limit)} ({certain})."
+                f"{_name(changed)}: {gate._name} went from {number(found.before)} to "
+                f"{number(found.after)}"
+                f"{change_evidence(found)}, which is {gate.compare} {_change(gate.limit)} "
+                f"({certain})."
             )
     return breaches
 
@@ -210,7 +232,8 @@ def _found(changed: ConditionChange, figure: str, statistic: str) -> FigureChang
 
 
 def _unbounded(found: FigureChange) -> bool:
-    """Return whether the interval holds every change: two rounds a side that differ widely give such a one.
+    """Return whether the interval holds every change: two rounds a side that differ widely give
+    such a one.
 
     The logarithm of its lower bound, a fall by 100%, does not exist.
     """
@@ -218,25 +241,40 @@ def _unbounded(found: FigureChange) -> bool:
 
 
 def _comparison(found: FigureChange) -> SampleComparison:
-    """Return the comparison that a change with an interval came from: its middle is that of the logarithms."""
+    """Return the comparison that a change with an interval came from: its middle is that of the
+    logarithms."""
     middle = sum(math.log1p(bound) for bound in found.ci95 or ()) / 2
     return SampleComparison(
-        first=found.before, second=found.after, log_ratio=middle, error=found.error, freedom=found.freedom
+        first=found.before,
+        second=found.after,
+        log_ratio=middle,
+        error=found.error,
+        freedom=found.freedom,
     )
 
 
 def _one_sided(gate: Gate, found: FigureChange) -> float:
-    """Return twice the one-sided p-value of the hypothesis that the change does not breach `gate`."""
+    """Return twice the one-sided p-value of the hypothesis that the change does not breach
+    `gate`."""
     limit, compared = math.log1p(gate.limit), _comparison(found)
     doubt = compared.doubt_of(limit)
-    beyond = compared.log_ratio > limit if gate.compare.startswith(">") else compared.log_ratio < limit
+    beyond = (
+        compared.log_ratio > limit if gate.compare.startswith(">") else compared.log_ratio < limit
+    )
     return doubt if beyond else 2 - doubt
 
 
 def _without_interval(gate: Gate, changed: ConditionChange, found: FigureChange | None) -> str:
     name = _name(changed)
-    if found is None or found.before is None or (found.after is None and not found.real) or found.before == 0:
-        return Unchecked(f"{name}: {gate._name} is missing or 0 on one side, so {gate.text!r} cannot be checked.")
+    if (
+        found is None
+        or found.before is None
+        or (found.after is None and not found.real)
+        or found.before == 0
+    ):
+        return Unchecked(
+            f"{name}: {gate._name} is missing or 0 on one side, so {gate.text!r} cannot be checked."
+        )
     if found.needs:
         return gate._too_few(name)
     if found.percentile and found.after is None:
@@ -244,14 +282,16 @@ def _without_interval(gate: Gate, changed: ConditionChange, found: FigureChange 
         return f"{name}: {gate._name} is now beyond what was answered." if worse else ""
     if found.percentile:
         return Unchecked(
-            f"{name}: {gate._name} has too few rounds or requests to be tested, so {gate.text!r} cannot be checked."
+            f"{name}: {gate._name} has too few rounds or requests to be tested, so {gate.text!r} "
+            f"cannot be checked."
         )
     assert found.after is not None
     moved = _moved(found.before, found.after)
     if not _COMPARE[gate.compare](moved, gate.limit):
         return ""
     return (
-        f"{name}: {gate._name} went from {number(found.before)} to {number(found.after)} ({_change(moved)}), which is "
+        f"{name}: {gate._name} went from {number(found.before)} to {number(found.after)} "
+        f"({_change(moved)}), which is "
         f"{gate.compare} {_change(gate.limit)}."
     )
 
@@ -270,10 +310,14 @@ class Equivalence(Struct, frozen=True, kw_only=True):
 
     def check(self, comparison: Comparison) -> list[str]:
         sentences = [
-            Unchecked(f"{name}: this run lacks a row of the baseline, so {self.text!r} is not shown.")
+            Unchecked(
+                f"{name}: this run lacks a row of the baseline, so {self.text!r} is not shown."
+            )
             for name in comparison.only_before
         ]
-        return sentences + [sentence for changed in comparison.conditions if (sentence := self._not_shown(changed))]
+        return sentences + [
+            sentence for changed in comparison.conditions if (sentence := self._not_shown(changed))
+        ]
 
     def _not_shown(self, changed: ConditionChange) -> str:
         found = _found(changed, self.figure, self.statistic)
@@ -283,7 +327,8 @@ class Equivalence(Struct, frozen=True, kw_only=True):
             return Unchecked(f"{name} could not be tested, so {self.text!r} is not shown.{needs}")
         if _unbounded(found):
             return Unchecked(
-                f"{name} changed by an unknown amount: its interval has no bounds, so {self.text!r} is not shown."
+                f"{name} changed by an unknown amount: its interval has no bounds, so "
+                f"{self.text!r} is not shown."
             )
         low, high = (bound - 1 for bound in _comparison(found).interval(EQUIVALENT_DOUBT))
         if -self.share < low and high < self.share:
@@ -291,7 +336,8 @@ class Equivalence(Struct, frozen=True, kw_only=True):
         differs = low >= self.share or high <= -self.share
         verdict = "differs by more than" if differs else "is not shown to be equivalent within ±"
         return (
-            f"{name} {verdict}{' ' if differs else ''}{number(self.share * 100)}%: {_change(found.change or 0.0)}, 90% "
+            f"{name} {verdict}{' ' if differs else ''}{number(self.share * 100)}%: "
+            f"{_change(found.change or 0.0)}, 90% "
             f"interval {_change(low)} to {_change(high)}."
         )
 
@@ -301,7 +347,11 @@ def parse_equivalence(text: str) -> Equivalence:
     match = _EQUIVALENT.fullmatch(text)
     if match is None:
         raise _not_equivalence(text, "it is not a figure and ± a percentage")
-    figure, statistic, share = match["figure"], match["statistic"] or "", float(match["limit"]) / 100
+    figure, statistic, share = (
+        match["figure"],
+        match["statistic"] or "",
+        float(match["limit"]) / 100,
+    )
     if figure in FIGURES and statistic not in PERCENTILES:
         raise _not_equivalence(text, f"{figure} needs one of .{', .'.join(PERCENTILES)}")
     if figure not in FIGURES and (statistic or figure not in _TESTED):
@@ -321,7 +371,8 @@ def _not_equivalence(text: str, what: str) -> CallerFault:
     return CallerFault(
         f"cannot read the equivalence {text!r}: {what}",
         kind="bad_gate",
-        hint=f"Allowed: one of {', '.join(FIGURES)} with .p50, .p95 or .p99, or one of {', '.join(_TESTED)}; then ± "
+        hint=f"Allowed: one of {', '.join(FIGURES)} with .p50, .p95 or .p99, or one of "
+        f"{', '.join(_TESTED)}; then ± "
         "and a percentage, as in 'ttft_ms.p50 ±5%'.",
     )
 
@@ -368,7 +419,10 @@ def _between(interval: Interval | None) -> str:
     if interval is None:
         return ""
     low, high = interval
-    return f" (95% interval {'?' if low is None else number(low)} to {'?' if high is None else number(high)})"
+    return (
+        f" (95% interval {'?' if low is None else number(low)} to "
+        f"{'?' if high is None else number(high)})"
+    )
 
 
 def _change(share: float) -> str:
@@ -378,7 +432,9 @@ def _change(share: float) -> str:
 
 def _similar(figure: str) -> str:
     names = [*FIGURES, *TOTALS]
-    near = [name for name in names if figure in name.split("_")] or get_close_matches(figure, names, cutoff=0.5)
+    near = [name for name in names if figure in name.split("_")] or get_close_matches(
+        figure, names, cutoff=0.5
+    )
     return f"; did you mean {' or '.join(near[:3])}?" if near else ""
 
 

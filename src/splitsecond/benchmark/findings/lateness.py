@@ -1,10 +1,11 @@
 """Lateness of the instrument, and how much of it may be part of a request's figures.
 
-Lag is how long arrived bytes waited until we read them. By our own clock, all of it is part of the figures. By kernel
-receive timestamps, none of it is, with one exception: a read of several packets carries the time of the last one, so
-tokens that arrived separately look simultaneous. A first token was dated back (`first_merged_ns`). For later tokens,
-servers also put several events into one packet, so a merge counts as ours only if we were late by more than the time
-per token. In streams that were read sparsely, later tokens are merged on purpose; what counts is `last_merged_ns`.
+Lag is how long arrived bytes waited until we read them. By our own clock, all of it is part of the
+figures. By kernel receive timestamps, none of it is, with one exception: a read of several packets
+carries the time of the last one, so tokens that arrived separately look simultaneous. A first token
+was dated back (`first_merged_ns`). For later tokens, servers also put several events into one
+packet, so a merge counts as ours only if we were late by more than the time per token. In streams
+that were read sparsely, later tokens are merged on purpose; what counts is `last_merged_ns`.
 """
 
 from collections.abc import Sequence
@@ -20,13 +21,15 @@ from splitsecond.core.timing.instrument import InstrumentReading, packet_counts
 from splitsecond.log.statistics.summary import Floats, percentile
 
 MIN_TOKENS = MIN_TOKENS_PER_S = 1_000
-"""Tokens in all, and per second of a measuring process, from which processor time is divided by them. With fewer, most
-of it goes into waking up, once for each token, and little into the tokens: the quotient says nothing about other loads.
+"""Tokens in all, and per second of a measuring process, from which processor time is divided by
+them. With fewer, most of it goes into waking up, once for each token, and little into the tokens:
+the quotient says nothing about other loads.
 """
 
 
 def exposed_lag_ns(o: Observation) -> int:
-    """Return by how much single tokens of `o` may be too late: its worst lag, if that can be part of its figures.
+    """Return by how much single tokens of `o` may be too late: its worst lag, if that can be part
+    of its figures.
 
     Of a stream that was read sparsely, only the first and the last token are part of figures.
     """
@@ -41,19 +44,24 @@ def exposed_lag_ns(o: Observation) -> int:
 def first_token_range_ns(o: Observation) -> tuple[int, int]:
     """Return the range of the arrival of the first token of `o`, relative to its recorded one.
 
-    By our own clock it can have come earlier. One that was dated back can have come as late as its read says.
+    By our own clock it can have come earlier. One that was dated back can have come as late as its
+    read says.
     """
     return (0, o.first_merged_ns) if o.kernel_time else (-o.lag_max_ns, 0)
 
 
 def dispatch_late_ns(o: Observation) -> int | None:
-    """Return how late `o` was sent for a reason of ours: after it was due, without the time its connection took."""
+    """Return how late `o` was sent for a reason of ours: after it was due, without the time its
+    connection took."""
     late = o.late_ns
     return None if late is None else max(late - o.dns_ns - o.tcp_ns - o.tls_ns, 0)
 
 
 def instrument_of(
-    measured: Sequence[Observation], readings: Sequence[InstrumentReading], load: MeasuredLoad, tokens: float
+    measured: Sequence[Observation],
+    readings: Sequence[InstrumentReading],
+    load: MeasuredLoad,
+    tokens: float,
 ) -> Instrument:
     read = [o for o in measured if o.reads]
     late = ordered_ms([o.late_ns for o in measured if o.late_ns is not None])
@@ -87,17 +95,25 @@ def _processes(readings: Sequence[InstrumentReading], tokens: float) -> dict[str
     length_ns = sum(r.end_ns - r.begin_ns for r in readings)
     token_bound = tokens >= MIN_TOKENS and tokens >= MIN_TOKENS_PER_S * length_ns / NS_PER_S
     return {
-        "packets": packet_counts(readings) if any(r.packets is not None for r in readings) else None,
+        "packets": packet_counts(readings)
+        if any(r.packets is not None for r in readings)
+        else None,
         "priority": ", ".join(dict.fromkeys(r.priority for r in readings if r.priority)),
         "runqueue_wait_share": _runqueue_wait_share(readings),
         "cpu_share": cpu_ns / length_ns if cpu_ns and length_ns else None,
-        "cpu_ms_per_1000_tokens": cpu_ns / NS_PER_MS / tokens * 1000 if cpu_ns and token_bound else None,
+        "cpu_ms_per_1000_tokens": cpu_ns / NS_PER_MS / tokens * 1000
+        if cpu_ns and token_bound
+        else None,
         "collections": sum(r.collections for r in readings),
     }
 
 
 def _runqueue_wait_share(readings: Sequence[InstrumentReading]) -> float | None:
-    known = [(r.runqueue_wait_ns, r.end_ns - r.begin_ns) for r in readings if r.runqueue_wait_ns is not None]
+    known = [
+        (r.runqueue_wait_ns, r.end_ns - r.begin_ns)
+        for r in readings
+        if r.runqueue_wait_ns is not None
+    ]
     length = sum(length for _, length in known)
     return sum(wait for wait, _ in known) / length if length > 0 else None
 

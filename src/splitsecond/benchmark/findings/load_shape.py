@@ -1,13 +1,13 @@
 """How a target changes with load: the drop of each figure, queueing, the knee and the sweet spot.
 
-Consistency is TTFT p95 ÷ p50. If TTFT p95 grows and p50 does not, most requests are served as before and a few wait in
-a queue (General Compute, "LLM Token Generation Speed", June 2025). That is stated if the consistency grows to
-`QUEUEING` times its value at the lightest load, and the interval of p95 lies above its old interval; without intervals,
-it is only possible.
+Consistency is TTFT p95 ÷ p50. If TTFT p95 grows and p50 does not, most requests are served as
+before and a few wait in a queue (General Compute, "LLM Token Generation Speed", June 2025). That is
+stated if the consistency grows to `QUEUEING` times its value at the lightest load, and the interval
+of p95 lies above its old interval; without intervals, it is only possible.
 
-The sweet spot is the load with the highest power, system tokens/s ÷ E2E p50 (Kleinrock, "Power and deterministic rules
-of thumb for probabilistic problems in computer communications", 1979): beyond it, waiting grows faster than throughput.
-If that is the heaviest load, the run has not reached it.
+The sweet spot is the load with the highest power, system tokens/s ÷ E2E p50 (Kleinrock, "Power and
+deterministic rules of thumb for probabilistic problems in computer communications", 1979): beyond
+it, waiting grows faster than throughput. If that is the heaviest load, the run has not reached it.
 
 Intervals of a change combine the ends of both intervals, so they are wider than 95%.
 """
@@ -16,7 +16,12 @@ from collections.abc import Iterator, Sequence
 
 from splitsecond.benchmark.findings.capacity import knee_of
 from splitsecond.benchmark.findings.figures import TOTALS
-from splitsecond.benchmark.findings.findings import ConditionFindings, LoadShape, LoadStep, ShareOfChange
+from splitsecond.benchmark.findings.findings import (
+    ConditionFindings,
+    LoadShape,
+    LoadStep,
+    ShareOfChange,
+)
 from splitsecond.benchmark.findings.usable_rows import rows_by_target
 from splitsecond.core.wording import Statement, change, number
 from splitsecond.log.statistics.summary import Summary, advised
@@ -26,7 +31,11 @@ MIN_LEVELS = 3
 
 
 def load_shapes(rows: Sequence[ConditionFindings]) -> list[LoadShape]:
-    return [_shape(levels) for levels in rows_by_target(rows) if len(levels) > 1 and levels[0].concurrency is not None]
+    return [
+        _shape(levels)
+        for levels in rows_by_target(rows)
+        if len(levels) > 1 and levels[0].concurrency is not None
+    ]
 
 
 def _shape(levels: Sequence[ConditionFindings]) -> LoadShape:
@@ -44,7 +53,9 @@ def _shape(levels: Sequence[ConditionFindings]) -> LoadShape:
         lightest=first.concurrency or 0,
         steps=[_step(first, row) for row in heavier],
         knee=knee_of(levels) if enough else None,
-        sweet_spot=best if enough and len(power) == len(levels) and best != levels[-1].concurrency else None,
+        sweet_spot=best
+        if enough and len(power) == len(levels) and best != levels[-1].concurrency
+        else None,
     )
 
 
@@ -85,29 +96,39 @@ def load_shape_statements(found: Sequence[LoadShape]) -> list[Statement]:
 def _statements(shape: LoadShape) -> Iterator[Statement]:
     last = shape.steps[-1]
     changes = (("TTFT p50", last.ttft), ("TPS p50", last.tps))
-    moved = [f"{label} {_words(each)}" for label, each in changes if each and not _may_be_none(each)]
+    moved = [
+        f"{label} {_words(each)}" for label, each in changes if each and not _may_be_none(each)
+    ]
     if moved:
         to = f"to {last.concurrency}, {shape.target}: {', '.join(moved)}."
         yield Statement(f"From concurrency {shape.lightest} {to}", f"c={shape.lightest} {to}")
     queued = next((step for step in shape.steps if step.queueing != "no"), None)
     if queued is not None and queued.ttft_p95 and queued.ttft:
-        where, grown = f"{shape.target} queue", f"TTFT p95 {_words(queued.ttft_p95)}, p50 {change(queued.ttft.change)}"
+        where, grown = (
+            f"{shape.target} queue",
+            f"TTFT p95 {_words(queued.ttft_p95)}, p50 {change(queued.ttft.change)}",
+        )
         if queued.queueing == "yes":
-            yield Statement(f"Requests to {where} from concurrency {queued.concurrency} on: {grown}.")
+            yield Statement(
+                f"Requests to {where} from concurrency {queued.concurrency} on: {grown}."
+            )
         else:
             yield Statement(
-                f"The run cannot tell yet whether requests to {where} at concurrency {queued.concurrency} ({grown}): "
+                f"The run cannot tell yet whether requests to {where} at concurrency "
+                f"{queued.concurrency} ({grown}): "
                 f"use -n {advised(0.95)}.",
                 detail=True,
             )
     if shape.sweet_spot is not None:
         yield Statement(
-            f"The sweet spot of {shape.target} is concurrency {shape.sweet_spot}: beyond it, waiting grows faster than "
+            f"The sweet spot of {shape.target} is concurrency {shape.sweet_spot}: beyond it, "
+            f"waiting grows faster than "
             "throughput."
         )
     if shape.knee is not None:
         yield Statement(
-            f"The knee of {shape.target} is concurrency {number(shape.knee)}: from there on, twice the load gives less "
+            f"The knee of {shape.target} is concurrency {number(shape.knee)}: from there on, "
+            f"twice the load gives less "
             "than a quarter more throughput."
         )
 
@@ -117,5 +138,9 @@ def _may_be_none(found: ShareOfChange) -> bool:
 
 
 def _words(found: ShareOfChange) -> str:
-    between = "" if found.low is None or found.high is None else f" ({change(found.low)} to {change(found.high)})"
+    between = (
+        ""
+        if found.low is None or found.high is None
+        else f" ({change(found.low)} to {change(found.high)})"
+    )
     return change(found.change) + between

@@ -1,4 +1,5 @@
-"""What a metric of a run is: a figure of each request with a distribution, or one number of a row."""
+"""What a metric of a run is: a figure of each request with a distribution, or one number of a
+row."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -30,15 +31,17 @@ _WORDS: dict[str, Callable[[float], str]] = {"share": percent, "USD": usd}
 class Figure(Struct, frozen=True, kw_only=True):
     """One figure of a request. `name` is its key in run.json.
 
-    `of` returns its value for one request (None: undefined) or, for gaps within a request, an array of values; `scale`
-    divides them to give `unit`. With `higher_is_better`, percentiles run from the fast end. `from_due`: the figure
-    that replaces this one in an open loop, where time counts from the moment a request was due.
+    `of` returns its value for one request (None: undefined) or, for gaps within a request, an array
+    of values; `scale` divides them to give `unit`. With `higher_is_better`, percentiles run from
+    the fast end. `from_due`: the figure that replaces this one in an open loop, where time counts
+    from the moment a request was due.
 
-    `among`: the requests that it describes. A failed one counts as slower than all others, unless `answered_only`.
-    `counts_tokens`: compared only between rows with the same source of counts.
+    `among`: the requests that it describes. A failed one counts as slower than all others, unless
+    `answered_only`. `counts_tokens`: compared only between rows with the same source of counts.
 
-    `main`: shown in the first table (p50 and p95). `listed`: percentiles under "All metrics". `applies`: rows for which
-    it differs from simpler figures. `compared`: part of `compare`; `stated`: a change gets a sentence.
+    `main`: shown in the first table (p50 and p95). `listed`: percentiles under "All metrics".
+    `applies`: rows for which it differs from simpler figures. `compared`: part of `compare`;
+    `stated`: a change gets a sentence.
     """
 
     name: str
@@ -69,7 +72,8 @@ class Figure(Struct, frozen=True, kw_only=True):
         return None if value is None else value / self.scale
 
     def sample(self, requests: Sequence[Observation]) -> FigureSample:
-        """Return the figure of `requests` (see `ended`), in `unit`; those that succeeded without it are left out.
+        """Return the figure of `requests` (see `ended`), in `unit`; those that succeeded without it
+        are left out.
 
         Gaps within a request are those of the answers.
         """
@@ -77,7 +81,9 @@ class Figure(Struct, frozen=True, kw_only=True):
         if self.answered_only or not self.per_request:
             requests = [o for o in requests if o.ok]
         failed = -np.inf if self.higher_is_better else np.inf
-        found = [(o, value) for o in requests if (value := self.of(o) if o.ok else failed) is not None]
+        found = [
+            (o, value) for o in requests if (value := self.of(o) if o.ok else failed) is not None
+        ]
         numbers = np.array([o.round for o, _ in found], dtype=np.int64)
         if self.per_request:
             values, rounds = np.array([value for _, value in found], dtype=np.float64), numbers
@@ -90,8 +96,8 @@ class Figure(Struct, frozen=True, kw_only=True):
     def summarise(self, requests: Sequence[Observation], of_round: int | None = None) -> Summary:
         """Return the distribution over `requests` (see `ended`). `of_round`: see `summary_of`.
 
-        Gaps within a request get no intervals: a slow step of the server delays all of its streams at once, so the
-        number of gaps says nothing about the error of a percentile.
+        Gaps within a request get no intervals: a slow step of the server delays all of its streams
+        at once, so the number of gaps says nothing about the error of a percentile.
         """
         sample = self.sample(requests)
         if self.per_request:
@@ -112,9 +118,11 @@ def _in_rounds(values: Floats, rounds: RoundNumbers, clusters: RoundNumbers | No
 
 
 class Total(Struct, frozen=True, kw_only=True):
-    """One number of a row. With `of` it is computed from the row; without, it is a field of `RowFields`.
+    """One number of a row. With `of` it is computed from the row; without, it is a field of
+    `RowFields`.
 
-    `tested`: a change gets an interval and a test. `by_round`: the two numbers of each round that it is the ratio of.
+    `tested`: a change gets an interval and a test. `by_round`: the two numbers of each round that
+    it is the ratio of.
     """
 
     name: str

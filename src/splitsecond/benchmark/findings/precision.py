@@ -1,7 +1,7 @@
 """The precision that a run measures to: how wide the 95% interval of each figure may be.
 
-The half-width of an interval shrinks with the square root of the number of rounds, so the rounds that are still missing
-follow from those that were measured.
+The half-width of an interval shrinks with the square root of the number of rounds, so the rounds
+that are still missing follow from those that were measured.
 """
 
 import math
@@ -15,30 +15,38 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.wording import counted_as, percent
 
 DEFAULT = ("ttft_ms.p50", "tps.p50")
-"""The figures that are meant by a share alone. In an open loop, TTFT counts from when the request was due."""
+"""The figures that are meant by a share alone. In an open loop, TTFT counts from when the request
+was due."""
 PERCENTILES = ("p50", "p95", "p99", "mean")
 _EXPECTED = "a share such as 5%, or figures such as ttft_ms.p95=5%,tps.p50=3%"
 
 
 class Precision(Struct, frozen=True):
-    """Largest half-width of the 95% interval of each figure, relative to it: {"ttft_ms.p50": 0.05}."""
+    """Largest half-width of the 95% interval of each figure, relative to it: {"ttft_ms.p50":
+    0.05}."""
 
     wanted: Mapping[str, float]
 
 
 class Unmet(Struct, frozen=True, kw_only=True):
-    """A figure that is not known precisely enough: `reached` is its half-width (infinite: no interval)."""
+    """A figure that is not known precisely enough: `reached` is its half-width (infinite: no
+    interval)."""
 
     label: str
     reached: float
     wanted: float
 
     def rounds_needed(self, rounds: int) -> int | None:
-        return None if math.isinf(self.reached) else math.ceil(rounds * (self.reached / self.wanted) ** 2)
+        return (
+            None
+            if math.isinf(self.reached)
+            else math.ceil(rounds * (self.reached / self.wanted) ** 2)
+        )
 
 
 def parse_precision(text: str) -> Precision:
-    """Parse ``5%``, or figures with their own: ``ttft_ms.p95=5%,tps.p50=3%``. Raises `CallerFault`."""
+    """Parse ``5%``, or figures with their own: ``ttft_ms.p95=5%,tps.p50=3%``. Raises
+    `CallerFault`."""
     if "=" not in text:
         return Precision(dict.fromkeys(DEFAULT, _share(text, text)))
     wanted = {}
@@ -62,7 +70,9 @@ def _share(share: str, text: str) -> float:
 
 
 def _wrong(text: str) -> CallerFault:
-    return CallerFault(f"precision: got {text!r}, expected {_EXPECTED}", kind="bad_option", param="precision")
+    return CallerFault(
+        f"precision: got {text!r}, expected {_EXPECTED}", kind="bad_option", param="precision"
+    )
 
 
 def unmet(row: ConditionFindings, precision: Precision) -> list[Unmet]:
@@ -79,15 +89,25 @@ def unmet(row: ConditionFindings, precision: Precision) -> list[Unmet]:
         low, high = summary.interval(percentile)
         reached = math.inf if low is None or high is None else (high - low) / 2 / value
         if reached > wanted:
-            found.append(Unmet(label=f"{figure.label} {percentile}", reached=reached, wanted=wanted))
+            found.append(
+                Unmet(label=f"{figure.label} {percentile}", reached=reached, wanted=wanted)
+            )
     return found
 
 
 def in_words(each: Unmet, rounds: int, requests: int) -> str:
-    reached = "without an interval" if math.isinf(each.reached) else f"known to ±{percent(each.reached)}"
-    words = f"{each.label} is {reached} after {counted_as(rounds, 'round')}, the goal was ±{percent(each.wanted)}"
+    reached = (
+        "without an interval" if math.isinf(each.reached) else f"known to ±{percent(each.reached)}"
+    )
+    words = (
+        f"{each.label} is {reached} after {counted_as(rounds, 'round')}, the goal was "
+        f"±{percent(each.wanted)}"
+    )
     needed = each.rounds_needed(rounds)
     if needed is None:
         return f"{words}."
-    takes = f"{counted_as(needed, 'round')}, {counted_as(math.ceil(requests / rounds * needed), 'measured request')}"
+    takes = (
+        f"{counted_as(needed, 'round')}, "
+        f"{counted_as(math.ceil(requests / rounds * needed), 'measured request')}"
+    )
     return f"{words}: that takes about {takes}."

@@ -1,6 +1,7 @@
 """Quality of models by the user's own scores, and what the catalogue knows of their capabilities.
 
-Neither is measured here. A file of the user gives a score for a model, on any scale on which more is better:
+Neither is measured here. A file of the user gives a score for a model, on any scale on which more
+is better:
 
     [scores]
     "gpt-oss-120b" = 61             # the model, at every provider
@@ -43,7 +44,10 @@ class Quality(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def _known(figures: Mapping[str, float], target: str) -> float | None:
     model = target.partition("/")[2]
-    return next((figures[name] for name in (target, model, model.rpartition("/")[2]) if name in figures), None)
+    return next(
+        (figures[name] for name in (target, model, model.rpartition("/")[2]) if name in figures),
+        None,
+    )
 
 
 def parse_quality(text: str, name: str) -> Quality:
@@ -54,7 +58,8 @@ def parse_quality(text: str, name: str) -> Quality:
 
 
 class Requirements(Struct, frozen=True, kw_only=True):
-    """What a target must be able to do: `needs` of `CAPABILITIES`, a context of so many tokens, a score."""
+    """What a target must be able to do: `needs` of `CAPABILITIES`, a context of so many tokens, a
+    score."""
 
     needs: Sequence[str] = ()
     context_tokens: int | None = None
@@ -62,7 +67,8 @@ class Requirements(Struct, frozen=True, kw_only=True):
     quality: Quality = Quality()
 
     def refusal(self, target: str, context_tokens: int | None) -> str:
-        """Return why a target does not meet the requirements; "" if it does, or if the catalogue does not know.
+        """Return why a target does not meet the requirements; "" if it does, or if the catalogue
+        does not know.
 
         `context_tokens`: its context window; None: unknown.
         """
@@ -84,9 +90,14 @@ class Requirements(Struct, frozen=True, kw_only=True):
         )
 
     def unknown(self, target: str, context_tokens: int | None) -> str:
-        """Return what the catalogue would have to know of a target to decide; "" if it knows all."""
+        """Return what the catalogue would have to know of a target to decide; "" if it knows
+        all."""
         takes = capabilities(target)
         open_needs = [f"takes {each}" for each in self.needs if getattr(takes, each) is None]
         if self.context_tokens and not context_tokens:
             open_needs.append(f"has a context of {self.context_tokens:,} tokens")
-        return f"the catalogue does not know whether it {' and '.join(open_needs)}" if open_needs else ""
+        return (
+            f"the catalogue does not know whether it {' and '.join(open_needs)}"
+            if open_needs
+            else ""
+        )

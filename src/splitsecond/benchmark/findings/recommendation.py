@@ -1,21 +1,22 @@
 """Recommendation of targets for a use, from measured requests: of a run, or of the gateway's log.
 
-A target meets the limit of a use (`core.timing.uses`) if the whole 95% interval of its percentile does, and does not
-meet it if none of the interval does; between the two, the requests cannot tell yet. A target with more than one failed
-request in twenty does not meet it. Among the targets that meet the limit, or if none surely does, those whose
-percentile itself does, the best and the cheapest are named, with a policy that chooses among all of them by their
-current state.
+A target meets the limit of a use (`core.timing.uses`) if the whole 95% interval of its percentile
+does, and does not meet it if none of the interval does; between the two, the requests cannot tell
+yet. A target with more than one failed request in twenty does not meet it. Among the targets that
+meet the limit, or if none surely does, those whose percentile itself does, the best and the
+cheapest are named, with a policy that chooses among all of them by their current state.
 
-A run has targets under several loads. Where many users wait at once, targets are judged and ranked at the heaviest
-load of the run, because a limit that holds for one user says nothing about many; completion at the lightest, because
-one user waits for one request. The caller can name another load. A target without a usable row at that load is judged
-at its nearest lighter one, and its verdict is "unsure" at best. For a batch nobody waits: each target is ranked at
-the load at which a dollar buys most tokens; among loads at which it buys about as many, at the one with the highest
+A run has targets under several loads. Where many users wait at once, targets are judged and ranked
+at the heaviest load of the run, because a limit that holds for one user says nothing about many;
+completion at the lightest, because one user waits for one request. The caller can name another
+load. A target without a usable row at that load is judged at its nearest lighter one, and its
+verdict is "unsure" at best. For a batch nobody waits: each target is ranked at the load at which a
+dollar buys most tokens; among loads at which it buys about as many, at the one with the highest
 throughput.
 
-In a log, targets have prompts and answers of different lengths, so their prices are compared at the mix of input and
-output of all of them. A log has no figure of an agent for each request: it is computed from the medians of TTFT and
-TPS.
+In a log, targets have prompts and answers of different lengths, so their prices are compared at the
+mix of input and output of all of them. A log has no figure of an agent for each request: it is
+computed from the medians of TTFT and TPS.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,21 +40,23 @@ from splitsecond.log.statistics.summary import PERCENTILES, Interval, Summary, a
 SCHEMA = "splitsecond.recommend/2"
 Keeps = Literal["yes", "unsure", "no"]
 SAME_VALUE = 0.98
-"""Share of the most tokens per dollar that counts as the same: prompts and responses differ a little between rows."""
+"""Share of the most tokens per dollar that counts as the same: prompts and responses differ a
+little between rows."""
 MIN_REQUESTS = 20
 """Below so many requests, a target is not recommended."""
 _ORDER: dict[str, int] = {"yes": 0, "unsure": 1, "no": 2}
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """What is known of one target under one load. `row`: the condition of a run; `load`: in words; "" for a log.
+    """What is known of one target under one load. `row`: the condition of a run; `load`: in words;
+    "" for a log.
 
     `amount`: the load's concurrency or rate, as `closed` (a concurrency) says; 0 for a log.
 
-    `tokens_per_s`: of the system, in a log the median total TPS. `token_source`: how its tokens were counted, of a log
-    how most were. `by_token`: whether its price is one of tokens, not of hours. `refused`: why the target cannot be
-    used at all, such as too small a context; "" if it can. `unknown`: what is not known of its abilities but required;
-    "" if nothing.
+    `tokens_per_s`: of the system, in a log the median total TPS. `token_source`: how its tokens
+    were counted, of a log how most were. `by_token`: whether its price is one of tokens, not of
+    hours. `refused`: why the target cannot be used at all, such as too small a context; "" if it
+    can. `unknown`: what is not known of its abilities but required; "" if nothing.
     """
 
     target: str
@@ -110,21 +113,32 @@ def _of_speed(speed: ProductionSpeed) -> Evidence:
         target=speed.name,
         requests=speed.requests,
         error_share=speed.error_share,
-        figures={"ttft_ms": speed.ttft_ms, "tps": speed.tps, "agent_ms": _agent(speed.ttft_ms, speed.tps)},
+        figures={
+            "ttft_ms": speed.ttft_ms,
+            "tps": speed.tps,
+            "agent_ms": _agent(speed.ttft_ms, speed.tps),
+        },
         tokens_per_s=speed.total_tps.p50,
         tokens_per_s_ci95=speed.total_tps.interval("p50"),
         by_token=usd is not None,
         usd_per_million=usd,
         tokens_per_usd=MILLION * share / usd if share and usd else None,
-        token_source=max(speed.token_source, key=lambda source: speed.token_source[source], default=""),
+        token_source=max(
+            speed.token_source, key=lambda source: speed.token_source[source], default=""
+        ),
     )
 
 
 def _agent(ttft: Summary, tps: Summary) -> Summary:
-    """Return the median time of an agent in ms, from medians; the interval combines the ends of both intervals."""
+    """Return the median time of an agent in ms, from medians; the interval combines the ends of
+    both intervals."""
 
     def time(first: float | None, speed: float | None) -> float | None:
-        return AGENT_STEPS * (first + AGENT_STEP_TOKENS * 1000 / speed) if first is not None and speed else None
+        return (
+            AGENT_STEPS * (first + AGENT_STEP_TOKENS * 1000 / speed)
+            if first is not None and speed
+            else None
+        )
 
     (quick, slow), (low, high) = (figure.interval("p50") for figure in (ttft, tps))
     interval = time(quick, high), time(slow, low)
@@ -132,7 +146,8 @@ def _agent(ttft: Summary, tps: Summary) -> Summary:
 
 
 class AtLoad(Struct, frozen=True):
-    """A load at which targets are to be judged: a concurrency (`closed`), or a rate in requests/s."""
+    """A load at which targets are to be judged: a concurrency (`closed`), or a rate in
+    requests/s."""
 
     amount: float
     closed: bool
@@ -142,13 +157,18 @@ class AtLoad(Struct, frozen=True):
 
 
 def recommend(
-    evidence: Sequence[Sequence[Evidence]], uses: Sequence[str] = tuple(USES), at: AtLoad | None = None
+    evidence: Sequence[Sequence[Evidence]],
+    uses: Sequence[str] = tuple(USES),
+    at: AtLoad | None = None,
 ) -> list[Recommendation]:
-    """Return the recommendation for each of `uses`. `at`: the load that decides all uses; None: that of the use.
+    """Return the recommendation for each of `uses`. `at`: the load that decides all uses; None:
+    that of the use.
 
     Raises `CallerFault` if no target was measured at `at`.
     """
-    measured = sorted({AtLoad(each.amount, each.closed) for loads in evidence for each in loads}, key=_by_load)
+    measured = sorted(
+        {AtLoad(each.amount, each.closed) for loads in evidence for each in loads}, key=_by_load
+    )
     if at is not None and at not in measured:
         raise CallerFault(
             f"no target was measured at {at}",
@@ -160,12 +180,20 @@ def recommend(
 
 
 def _for_use(
-    name: str, use: Use, evidence: Sequence[Sequence[Evidence]], at: AtLoad | None, heaviest: AtLoad | None
+    name: str,
+    use: Use,
+    evidence: Sequence[Sequence[Evidence]],
+    at: AtLoad | None,
+    heaviest: AtLoad | None,
 ) -> Recommendation:
     rated = [_rated(each, use, at, heaviest) for each in evidence]
     apart = _counted_differently(rated, evidence, use) | _of_unknown_ability(rated, evidence)
-    rated = [replace(r, keeps="unsure", why=apart[r.target]) if r.target in apart else r for r in rated]
-    ordered = sorted(rated, key=lambda r: (_ORDER[r.keeps], r.target in apart, _beyond(use, r), *_rank(r, use)))
+    rated = [
+        replace(r, keeps="unsure", why=apart[r.target]) if r.target in apart else r for r in rated
+    ]
+    ordered = sorted(
+        rated, key=lambda r: (_ORDER[r.keeps], r.target in apart, _beyond(use, r), *_rank(r, use))
+    )
     surest = next((r.keeps for r in ordered), "no")
     able = [r for r in ordered if r.keeps == surest and surest != "no" and r.target not in apart]
     chosen = [r for r in able if r.requests >= MIN_REQUESTS and not _beyond(use, r)]
@@ -181,9 +209,13 @@ def _for_use(
         cheapest=cheapest,
         smallest=_least(by_name, lambda r: r.billions),
         policy=_policy(name, use, [r.target for r in chosen], priced=bool(cheapest)),
-        would_change=_would_change(use, chosen, [r for r in ordered if r not in chosen and r.target not in apart]),
+        would_change=_would_change(
+            use, chosen, [r for r in ordered if r not in chosen and r.target not in apart]
+        ),
         candidates=ordered,
-        may_be_first=_may_be_first(use, [r for r in ordered if r.target not in apart]) if chosen else [],
+        may_be_first=_may_be_first(use, [r for r in ordered if r.target not in apart])
+        if chosen
+        else [],
     )
 
 
@@ -193,7 +225,9 @@ def _least(ratings: Sequence[TargetRating], of: Callable[[TargetRating], float |
     return min(values)[2] if values else ""
 
 
-def _rated(loads: Sequence[Evidence], use: Use, at: AtLoad | None, heaviest: AtLoad | None) -> TargetRating:
+def _rated(
+    loads: Sequence[Evidence], use: Use, at: AtLoad | None, heaviest: AtLoad | None
+) -> TargetRating:
     verdicts = [_verdict(each, use) for each in loads]
     place, required = _judged_load(loads, verdicts, use, at, heaviest)
     judged, (keeps, why) = loads[place], verdicts[place]
@@ -230,7 +264,8 @@ def _judged_load(
     at: AtLoad | None,
     heaviest: AtLoad | None,
 ) -> tuple[int, AtLoad | None]:
-    """Return which of `loads` decides, and the load that should decide if the target was not measured at it."""
+    """Return which of `loads` decides, and the load that should decide if the target was not
+    measured at it."""
     if at is None and use.limit is None:
         return _cheapest_load(loads, verdicts), None
     if heaviest is None or (at is None and use.alone):
@@ -262,12 +297,17 @@ def _rank_interval(found: Evidence, use: Use) -> Interval:
 def _may_be_first(use: Use, ordered: Sequence[TargetRating]) -> list[str]:
     """Return the first target, and those that chance may have put behind it."""
     first, *others = ordered
-    return [first.target, *(r.target for r in others if not (_is_out(r, first, use) or _behind(r, first, use)))]
+    return [
+        first.target,
+        *(r.target for r in others if not (_is_out(r, first, use) or _behind(r, first, use))),
+    ]
 
 
 def _is_out(r: TargetRating, first: TargetRating, use: Use) -> bool:
-    """Return whether the target cannot be first, as it misses the limit that the first target meets for certain."""
-    if r.keeps != "no" or r.value is None or _within(use, r.value):  # the last: it is out for another reason
+    """Return whether the target cannot be first, as it misses the limit that the first target meets
+    for certain."""
+    # the last: it is out for another reason
+    if r.keeps != "no" or r.value is None or _within(use, r.value):
         return r.keeps == "no"
     best = r.ci95[1 if use.limit and use.limit[0] == "tps" else 0]
     return first.keeps == "yes" and best is not None and not _within(use, best)
@@ -290,7 +330,8 @@ def _cheapest_load(loads: Sequence[Evidence], verdicts: Sequence[tuple[Keeps, st
 def _counted_differently(
     rated: Sequence[TargetRating], evidence: Sequence[Sequence[Evidence]], use: Use
 ) -> dict[str, str]:
-    """Return the targets that cannot be ranked beside the others, as their tokens are counted differently, and why.
+    """Return the targets that cannot be ranked beside the others, as their tokens are counted
+    differently, and why.
 
     Those whose tokens the server counted (`usage`) are ranked.
     """
@@ -306,7 +347,9 @@ def _counted_differently(
     }
 
 
-def _of_unknown_ability(rated: Sequence[TargetRating], evidence: Sequence[Sequence[Evidence]]) -> dict[str, str]:
+def _of_unknown_ability(
+    rated: Sequence[TargetRating], evidence: Sequence[Sequence[Evidence]]
+) -> dict[str, str]:
     unknown = {loads[0].target: loads[0].unknown for loads in evidence}
     return {r.target: why for r in rated if r.keeps != "no" and (why := unknown[r.target])}
 
@@ -346,7 +389,11 @@ def _verdict(found: Evidence, use: Use) -> tuple[Keeps, str]:
         return "unsure", f"{measured}, and may be {figure_words(name, best)}"
     if worst is None:
         more = advised(PERCENTILES[at])
-        return "unsure", f"its {figure.label} {at} has no interval yet; {counted_as(more, 'request')} give it one"
+        return (
+            "unsure",
+            f"its {figure.label} {at} has no interval yet; "
+            f"{counted_as(more, 'request')} give it one",
+        )
     if sign * worst > sign * limit:
         return "unsure", f"its {figure.label} {at} may be {figure_words(name, worst)}"
     return "yes", ""
@@ -384,7 +431,9 @@ _RANKED: dict[str, tuple[str, Callable[[TargetRating], float | None], Callable[[
 }
 
 
-def _would_change(use: Use, chosen: Sequence[TargetRating], others: Sequence[TargetRating]) -> list[str]:
+def _would_change(
+    use: Use, chosen: Sequence[TargetRating], others: Sequence[TargetRating]
+) -> list[str]:
     sentences = _runner_up(use, chosen)
     lighter = [r for r in others if r.keeps == "no" and r.up_to and r.up_to != r.load]
     sentences += [f"{r.target} meets the limit up to {r.up_to}, not at {r.load}." for r in lighter]
@@ -400,7 +449,10 @@ def _would_change(use: Use, chosen: Sequence[TargetRating], others: Sequence[Tar
         }
         if missed:
             near = min(missed, key=lambda target: missed[target])
-            sentences.append(f"{near} misses the limit of {figure_words(name, limit)} by {percent(missed[near])}.")
+            sentences.append(
+                f"{near} misses the limit of {figure_words(name, limit)} by "
+                f"{percent(missed[near])}."
+            )
     return sentences
 
 
@@ -412,7 +464,8 @@ def _runner_up(use: Use, chosen: Sequence[TargetRating]) -> list[str]:
         return []
     worse = {"TPS": "falls", "throughput": "falls", "tokens per dollar": "fall"}.get(label, "rises")
     return [
-        f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from {words(best)} to "
+        f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from "
+        f"{words(best)} to "
         f"{words(second)} ({change(second / best - 1)})."
     ]
 
@@ -440,21 +493,33 @@ def _policy(name: str, use: Use, targets: Sequence[str], *, priced: bool) -> str
 
 
 def use_statements(found: Sequence[Recommendation], use: str, period: str = "") -> list[Statement]:
-    """Return what is best for `use`. `period`: the time that it is about, "" if it holds for other times too."""
+    """Return what is best for `use`. `period`: the time that it is about, "" if it holds for other
+    times too."""
     for each in found:
         if each.use == use and each.fastest:
             label, of, words = _RANKED[each.by]
             best, count = each.candidates[0], len(each.candidates)
             value = of(best)
-            shown = f" ({label} {words(value)}{f' at {best.load}' if best.load else ''})" if value is not None else ""
+            shown = (
+                f" ({label} {words(value)}{f' at {best.load}' if best.load else ''})"
+                if value is not None
+                else ""
+            )
             limit = "" if best.keeps == "yes" else f", but it may not meet {limit_words(use)}"
             within, tense = (f" in {period}", "was") if period else ("", "is")
             if each.is_clear:
                 return [
                     Statement(
-                        f"For {use}, {best.target} {tense} the best of {count}{shown}{within}{limit}.", detail=True
+                        f"For {use}, {best.target} {tense} the best of "
+                        f"{count}{shown}{within}{limit}.",
+                        detail=True,
                     )
                 ]
             may = f"{listed(each.may_be_first, 'or')} may {'have been' if period else 'be'} first"
-            return [Statement(f"For {use}, no target {tense} clearly the best of {count}{within}: {may}.", detail=True)]
+            return [
+                Statement(
+                    f"For {use}, no target {tense} clearly the best of {count}{within}: {may}.",
+                    detail=True,
+                )
+            ]
     return []

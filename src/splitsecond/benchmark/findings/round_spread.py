@@ -1,8 +1,9 @@
 """How far apart the rounds of a run are, and so about which time its figures speak.
 
-A slow time is forgotten from one round to the next if rounds are three times as far apart as it lasts. Longer ones make
-neighbouring rounds alike: intervals are then too narrow, and equal targets differ. So a run whose rounds follow each
-other describes its own minutes and nothing else. `benchmarks/coverage.py` measures both kinds of plan.
+A slow time is forgotten from one round to the next if rounds are three times as far apart as it
+lasts. Longer ones make neighbouring rounds alike: intervals are then too narrow, and equal targets
+differ. So a run whose rounds follow each other describes its own minutes and nothing else.
+`benchmarks/coverage.py` measures both kinds of plan.
 """
 
 from collections import defaultdict
@@ -19,24 +20,26 @@ from splitsecond.core.wording import Statement, number, percent
 from splitsecond.log.statistics.summary import MIN_ROUNDS
 
 CLAIM_APART_S = 150.0
-"""Least distance of rounds of a run that says anything about other minutes: of two equal targets with slow minutes, it
-then names one first in about 6% of runs."""
+"""Least distance of rounds of a run that says anything about other minutes: of two equal targets
+with slow minutes, it then names one first in about 6% of runs."""
 APART_PER_SLOW = 3
 CLAIM = "--over 15m"
 RARE_SHARE, RARE_DOUBT = 0.2, 0.05
-"""Share of the time of a slow state that a report warns of, where more than this share of runs has no round in it."""
+"""Share of the time of a slow state that a report warns of, where more than this share of runs has
+no round in it."""
 REQUESTS_OF_ROUND = 5
-"""Most independent requests that a round counts as in an interval, where rounds are so few that they may well miss such
-a state: of 200 requests in six rounds, intervals then hold in 97% of runs, and without it in 81%."""
+"""Most independent requests that a round counts as in an interval, where rounds are so few that
+they may well miss such a state: of 200 requests in six rounds, intervals then hold in 97% of runs,
+and without it in 81%."""
 LONG_S = 120
 
 
 class RoundSpread(Struct, frozen=True, kw_only=True):
     """Rounds of a run in time.
 
-    `apart_s`: from the start of a round, warm-ups included, to the start of the next one: the median. Null: there is
-    one round. `rounds` of a row: the median, the lower one of two. `period_s`: from the first measured request to the
-    end of the last.
+    `apart_s`: from the start of a round, warm-ups included, to the start of the next one: the
+    median. Null: there is one round. `rounds` of a row: the median, the lower one of two.
+    `period_s`: from the first measured request to the end of the last.
     """
 
     apart_s: float | None
@@ -86,7 +89,8 @@ class RoundSpread(Struct, frozen=True, kw_only=True):
 
     @property
     def only(self) -> str:
-        """The beginning of what a run without claims says: "These 42 seconds only"; "" for a run with claims."""
+        """The beginning of what a run without claims says: "These 42 seconds only"; "" for a run
+        with claims."""
         return "" if self.claims else f"{self.period(short=False).capitalize()} only"
 
 
@@ -128,7 +132,9 @@ def spread_statement(spread: RoundSpread) -> Statement:
     if not spread.misses_states:
         return Statement(f"R{began}: {contain}.")
     missed = percent(round(spread._unseen, 2))
-    rare = f"a state that holds {percent(RARE_SHARE)} of the time is in no round of {missed} of runs"
+    rare = (
+        f"a state that holds {percent(RARE_SHARE)} of the time is in no round of {missed} of runs"
+    )
     return Statement(
         f"R{began}: {contain}, and {rare}, so p95 has one bound at most.",
         f"R{began}: {contain}.\n{rare.capitalize()},\nso p95 has one bound at most.",

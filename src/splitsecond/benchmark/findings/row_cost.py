@@ -47,16 +47,21 @@ def with_cost(
     )
 
 
-def _usd_per_request(row: ConditionFindings, by_tokens: float, by_hour: float, hours: float, n: int) -> float | None:
+def _usd_per_request(
+    row: ConditionFindings, by_tokens: float, by_hour: float, hours: float, n: int
+) -> float | None:
     if not n:
         return None
-    return by_tokens / n + (by_hour / S_PER_HOUR / row.requests_per_s if row.requests_per_s else by_hour * hours / n)
+    return by_tokens / n + (
+        by_hour / S_PER_HOUR / row.requests_per_s if row.requests_per_s else by_hour * hours / n
+    )
 
 
 def _usd_per_million(
     row: ConditionFindings, by_tokens: float, by_hour: float | None, answers: Sequence[Observation]
 ) -> dict[str, float | None]:
-    """Return the cost of a million tokens, and of a million of the output alone, as fields of a row."""
+    """Return the cost of a million tokens, and of a million of the output alone, as fields of a
+    row."""
     tokens_in = sum(o.input_tokens or 0 for o in answers)
     tokens_out = sum(o.output_tokens or 0 for o in answers)
     speed = row.output_tokens_per_s
@@ -77,12 +82,18 @@ def cost_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
     for priced in loads.values():
         if len(priced) > 1:
             ranked = sorted(priced, key=lambda row: row.usd_per_million or 0.0)
-            places.setdefault(tuple(f"{row.target} {usd(row.usd_per_million)}" for row in ranked), []).append(priced[0])
+            places.setdefault(
+                tuple(f"{row.target} {usd(row.usd_per_million)}" for row in ranked), []
+            ).append(priced[0])
     return [
         Statement(
-            f"{listed([level(row) for row in at]).capitalize()}, a million tokens in this run's mix of input and "
+            f"{listed([level(row) for row in at]).capitalize()}, a million tokens in this run's "
+            f"mix of input and "
             f"output cost: {', '.join(ranking)}.",
-            in_a_line(f"{listed([load(row, short=True) for row in at])}, input and output, $/M tokens: ", ranking),
+            in_a_line(
+                f"{listed([load(row, short=True) for row in at])}, input and output, $/M tokens: ",
+                ranking,
+            ),
             detail=True,
         )
         for ranking, at in places.items()
@@ -90,11 +101,17 @@ def cost_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
 
 
 def _cache_note(answers: Sequence[Observation], price: Price | None) -> list[str]:
-    total, cached = sum(o.input_tokens or 0 for o in answers), sum(o.cached_tokens or 0 for o in answers)
+    total, cached = (
+        sum(o.input_tokens or 0 for o in answers),
+        sum(o.cached_tokens or 0 for o in answers),
+    )
     if price is None or not total or cached < WORTH_SAYING * total:
         return []
     plain = [replace(o, cached_tokens=0, cache_write_tokens=0) for o in answers]
-    saved = sum((cost_usd(a, price) or 0.0) - (cost_usd(b, price) or 0.0) for a, b in zip(plain, answers, strict=True))
+    saved = sum(
+        (cost_usd(a, price) or 0.0) - (cost_usd(b, price) or 0.0)
+        for a, b in zip(plain, answers, strict=True)
+    )
     moved = f"saved {usd(saved)}" if saved >= 0 else f"cost {usd(-saved)} more than it saved"
     share = f"{percent(cached / total)} of the input, warm-ups included"
     return [f"{share}, came from the provider's prompt cache, which {moved}."]
@@ -115,8 +132,12 @@ def _estimated_note(total: Bill, by_hour: float | None) -> list[str]:
     notes = []
     if total.estimated:
         attempts = counted_as(total.estimated, "attempt", "attempts")
-        notes.append(f"the cost of {attempts} without token counts is an estimate, and may be higher.")
+        notes.append(
+            f"the cost of {attempts} without token counts is an estimate, and may be higher."
+        )
     if total.unpriced:
-        attempts = counted_as(total.unpriced, "attempt without a known price is", "attempts without a known price are")
+        attempts = counted_as(
+            total.unpriced, "attempt without a known price is", "attempts without a known price are"
+        )
         notes.append(f"{attempts} not in the cost.")
     return notes

@@ -6,10 +6,11 @@ from splitsecond.log.statistics.summary import Interval, Summary
 
 
 class Goodput(Struct, kw_only=True):
-    """Requests that met every limit, of all requests sent; errors miss. `limits`: {"ttft": 300.0}, times in ms.
+    """Requests that met every limit, of all requests sent; errors miss. `limits`: {"ttft": 300.0},
+    times in ms.
 
-    `use`: the named use that the limits belong to, such as "voice", or "". `ci95`: interval of `fraction`, from the
-    scatter between rounds.
+    `use`: the named use that the limits belong to, such as "voice", or "". `ci95`: interval of
+    `fraction`, from the scatter between rounds.
     """
 
     limits: dict[str, float]
@@ -24,17 +25,20 @@ class Goodput(Struct, kw_only=True):
 class Instrument(Struct, kw_only=True):
     """Error of the instrument itself in one condition, in ms.
 
-    `lag_*`: how long arrived bytes waited until they were read. `lag_p50_ms` is the median over requests of their mean
-    lag; `lag_p99_ms` and `lag_max_ms` are taken from their worst. With `kernel_time`, this lag is not part of the
-    figures; without it, it is. With `packet_time`, each token has the time of its packet. `packets`: what the packet
-    clock has seen; None without one. `first_tokens_merged`: number of first tokens that were read together with later
-    ones and dated back, by at most `first_merged_max_ms`. `sparse`: number of responses that were read sparsely, whose
-    ITL is not known. `last_tokens_merged`: number of last tokens that were read together with later packets, and may
-    have come up to `last_merged_max_ms` earlier. `priority`: the scheduling priorities of the processes that
-    measured. `late_*`: how long after they were due requests were sent. `in_flight`: mean number of requests in flight
-    in the steady window. `runqueue_wait_share`: share of the time in which our process was runnable but not running.
-    `cpu_share`: mean share of a core that each measuring process used. `cpu_ms_per_1000_tokens`: processor time that
-    measuring took; null if there were fewer than 1,000 tokens, or fewer than 1,000 per second of a process.
+    `lag_*`: how long arrived bytes waited until they were read. `lag_p50_ms` is the median over
+    requests of their mean lag; `lag_p99_ms` and `lag_max_ms` are taken from their worst. With
+    `kernel_time`, this lag is not part of the figures; without it, it is. With `packet_time`, each
+    token has the time of its packet. `packets`: what the packet clock has seen; None without one.
+    `first_tokens_merged`: number of first tokens that were read together with later ones and dated
+    back, by at most `first_merged_max_ms`. `sparse`: number of responses that were read sparsely,
+    whose ITL is not known. `last_tokens_merged`: number of last tokens that were read together with
+    later packets, and may have come up to `last_merged_max_ms` earlier. `priority`: the scheduling
+    priorities of the processes that measured. `late_*`: how long after they were due requests were
+    sent. `in_flight`: mean number of requests in flight in the steady window.
+    `runqueue_wait_share`: share of the time in which our process was runnable but not running.
+    `cpu_share`: mean share of a core that each measuring process used. `cpu_ms_per_1000_tokens`:
+    processor time that measuring took; null if there were fewer than 1,000 tokens, or fewer than
+    1,000 per second of a process.
     """
 
     kernel_time: bool
@@ -61,9 +65,10 @@ class Instrument(Struct, kw_only=True):
 class NodeFindings(Struct, kw_only=True):
     """The part of a row that one node sent.
 
-    `requests` counts its measured requests, `errors` those that failed, `ttft_p50_ms` is the median of the others.
-    `clock_offset_ms`: its monotonic clock minus that of the machine that led the run, at the first block, known to
-    `clock_error_ms` in the worst block. `instrument`: its own error. `invalid`: why its part must not be trusted.
+    `requests` counts its measured requests, `errors` those that failed, `ttft_p50_ms` is the median
+    of the others. `clock_offset_ms`: its monotonic clock minus that of the machine that led the
+    run, at the first block, known to `clock_error_ms` in the worst block. `instrument`: its own
+    error. `invalid`: why its part must not be trusted.
     """
 
     node: str
@@ -86,7 +91,8 @@ class Estimated(Struct, frozen=True):
 class TurnClass(Struct, kw_only=True):
     """TTFT of the turns of one class. `by`: "turn", "new tokens" or "cached tokens".
 
-    Tokens of the class, or the number of the turn, are at least `low` and below `high`; None: without end.
+    Tokens of the class, or the number of the turn, are at least `low` and below `high`; None:
+    without end.
     """
 
     by: str
@@ -96,24 +102,27 @@ class TurnClass(Struct, kw_only=True):
 
 
 class SessionFindings(Struct, kw_only=True):
-    """Figures of a row of sessions. Intervals come from the scatter between rounds and between sessions.
+    """Figures of a row of sessions. Intervals come from the scatter between rounds and between
+    sessions.
 
-    `sessions` have `turns` measured requests. `finished` of them came to their end, `broken` ones have a request that
-    failed; rounds begin and end in the middle of the others. `cache_by`: what tells how much was in the cache: "usage"
-    of the provider, or the "times" until the first token where it reports no cached tokens; "": nothing does. Of the
-    `primed` sessions, whose cache was filled before their first turn, the `unprimed` ones began with a prompt that was
-    not in the cache, by usage and by TTFT.
+    `sessions` have `turns` measured requests. `finished` of them came to their end, `broken` ones
+    have a request that failed; rounds begin and end in the middle of the others. `cache_by`: what
+    tells how much was in the cache: "usage" of the provider, or the "times" until the first token
+    where it reports no cached tokens; "": nothing does. Of the `primed` sessions, whose cache was
+    filled before their first turn, the `unprimed` ones began with a prompt that was not in the
+    cache, by usage and by TTFT.
 
-    `session_s`: mean session time; `waiting_s`: the part of it until first tokens. `waiting_share`, `generating_share`
-    and `tools_share` of the time of sessions are spent so along the critical path. `cached_share`: reported cached
-    input ÷ input; `ideal_cached_share`: the same of a cache without limits; `cached_of_ideal`: the first ÷ the second.
-    `fixed_ms`, `prefill_tokens_per_s` and `ms_per_1000_cached_tokens` describe TTFT = fixed + new tokens ÷ prefill
-    speed + cached tokens × their cost.
-    `misses` of `reusing` turns, whose prompt should have been in the cache, found less than half of it there, which is
-    the `miss_share`; both leave out turns whose cached input is unknown. `miss_s`: what one costs;
-    `miss_waiting_share`: what all cost ÷ all time until first tokens.
-    `usd` and `usd_uncached`: cost of a session, and what it would be without a cache. `by_round`: for each figure that
-    comparisons test, the two numbers of each round that it is the ratio of.
+    `session_s`: mean session time; `waiting_s`: the part of it until first tokens. `waiting_share`,
+    `generating_share` and `tools_share` of the time of sessions are spent so along the critical
+    path. `cached_share`: reported cached input ÷ input; `ideal_cached_share`: the same of a cache
+    without limits; `cached_of_ideal`: the first ÷ the second. `fixed_ms`, `prefill_tokens_per_s`
+    and `ms_per_1000_cached_tokens` describe TTFT = fixed + new tokens ÷ prefill speed + cached
+    tokens × their cost. `misses` of `reusing` turns, whose prompt should have been in the cache,
+    found less than half of it there, which is the `miss_share`; both leave out turns whose cached
+    input is unknown. `miss_s`: what one costs; `miss_waiting_share`: what all cost ÷ all time until
+    first tokens. `usd` and `usd_uncached`: cost of a session, and what it would be without a cache.
+    `by_round`: for each figure that comparisons test, the two numbers of each round that it is the
+    ratio of.
     """
 
     sessions: int
@@ -149,8 +158,9 @@ class SessionFindings(Struct, kw_only=True):
 class TtftCheck(Struct, frozen=True, kw_only=True):
     """Comparison of the server's mean TTFT with ours, over all requests of a row's blocks.
 
-    `server_requests`, `requests`: first tokens that the server counted, and that the run saw. `others`: they differ, so
-    the server served others too. `network_ms`: mean round trip of the connections; None: unknown.
+    `server_requests`, `requests`: first tokens that the server counted, and that the run saw.
+    `others`: they differ, so the server served others too. `network_ms`: mean round trip of the
+    connections; None: unknown.
     """
 
     server_requests: int
@@ -168,16 +178,16 @@ class TtftCheck(Struct, frozen=True, kw_only=True):
 class ServerView(Struct, frozen=True, kw_only=True):
     """What the server of a row and its GPUs told about themselves. None: not told.
 
-    `title`: the engine. `samples`: readings while the load was up. Over these, `running`, `waiting` and `kv_use` (a
-    share) are medians, and `*_max` the highest. Over all requests of the row's blocks, `preemptions` counts requests
-    that lost their place in the KV cache, `cached_share` is the share of prompt tokens from the prefix cache,
-    `accepted_share` that of proposed tokens which were accepted, and `*_ms` are mean times. `check` compares the
-    server's TTFT with ours.
+    `title`: the engine. `samples`: readings while the load was up. Over these, `running`, `waiting`
+    and `kv_use` (a share) are medians, and `*_max` the highest. Over all requests of the row's
+    blocks, `preemptions` counts requests that lost their place in the KV cache, `cached_share` is
+    the share of prompt tokens from the prefix cache, `accepted_share` that of proposed tokens which
+    were accepted, and `*_ms` are mean times. `check` compares the server's TTFT with ours.
 
-    Of `gpus`: `gpu_use`, and the shares of time in which the power limit (`power_capped`) or heat (`heat_capped`)
-    slowed one down; `power_w` of all while the load was up, and `idle_power_w` before the run. `joules_per_token` and
-    `tokens_per_kwh` are about output tokens, and contain the idle power. `electricity_usd_per_million`: per million
-    output tokens.
+    Of `gpus`: `gpu_use`, and the shares of time in which the power limit (`power_capped`) or heat
+    (`heat_capped`) slowed one down; `power_w` of all while the load was up, and `idle_power_w`
+    before the run. `joules_per_token` and `tokens_per_kwh` are about output tokens, and contain the
+    idle power. `electricity_usd_per_million`: per million output tokens.
     """
 
     title: str = ""

@@ -1,11 +1,12 @@
 """What a server and its GPUs told about themselves while a row was measured.
 
-States (requests that wait, KV cache, power) are those of the readings while the load was up: in each round from the
-first measured request to the last token of one. Counts and mean times are differences between the readings at the edges
-of the row's blocks, so they cover all of its requests, warm-up and cool-down included.
+States (requests that wait, KV cache, power) are those of the readings while the load was up: in
+each round from the first measured request to the last token of one. Counts and mean times are
+differences between the readings at the edges of the row's blocks, so they cover all of its
+requests, warm-up and cool-down included.
 
-A server that answers others too counts their requests as well. Then its mean times are not those of our requests, and
-TTFT is not split.
+A server that answers others too counts their requests as well. Then its mean times are not those of
+our requests, and TTFT is not split.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +56,11 @@ def add_server_views(
 
 class _Row:
     def __init__(
-        self, sources: Sequence[Samples], load: TimeWindows, blocks: Spans, sent: Sequence[Observation]
+        self,
+        sources: Sequence[Samples],
+        load: TimeWindows,
+        blocks: Spans,
+        sent: Sequence[Observation],
     ) -> None:
         self._sources = sources
         self._load = load
@@ -111,7 +116,9 @@ class _Row:
     def _values(self, term: str) -> Floats:
         spans = list(zip(self._load.begin.tolist(), self._load.end.tolist(), strict=True))
         samples = self._samples(term)
-        values = [s.values[term] for s in samples if any(begin <= s.at_ns <= end for begin, end in spans)]
+        values = [
+            s.values[term] for s in samples if any(begin <= s.at_ns <= end for begin, end in spans)
+        ]
         return np.array(values, dtype=np.float64)
 
     def _median(self, term: str) -> float | None:
@@ -127,11 +134,14 @@ class _Row:
         return float(values.max()) if len(values) else None
 
     def _counted(self, term: str) -> float | None:
-        """Return by how much a counter grew in the blocks of the row; None if it was not read around each.
+        """Return by how much a counter grew in the blocks of the row; None if it was not read
+        around each.
 
         A labelled counter appears on a page with its first count, so it was 0 before.
         """
-        source = next((samples for samples in self._sources if any(term in s.values for s in samples)), None)
+        source = next(
+            (samples for samples in self._sources if any(term in s.values for s in samples)), None
+        )
         if source is None or not self._blocks:
             return None
         grown = 0.0
@@ -177,7 +187,8 @@ class _Row:
         )
 
     def _power_w(self) -> float | None:
-        """Return the mean power while the load was up, from the GPUs' counter of energy if they have one."""
+        """Return the mean power while the load was up, from the GPUs' counter of energy if they
+        have one."""
         if not self._load.length_ns:
             return None
         energy = self._samples("energy_j")
@@ -186,7 +197,9 @@ class _Row:
             joules = np.array([s.values["energy_j"] for s in energy])
             inside = at[0] <= self._load.begin.min() and self._load.end.max() <= at[-1]
             if inside and (np.diff(joules) >= 0).all():
-                used = np.interp(self._load.end, at, joules) - np.interp(self._load.begin, at, joules)
+                used = np.interp(self._load.end, at, joules) - np.interp(
+                    self._load.begin, at, joules
+                )
                 return float(used.sum()) / (self._load.length_ns / NS_PER_S)
         return self._mean("power_w")
 
@@ -196,7 +209,8 @@ class _Row:
 
 
 def joined(spans: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return spans of time in order, those that overlap as one: the processes of a block measure at the same time."""
+    """Return spans of time in order, those that overlap as one: the processes of a block measure at
+    the same time."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:

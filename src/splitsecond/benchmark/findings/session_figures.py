@@ -26,7 +26,8 @@ SESSION_FIGURES = (
         label="TTFT of first turns",
         unit="ms",
         group="Sessions",
-        definition="TTFT of the first turns of sessions and of their sub-agents: most of the prompt is new.",
+        definition="TTFT of the first turns of sessions and of their sub-agents: most of the "
+        "prompt is new.",
         of=lambda o: o.ttft_ns,
         among=_begins,
         scale=NS_PER_MS,
@@ -39,7 +40,8 @@ SESSION_FIGURES = (
         label="TTFT of later turns",
         unit="ms",
         group="Sessions",
-        definition="TTFT of all later turns, whose prompt begins with the turn before and its answer.",
+        definition="TTFT of all later turns, whose prompt begins with the "
+        "turn before and its answer.",
         of=lambda o: o.ttft_ns,
         among=_goes_on,
         scale=NS_PER_MS,
@@ -80,7 +82,9 @@ def _session_total(
 
 
 SESSION_TOTALS = (
-    _session_total("sessions", "sessions", "", "Sessions that were measured.", lambda s: s.sessions),
+    _session_total(
+        "sessions", "sessions", "", "Sessions that were measured.", lambda s: s.sessions
+    ),
     _session_total("turns", "turns", "", "Measured requests of these sessions.", lambda s: s.turns),
     _session_total(
         "sessions_ok_share",
@@ -94,7 +98,8 @@ SESSION_TOTALS = (
         "session_s",
         "session time",
         "s",
-        "Mean time of a session, its tools included: the time of all sessions in flight during the rounds ÷ the "
+        "Mean time of a session, its tools included: the time of all sessions in flight during "
+        "the rounds ÷ the "
         "sessions that were finished in them.",
         lambda s: s.session_s,
         higher_is_better=False,
@@ -104,7 +109,8 @@ SESSION_TOTALS = (
         "session_waiting_s",
         "waiting in a session",
         "s",
-        "Mean time of a session until first tokens, along the critical path: the turns without which the session would "
+        "Mean time of a session until first tokens, along the critical path: the turns without "
+        "which the session would "
         "have gone on sooner.",
         lambda s: s.waiting_s,
         higher_is_better=False,
@@ -122,14 +128,16 @@ SESSION_TOTALS = (
         "session_generating_share",
         "generating",
         "share",
-        "Share of the time of sessions from first tokens to the ends of answers, along the critical path.",
+        "Share of the time of sessions from first tokens to the ends of answers, along the "
+        "critical path.",
         lambda s: s.generating_share,
     ),
     _session_total(
         "session_tools_share",
         "tools",
         "share",
-        "The rest of the time of sessions: from the end of an answer on the critical path to the next turn.",
+        "The rest of the time of sessions: from the end of an answer on the critical path to the "
+        "next turn.",
         lambda s: s.tools_share,
     ),
     _session_total(
@@ -160,7 +168,8 @@ SESSION_TOTALS = (
         "prefill_tokens_per_s",
         "prefill speed",
         "tokens/s",
-        "New input tokens that the server reads per second, by a robust fit of TTFT = fixed part + new tokens ÷ "
+        "New input tokens that the server reads per second, by a robust fit of TTFT = fixed part "
+        "+ new tokens ÷ "
         "prefill speed + cached tokens × their cost.",
         lambda s: s.prefill_tokens_per_s,
         higher_is_better=True,
@@ -185,7 +194,8 @@ SESSION_TOTALS = (
         "cache_miss_share",
         "cache misses",
         "share",
-        "Turns that found less than half of their ideal in the prompt cache, of those whose ideal is 1,024 tokens or "
+        "Turns that found less than half of their ideal in the prompt cache, of those whose ideal "
+        "is 1,024 tokens or "
         "more. Where the provider reports no cached tokens, TTFT decides.",
         lambda s: s.miss_share,
         higher_is_better=False,
@@ -194,7 +204,8 @@ SESSION_TOTALS = (
         "cache_miss_s",
         "cost of a cache miss",
         "s",
-        "Mean time that a cache miss adds to TTFT: its missing tokens × (time of a new token − that of a cached one).",
+        "Mean time that a cache miss adds to TTFT: its missing tokens × (time of a new token − "
+        "that of a cached one).",
         lambda s: s.miss_s,
         higher_is_better=False,
     ),

@@ -1,4 +1,5 @@
-"""Findings about sessions as sentences of at most 98 characters. Each row has one statement with all of its own."""
+"""Findings about sessions as sentences of at most 98 characters. Each row has one statement with
+all of its own."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,8 +13,8 @@ from splitsecond.core.wording import Statement, counted_as, number, percent, spa
 def session_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
     """Return what is known of the sessions of each valid row.
 
-    The only row of a run needs no name, and has a statement for each sentence. What depends little on load is stated
-    for the lightest one.
+    The only row of a run needs no name, and has a statement for each sentence. What depends little
+    on load is stated for the lightest one.
     """
     valid = sorted((each for each in rows if each.session and not each.invalid), key=load_order)
     lightest = {each.target: each for each in reversed(valid)}
@@ -21,7 +22,10 @@ def session_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
     for each in valid:
         assert each.session is not None
         typical = list(_typical(each.session)) if lightest[each.target] is each else []
-        facts = [fact[0].upper() + fact[1:] for fact in (*typical[:1], *_troubles(each.session), *typical[1:])]
+        facts = [
+            fact[0].upper() + fact[1:]
+            for fact in (*typical[:1], *_troubles(each.session), *typical[1:])
+        ]
         if len(rows) == 1:
             return [Statement(fact) for fact in facts]
         if facts:
@@ -40,12 +44,22 @@ def _typical(found: SessionFindings) -> Iterator[str]:
         yield f"sessions spend their time so: {spent}. None was finished."
     if (speed := found.prefill_tokens_per_s).value is not None:
         cached = found.ms_per_1000_cached_tokens.value
-        more = f"; 1,000 cached ones take {number(cached)} ms" if cached is not None and cached > 0 else ""
+        more = (
+            f"; 1,000 cached ones take {number(cached)} ms"
+            if cached is not None and cached > 0
+            else ""
+        )
         yield f"new input is read at {number(speed.value)} tokens/s{_evident(speed, number)}{more}."
     if (gave := found.cached_of_ideal).value is not None:
-        yield f"the prompt cache gave {percent(round(gave.value, 2))} of the ideal{_evident(gave, percent)}."
+        yield (
+            f"the prompt cache gave {percent(round(gave.value, 2))} of the "
+            f"ideal{_evident(gave, percent)}."
+        )
     if found.usd.value and found.usd_uncached.value and found.usd.value < found.usd_uncached.value:
-        yield f"a session costs {usd(found.usd.value)}; without the prompt cache, {usd(found.usd_uncached.value)}."
+        yield (
+            f"a session costs {usd(found.usd.value)}; without the prompt cache, "
+            f"{usd(found.usd_uncached.value)}."
+        )
 
 
 def _troubles(found: SessionFindings) -> Iterator[str]:
@@ -53,13 +67,17 @@ def _troubles(found: SessionFindings) -> Iterator[str]:
         missed = f"{found.misses:,} of {counted_as(found.reusing, 'turn')} missed"
         share = percent(round(found.miss_waiting_share.value, 2))
         yield (
-            f"each cache miss costs {number(found.miss_s.value)} s; {missed}; this is {share} of the time that users "
+            f"each cache miss costs {number(found.miss_s.value)} s; {missed}; this is {share} of "
+            f"the time that users "
             "wait."
         )
     elif found.cache_by and found.reusing:
         yield f"{found.misses or 'none'} of {found.reusing:,} turns missed the prompt cache."
     if found.broken:
-        yield f"{found.broken:,} of {counted_as(found.broken + found.finished, 'session')} that ended broke."
+        yield (
+            f"{found.broken:,} of {counted_as(found.broken + found.finished, 'session')} that "
+            f"ended broke."
+        )
 
 
 def _evident(of: Estimated, words: Callable[[float], str]) -> str:

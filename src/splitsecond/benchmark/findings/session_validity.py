@@ -11,8 +11,8 @@ from splitsecond.log.statistics.summary import MIN_CLUSTERS, MIN_ROUNDS
 BROKEN_SHARE = 0.1
 """Share of sessions that may break: the turns after it are those of the others only."""
 UNPRIMED_SHARE, UNPRIMED_RATIO = 0.2, 3.0
-"""Share of first turns that may miss a cache that was primed, and how many times that of later turns it may be: what
-misses as often in later turns is the provider's cache, not the priming."""
+"""Share of first turns that may miss a cache that was primed, and how many times that of later
+turns it may be: what misses as often in later turns is the provider's cache, not the priming."""
 NAMES_SHOWN = 3
 
 
@@ -28,7 +28,8 @@ def sessions_late(inputs: CheckInputs) -> str:
     mean_ms = late_ns / sum(map(len, paths)) / NS_PER_MS
     return (
         f"client overloaded: turns were sent {number(mean_ms)} ms late on average, so session time "
-        f"is {percent(late_ns / length_ns)} too long (allowed: {percent(ERROR_SHARE)}). Use more workers or a less "
+        f"is {percent(late_ns / length_ns)} too long (allowed: {percent(ERROR_SHARE)}). Use more "
+        f"workers or a less "
         "busy machine."
     )
 
@@ -42,11 +43,14 @@ def primed_badly(inputs: CheckInputs) -> str:
     if first <= UNPRIMED_SHARE or first <= UNPRIMED_RATIO * later:
         return ""
     more = len(found.unprimed) - NAMES_SHOWN
-    shown = [name.removeprefix(f"{inputs.asked.condition}-") for name in found.unprimed[:NAMES_SHOWN]]
+    shown = [
+        name.removeprefix(f"{inputs.asked.condition}-") for name in found.unprimed[:NAMES_SHOWN]
+    ]
     names = [*shown, *([f"{more:,} more"] if more > 0 else [])]
     how = "reports no cached tokens and takes" if found.cache_by == "usage" else "takes"
     return (
-        f"the cache was primed badly in {len(found.unprimed):,} of {found.primed:,} sessions ({listed(names)}): their "
+        f"the cache was primed badly in {len(found.unprimed):,} of {found.primed:,} sessions "
+        f"({listed(names)}): their "
         f"first turn {how} as long as a fresh prompt. Later turns missed in {percent(later)}."
     )
 
@@ -57,7 +61,8 @@ def sessions_broke(inputs: CheckInputs) -> str:
     if found is None or found.broken <= BROKEN_SHARE * ended:
         return ""
     return (
-        f"{found.broken:,} of {ended:,} sessions that ended broke ({counted(inputs.findings.error_kinds)}), so later "
+        f"{found.broken:,} of {ended:,} sessions that ended broke "
+        f"({counted(inputs.findings.error_kinds)}), so later "
         "turns are those of the other sessions only."
     )
 
@@ -67,6 +72,7 @@ def few_sessions(inputs: CheckInputs) -> str:
     if found is None or inputs.findings.ttft_ms.rounds or found.sessions >= MIN_CLUSTERS:
         return ""
     return (
-        f"{counted_as(found.sessions, 'session is', 'sessions are')} too few for intervals: it takes {MIN_CLUSTERS}, "
+        f"{counted_as(found.sessions, 'session is', 'sessions are')} too few for intervals: it "
+        f"takes {MIN_CLUSTERS}, "
         f"or {MIN_ROUNDS} rounds."
     )

@@ -1,7 +1,9 @@
-"""Figures of a row of sessions: what its turns wait for, what its prompt cache gives, and what misses cost.
+"""Figures of a row of sessions: what its turns wait for, what its prompt cache gives, and what
+misses cost.
 
-Tokens are the provider's, where it counts them: new and reusable tokens of the plan are scaled to its input tokens.
-If it reports cached tokens in no turn, the plan says what could be reused, and TTFT tells what was.
+Tokens are the provider's, where it counts them: new and reusable tokens of the plan are scaled to
+its input tokens. If it reports cached tokens in no turn, the plan says what could be reused, and
+TTFT tells what was.
 """
 
 from collections.abc import Sequence
@@ -37,8 +39,8 @@ MIN_CACHEABLE = 1_024
 MISSED = 0.5
 """Share of its ideal that a turn finds in the cache at least, or it is a miss."""
 TELLING = 6.0
-"""Least distance between a fresh and a reused TTFT, in scales of a session's turns, from which one tells which it was:
-half of it, where the two are parted, is three scales from either."""
+"""Least distance between a fresh and a reused TTFT, in scales of a session's turns, from which one
+tells which it was: half of it, where the two are parted, is three scales from either."""
 OWN_SPEED = 4
 """Least number of turns for the usual speed of a session."""
 TURNS = (1, 2)
@@ -50,11 +52,11 @@ THOUSAND = 1_000
 
 
 class Turns(Struct, frozen=True):
-    """Turns that were answered, as columns. Tokens are the provider's: `total` of input, of these `ideal` that a cache
-    without limits has.
+    """Turns that were answered, as columns. Tokens are the provider's: `total` of input, of these
+    `ideal` that a cache without limits has.
 
-    `cached` are those that it had: as reported, or by the plan (then `reported` is False). `ttft_s` 0: none. `session`
-    numbers their sessions.
+    `cached` are those that it had: as reported, or by the plan (then `reported` is False). `ttft_s`
+    0: none. `session` numbers their sessions.
     """
 
     total: Floats
@@ -80,16 +82,27 @@ class Turns(Struct, frozen=True):
 
 
 def turns_of(answered: Sequence[Observation]) -> Turns:
-    planned = np.array([o.turn.new_tokens + o.turn.reusable_tokens if o.turn else 0 for o in answered], dtype=float)
+    planned = np.array(
+        [o.turn.new_tokens + o.turn.reusable_tokens if o.turn else 0 for o in answered], dtype=float
+    )
     reusable = np.array([o.turn.reusable_tokens if o.turn else 0 for o in answered], dtype=float)
     counts = [o.input_tokens for o in answered]
-    total = np.array([p if n is None else n for p, n in zip(planned, counts, strict=True)], dtype=float)
+    total = np.array(
+        [p if n is None else n for p, n in zip(planned, counts, strict=True)], dtype=float
+    )
     ideal = np.divide(reusable * total, planned, out=np.zeros(len(planned)), where=planned > 0)
     reported = any(o.cached_tokens for o in answered)
     cached = np.array([o.cached_tokens or 0 for o in answered], dtype=float) if reported else ideal
     ttft_s = np.array([(o.ttft_ns or 0) / NS_PER_S for o in answered])
     names = np.array([o.turn.session if o.turn else "" for o in answered])
-    return Turns(total, ideal, np.minimum(cached, total), ttft_s, np.unique(names, return_inverse=True)[1], reported)
+    return Turns(
+        total,
+        ideal,
+        np.minimum(cached, total),
+        ttft_s,
+        np.unique(names, return_inverse=True)[1],
+        reported,
+    )
 
 
 def model_of(turns: Turns) -> PrefillModel | None:
@@ -100,8 +113,8 @@ def model_of(turns: Turns) -> PrefillModel | None:
 def judged_misses(turns: Turns, model: PrefillModel | None) -> tuple[Flags, Flags]:
     """Return two masks of turns: whether a hit or a miss is known, and whether it was a miss.
 
-    Where the provider reports no cached tokens, TTFT tells, if that of a fresh prompt is far enough from that of a
-    reused one for what the turns of a session scatter.
+    Where the provider reports no cached tokens, TTFT tells, if that of a fresh prompt is far enough
+    from that of a reused one for what the turns of a session scatter.
     """
     if turns.reported:
         return turns.could_reuse, turns.could_reuse & (turns.cached < MISSED * turns.ideal)
@@ -117,18 +130,23 @@ def judged_misses(turns: Turns, model: PrefillModel | None) -> tuple[Flags, Flag
         own = timed & (turns.session == session)
         if own.sum() >= OWN_SPEED:
             above[own] -= np.median(above[own])
-    scale = max(MAD * float(np.median(np.abs(above[timed]))), MIN_SCALE) if timed.any() else MIN_SCALE
+    scale = (
+        max(MAD * float(np.median(np.abs(above[timed]))), MIN_SCALE) if timed.any() else MIN_SCALE
+    )
     known = timed & (distance > TELLING * scale)
     return known, known & (above > distance / 2)
 
 
 def fresh_and_reused_s(turns: Turns, model: PrefillModel) -> tuple[Floats, Floats]:
-    """Return the TTFT of the turns with nothing of their prompt in the cache, and with all of their ideal."""
+    """Return the TTFT of the turns with nothing of their prompt in the cache, and with all of their
+    ideal."""
     nothing = np.zeros(len(turns.total))
     return model.ttft_s(turns.total, nothing), model.ttft_s(turns.total - turns.ideal, turns.ideal)
 
 
-def session_findings(sent: Sequence[Observation], prices: Prices, *, intervals: bool = True) -> SessionFindings | None:
+def session_findings(
+    sent: Sequence[Observation], prices: Prices, *, intervals: bool = True
+) -> SessionFindings | None:
     """Return the figures of the sessions among `sent`, which are of one row; None if it has none.
 
     Without `intervals`, those of the fit are left out: they take long for very many sessions.
@@ -167,14 +185,20 @@ def session_findings(sent: Sequence[Observation], prices: Prices, *, intervals: 
         cached_of_ideal=_ratio(turns.cached, turns.ideal, by) if turns.reported else Estimated(),
         misses=int(miss.sum()),
         reusing=int(could.sum()),
-        miss_share=_share(miss[counted][could], [each[could] for each in by]) if judged else Estimated(),
+        miss_share=_share(miss[counted][could], [each[could] for each in by])
+        if judged
+        else Estimated(),
         **fit.fields(),
         **costs,
         classes=_classes(turns, measured, answered),
         by_round={
             **spent_by_round,
             **costs_by_round,
-            **({"cached_of_ideal": _by_round(turns.cached, turns.ideal, answered)} if turns.reported else {}),
+            **(
+                {"cached_of_ideal": _by_round(turns.cached, turns.ideal, answered)}
+                if turns.reported
+                else {}
+            ),
         },
     )
 
@@ -182,9 +206,9 @@ def session_findings(sent: Sequence[Observation], prices: Prices, *, intervals: 
 class ExplainedTurn(Struct, frozen=True):
     """Where the TTFT of a turn comes from, in seconds, by the fit of its row.
 
-    `ideal_s`: TTFT with all of its ideal in the cache; `new_s`: the part for new tokens; `miss_s`: what it takes longer
-    because it missed the cache; 0: it did not, or nothing tells. `total`, `ideal` and `cached`: tokens; `cached` None:
-    not reported.
+    `ideal_s`: TTFT with all of its ideal in the cache; `new_s`: the part for new tokens; `miss_s`:
+    what it takes longer because it missed the cache; 0: it did not, or nothing tells. `total`,
+    `ideal` and `cached`: tokens; `cached` None: not reported.
     """
 
     turn: Observation
@@ -198,7 +222,8 @@ class ExplainedTurn(Struct, frozen=True):
 
 
 def explained_turns(sent: Sequence[Observation]) -> list[ExplainedTurn]:
-    """Return the answered measured turns of the sessions of a row, with what explains their TTFT."""
+    """Return the answered measured turns of the sessions of a row, with what explains their
+    TTFT."""
     known = [o for session in sessions_of(sent) for o in (*session.priming, *session.turns) if o.ok]
     if not known:
         return []
@@ -229,11 +254,17 @@ def explained_turns(sent: Sequence[Observation]) -> list[ExplainedTurn]:
 
 def _ratio(amounts: Floats, sizes: Floats, by: Sequence[RoundNumbers]) -> Estimated:
     whole = float(sizes.sum())
-    return Estimated(float(amounts.sum()) / whole, grouped_ratio_interval(amounts, sizes, by)) if whole else Estimated()
+    return (
+        Estimated(float(amounts.sum()) / whole, grouped_ratio_interval(amounts, sizes, by))
+        if whole
+        else Estimated()
+    )
 
 
 def _share(met: Flags, by: Sequence[RoundNumbers]) -> Estimated:
-    return Estimated(float(met.mean()), grouped_share_interval(met, by)) if len(met) else Estimated()
+    return (
+        Estimated(float(met.mean()), grouped_share_interval(met, by)) if len(met) else Estimated()
+    )
 
 
 Fields = dict[str, Any]
@@ -261,13 +292,15 @@ def _times(times: Sequence[SessionTime]) -> tuple[Fields, dict[str, RoundParts]]
 
 
 def _finished_by_chance(times: Sequence[SessionTime]) -> list[bool]:
-    """Return which sessions count as finished: not those that end a round, unless no other was finished."""
+    """Return which sessions count as finished: not those that end a round, unless no other was
+    finished."""
     found = [each.finished and not each.ends_round for each in times]
     return found if any(found) else [each.finished for each in times]
 
 
 def _per_finished(amounts: Floats, finished: Floats, by: Sequence[RoundNumbers]) -> Estimated:
-    return _inverse(_ratio(finished, amounts, by))  # what scatters is the number of finished sessions
+    # what scatters is the number of finished sessions
+    return _inverse(_ratio(finished, amounts, by))
 
 
 def _by_round(amounts: Floats, sizes: Floats, of: Sequence[Observation]) -> RoundParts:
@@ -280,16 +313,25 @@ def _by_round(amounts: Floats, sizes: Floats, of: Sequence[Observation]) -> Roun
 
 
 def _costs(times: Sequence[SessionTime], prices: Prices) -> tuple[Fields, dict[str, RoundParts]]:
-    """Return the cost of the turns ÷ the sessions that were finished while turns were measured, as fields, and by
-    round."""
+    """Return the cost of the turns ÷ the sessions that were finished while turns were measured, as
+    fields, and by round."""
     price = prices.get(times[0].session.any_request.target)
     if price is None or not price.by_token:
         return {}, {}
     ends = dict(zip((each.session.name for each in times), _finished_by_chance(times), strict=True))
-    owned = [(each.session, o) for each in times for o in each.session.requests if o.outcome != "cancelled"]
+    owned = [
+        (each.session, o)
+        for each in times
+        for o in each.session.requests
+        if o.outcome != "cancelled"
+    ]
     turns = [o for _, o in owned]
-    finished = np.array([ends[session.name] and o is session.requests[0] for session, o in owned], dtype=float)
-    fresh = [replace(o, cached_tokens=0, cache_write_tokens=0, cache_write_1h_tokens=0) for o in turns]
+    finished = np.array(
+        [ends[session.name] and o is session.requests[0] for session, o in owned], dtype=float
+    )
+    fresh = [
+        replace(o, cached_tokens=0, cache_write_tokens=0, cache_write_1h_tokens=0) for o in turns
+    ]
     fields, parts = {}, {}
     for name, billed in (("usd", turns), ("usd_uncached", fresh)):
         costs = [cost for _, cost, _ in costs_usd(billed, prices.get)]
@@ -301,7 +343,8 @@ def _costs(times: Sequence[SessionTime], prices: Prices) -> tuple[Fields, dict[s
 
 
 class _FitFindings(Struct, frozen=True):
-    """What a fit of TTFT says of the `counted` turns, with intervals by the jackknife. `basis`: all it is fitted to."""
+    """What a fit of TTFT says of the `counted` turns, with intervals by the jackknife. `basis`: all
+    it is fitted to."""
 
     model: PrefillModel | None
     basis: Turns
@@ -336,7 +379,13 @@ class _FitFindings(Struct, frozen=True):
         cost = float(absent.sum()) * max(model.new - model.reused, 0.0)
         waiting = float(self.basis.ttft_s[kept & self.counted].sum())
         return np.array(
-            [model.fixed, model.new, model.reused, cost / max(len(absent), 1), cost / waiting if waiting else 0.0]
+            [
+                model.fixed,
+                model.new,
+                model.reused,
+                cost / max(len(absent), 1),
+                cost / waiting if waiting else 0.0,
+            ]
         )
 
 
@@ -345,7 +394,9 @@ def _inverse(of: Estimated) -> Estimated:
     if not of.value or of.value < 0:
         return Estimated()
     low, high = of.ci95
-    return Estimated(1 / of.value, (1 / high if high else None, 1 / low if low is not None and low > 0 else None))
+    return Estimated(
+        1 / of.value, (1 / high if high else None, 1 / low if low is not None and low > 0 else None)
+    )
 
 
 def _scaled(of: Estimated, by: float) -> Estimated:
@@ -363,14 +414,20 @@ def _slow_as_fresh(turns: Turns, model: PrefillModel | None) -> Flags:
 def _priming(
     sessions: Sequence[Session], known: Sequence[Observation], known_well: Flags, fresh: Flags
 ) -> dict[str, Any]:
-    """Return how many sessions were primed, as fields, and the names of those whose first turn was like a fresh one."""
-    judged = {o.id: bool(gone) for o, well, gone in zip(known, known_well, fresh, strict=True) if well}
+    """Return how many sessions were primed, as fields, and the names of those whose first turn was
+    like a fresh one."""
+    judged = {
+        o.id: bool(gone) for o, well, gone in zip(known, known_well, fresh, strict=True) if well
+    }
     primed = [s for s in sessions if s.priming and s.turns[0].id in judged]
     return {"primed": len(primed), "unprimed": [s.name for s in primed if judged[s.turns[0].id]]}
 
 
-def _classes(turns: Turns, measured: Sequence[Observation], answered: Sequence[Observation]) -> list[TurnClass]:
-    """Return the classes that have turns; failed turns have a number in their session, but no tokens."""
+def _classes(
+    turns: Turns, measured: Sequence[Observation], answered: Sequence[Observation]
+) -> list[TurnClass]:
+    """Return the classes that have turns; failed turns have a number in their session, but no
+    tokens."""
     numbers = np.array([o.turn.turn if o.turn else 0 for o in measured], dtype=float)
     return [
         *_of_class("turn", TURNS, measured, numbers),
@@ -379,10 +436,18 @@ def _classes(turns: Turns, measured: Sequence[Observation], answered: Sequence[O
     ]
 
 
-def _of_class(by: str, begins: Sequence[int], turns: Sequence[Observation], values: Floats) -> list[TurnClass]:
+def _of_class(
+    by: str, begins: Sequence[int], turns: Sequence[Observation], values: Floats
+) -> list[TurnClass]:
     found = []
     for low, high in zip(begins, [*begins[1:], None], strict=True):
-        own = [o for o, n in zip(turns, values.tolist(), strict=True) if n >= low and (high is None or n < high)]
+        own = [
+            o
+            for o, n in zip(turns, values.tolist(), strict=True)
+            if n >= low and (high is None or n < high)
+        ]
         if own:
-            found.append(TurnClass(by=by, low=low, high=high, ttft_ms=FIGURES["ttft_ms"].summarise(own)))
+            found.append(
+                TurnClass(by=by, low=low, high=high, ttft_ms=FIGURES["ttft_ms"].summarise(own))
+            )
     return found

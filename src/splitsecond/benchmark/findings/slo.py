@@ -1,7 +1,8 @@
-"""Service level objective: limits that every request should meet, ``ttft=300ms,tpot=20ms`` or the name of a use.
+"""Service level objective: limits that every request should meet, ``ttft=300ms,tpot=20ms`` or the
+name of a use.
 
-A named use sets one limit or none; a batch needs only a response. An open loop is judged from when a request was due: a
-user does not care why it waited.
+A named use sets one limit or none; a batch needs only a response. An open loop is judged from when
+a request was due: a user does not care why it waited.
 """
 
 import re
@@ -22,8 +23,11 @@ from splitsecond.log.statistics.summary import Interval, grouped_share_interval,
 
 _UNITS_IN_MS = {"us": 0.001, "ms": 1.0, "s": 1000.0}
 _LIMIT = re.compile(r"(?P<name>[a-z0-9_]+)\s*=\s*(?P<value>\d+(?:\.\d+)?|\.\d+)\s*(?P<unit>[a-z]*)")
-_AT_P95 = re.compile(r"(?P<figure>[a-z0-9_]+)\.p95\s*(?P<sign>[<>])=?\s*(?P<value>\d+(?:\.\d+)?|\.\d+)")
-"""A limit as a gate of `compare` has it. A capacity search asks for 95% of the requests by default."""
+_AT_P95 = re.compile(
+    r"(?P<figure>[a-z0-9_]+)\.p95\s*(?P<sign>[<>])=?\s*(?P<value>\d+(?:\.\d+)?|\.\d+)"
+)
+"""A limit as a gate of `compare` has it. A capacity search asks for 95% of the requests by
+default."""
 _LIMITED: dict[str, Callable[[bool], Figure]] = {
     "ttft": lambda open_loop: ttft_figure(open_loop=open_loop),
     "tpot": lambda open_loop: FIGURES["tpot_ms"],
@@ -34,14 +38,15 @@ _LIMITED: dict[str, Callable[[bool], Figure]] = {
     "agent": lambda open_loop: FIGURES["agent_ms"],
 }
 _ALLOWED = (
-    f"Allowed: {', '.join(_LIMITED)}, separated by commas, times in us, ms or s, as in 'ttft=300ms,tpot=20ms,tps=50'; "
+    f"Allowed: {', '.join(_LIMITED)}, separated by commas, times in us, ms or s, as in "
+    f"'ttft=300ms,tpot=20ms,tps=50'; "
     f"'ttft_ms.p95 < 300', in ms; or one of {', '.join(USES)}."
 )
 
 
 class Slo(Struct, frozen=True, kw_only=True):
-    """Limits of every request: at most that many ms, for "tps" at least that many tokens/s. "ttft_first_turn" and
-    "ttft_later_turns" limit these turns of sessions only.
+    """Limits of every request: at most that many ms, for "tps" at least that many tokens/s.
+    "ttft_first_turn" and "ttft_later_turns" limit these turns of sessions only.
 
     `use` is the named use they belong to, or "".
     """
@@ -50,16 +55,27 @@ class Slo(Struct, frozen=True, kw_only=True):
     use: str = ""
 
     def met_by(self, observation: Observation, *, open_loop: bool) -> bool:
-        """Return whether the request met every limit. One that failed, or lacks such a figure, did not."""
+        """Return whether the request met every limit. One that failed, or lacks such a figure, did
+        not."""
         return observation.ok and not self.missed_by(observation, open_loop=open_loop)
 
     def missed_by(self, observation: Observation, *, open_loop: bool) -> list[str]:
-        return [name for name, limit in self.limits.items() if not self._within(name, limit, observation, open_loop)]
+        return [
+            name
+            for name, limit in self.limits.items()
+            if not self._within(name, limit, observation, open_loop)
+        ]
 
     def goodput(
-        self, sent: Sequence[Observation], per_s: float | None, *, open_loop: bool, of_round: int | None = None
+        self,
+        sent: Sequence[Observation],
+        per_s: float | None,
+        *,
+        open_loop: bool,
+        of_round: int | None = None,
     ) -> Goodput:
-        """Return how many of the requests `sent` met the limits, and how many per second if `per_s` requests ended.
+        """Return how many of the requests `sent` met the limits, and how many per second if `per_s`
+        requests ended.
 
         `of_round`: see `share_interval`.
         """
@@ -80,15 +96,23 @@ class Slo(Struct, frozen=True, kw_only=True):
         if not figure.among(observation):
             return True
         value = figure.value(observation)
-        if value is None:  # an answer of one token has no speed after its first token that could miss a limit
+        # an answer of one token has no speed after its first token that could miss a limit
+        if value is None:
             return figure.counts_tokens and observation.streamed_tokens in (0, 1)
         return bool(value >= limit if figure.higher_is_better else value <= limit)
 
 
-def _share_interval(sent: Sequence[Observation], within: Sequence[tuple[int, bool]], of_round: int | None) -> Interval:
+def _share_interval(
+    sent: Sequence[Observation], within: Sequence[tuple[int, bool]], of_round: int | None
+) -> Interval:
     if any(o.turn for o in sent):
-        return grouped_share_interval(np.array([each for _, each in within]), session_groupings(sent))
-    met_by_round, by_round = Counter(number for number, each in within if each), Counter(n for n, _ in within)
+        return grouped_share_interval(
+            np.array([each for _, each in within]), session_groupings(sent)
+        )
+    met_by_round, by_round = (
+        Counter(number for number, each in within if each),
+        Counter(n for n, _ in within),
+    )
     return share_interval(
         np.array([met_by_round[number] for number in by_round], dtype=np.float64),
         np.array(list(by_round.values()), dtype=np.float64),
@@ -101,7 +125,8 @@ def limited(name: str, *, open_loop: bool) -> Figure:
 
 
 def parse_slo(text: str) -> Slo:
-    """Parse limits, ``ttft=300ms,e2e=5s,tps=50`` or ``ttft_ms.p95 < 300``, or the name of a use, ``voice``.
+    """Parse limits, ``ttft=300ms,e2e=5s,tps=50`` or ``ttft_ms.p95 < 300``, or the name of a use,
+    ``voice``.
 
     Raises `CallerFault`.
     """
@@ -119,7 +144,9 @@ def parse_slo(text: str) -> Slo:
 
 def _parse_limit(part: str, text: str) -> tuple[str, float]:
     if gate := _AT_P95.fullmatch(part):
-        name = next((each for each in _LIMITED if gate["figure"] == limited(each, open_loop=False).name), "")
+        name = next(
+            (each for each in _LIMITED if gate["figure"] == limited(each, open_loop=False).name), ""
+        )
         if not name or (gate["sign"] == ">") != (name == "tps"):
             raise _wrong(text, f"{part!r} is not a limit")
         return name, float(gate["value"])

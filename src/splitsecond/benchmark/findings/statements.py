@@ -1,13 +1,15 @@
-"""Findings as plain sentences: which target is first on what under which load, and whether the difference is real.
+"""Findings as plain sentences: which target is first on what under which load, and whether the
+difference is real.
 
-All comparisons of a run are corrected together, so at most one run in twenty reports any difference that is not real.
-Where a difference is not certain, the sentence says what this run could have seen, and what it takes to see 10%. A
-run whose rounds follow each other too closely names no target first: the sentences are about its own seconds. The
-built-in engine is ranked only against itself: a toy model on this machine shows nothing about a provider. Targets whose
-tokens are counted differently are not compared on tokens per second.
+All comparisons of a run are corrected together, so at most one run in twenty reports any difference
+that is not real. Where a difference is not certain, the sentence says what this run could have
+seen, and what it takes to see 10%. A run whose rounds follow each other too closely names no target
+first: the sentences are about its own seconds. The built-in engine is ranked only against itself: a
+toy model on this machine shows nothing about a provider. Targets whose tokens are counted
+differently are not compared on tokens per second.
 
-With the limits of a named use, the first sentences state up to which load each target meets its limit on TTFT at p95:
-where the interval of the share of requests within the limit lies above 95%.
+With the limits of a named use, the first sentences state up to which load each target meets its
+limit on TTFT at p95: where the interval of the share of requests within the limit lies above 95%.
 """
 
 import math
@@ -76,7 +78,9 @@ def statements(conditions: Sequence[Row], observations: Sequence[Observation]) -
     spread = round_spread(observations)
     period = "" if spread is None or spread.claims else spread.period()
     sentences += [_lead(each, period) for each in leads(conditions, observations)]
-    sentences += [sentence for rows in _comparable(valid) for sentence in _counted_differently(rows)]
+    sentences += [
+        sentence for rows in _comparable(valid) for sentence in _counted_differently(rows)
+    ]
     for rows in _by_load(valid):
         sentences += _goodput(rows)
     sentences += cost_statements(conditions)
@@ -95,7 +99,9 @@ def leads(conditions: Sequence[Row], observations: Sequence[Observation]) -> lis
 
 
 def _by_load(rows: Sequence[Row]) -> list[list[Row]]:
-    return list(grouped(rows, lambda c: (c.concurrency, c.rate, c.cache_reuse, c.workload)).values())
+    return list(
+        grouped(rows, lambda c: (c.concurrency, c.rate, c.cache_reuse, c.workload)).values()
+    )
 
 
 def _comparable(rows: Sequence[Row]) -> list[list[Row]]:
@@ -126,12 +132,18 @@ def _counted_differently(rows: Sequence[Row]) -> list[Statement]:
     groups = _counted_alike(rows)
     if len(groups) < 2:
         return []
-    sources = [f"{listed([c.target for c in group])} by {group[0].token_source}" for group in groups]
+    sources = [
+        f"{listed([c.target for c in group])} by {group[0].token_source}" for group in groups
+    ]
     return [
         Statement(
-            f"{level(rows[0]).capitalize()}, tokens per second are not compared between targets whose tokens are "
+            f"{level(rows[0]).capitalize()}, tokens per second are not compared between targets "
+            f"whose tokens are "
             f"counted differently: {listed(sources)}.",
-            in_a_line(f"{load(rows[0], short=True)}: TPS not compared, tokens counted differently: ", sources),
+            in_a_line(
+                f"{load(rows[0], short=True)}: TPS not compared, tokens counted differently: ",
+                sources,
+            ),
         )
     ]
 
@@ -139,7 +151,11 @@ def _counted_differently(rows: Sequence[Row]) -> list[Statement]:
 def _first(rows: Sequence[Row], figure: Figure, observed: Observed) -> Iterator[Lead]:
     worst = -math.inf if figure.higher_is_better else math.inf
     ranked = sorted(
-        ((c, figure.summary(c).p50) for c in rows if figure.summary(c).n and c.condition in observed),
+        (
+            (c, figure.summary(c).p50)
+            for c in rows
+            if figure.summary(c).n and c.condition in observed
+        ),
         key=lambda pair: worst if pair[1] is None else pair[1],
         reverse=figure.higher_is_better,
     )
@@ -154,14 +170,17 @@ def _first(rows: Sequence[Row], figure: Figure, observed: Observed) -> Iterator[
 
     (best, best_value), (next_best, next_value) = ranked[:2]
     found = compared(best, next_best)
-    if found.real and found.log_ratio < 0:  # the rounds say the opposite of the medians of all requests
+    # the rounds say the opposite of the medians of all requests
+    if found.real and found.log_ratio < 0:
         best, next_best, best_value, next_value = next_best, best, next_value, best_value
         found = compared(best, next_best)
     yield Lead(figure, best, next_best, (best_value, next_value), found)
 
 
 def _session_time(rows: Sequence[Row]) -> Iterator[Lead]:
-    ranked = sorted((c.session.session_s.value or 0.0, at) for at, c in enumerate(rows) if c.session)
+    ranked = sorted(
+        (c.session.session_s.value or 0.0, at) for at, c in enumerate(rows) if c.session
+    )
     if len(ranked) < 2:
         return
     (first, at), (second, next_at) = ranked[:2]
@@ -173,7 +192,9 @@ def _session_time(rows: Sequence[Row]) -> Iterator[Lead]:
 
 
 def _throughput(rows: Sequence[Row]) -> Iterator[Lead]:
-    ranked = sorted((c for c in rows if c.output_tokens_per_s), key=lambda c: -(c.output_tokens_per_s or 0.0))
+    ranked = sorted(
+        (c for c in rows if c.output_tokens_per_s), key=lambda c: -(c.output_tokens_per_s or 0.0)
+    )
     if len(ranked) < 2:
         return
     best, next_best = ranked[:2]
@@ -192,7 +213,8 @@ def _throughput(rows: Sequence[Row]) -> Iterator[Lead]:
 
 
 def _lead(of: Lead, period: str) -> Statement:
-    """Return the sentence about a lead. `period`: the time that it is about, "" if it holds for other times too."""
+    """Return the sentence about a lead. `period`: the time that it is about, "" if it holds for
+    other times too."""
     found = of.found
     if found.real:
         verdict, doubt = "ahead on " if period else "best ", ""
@@ -206,10 +228,17 @@ def _lead(of: Lead, period: str) -> Statement:
     # "TPS 214" needs no unit.
     unit = "" if of.metric.label in _OWN_UNIT else of.metric.unit_after
     short = (
-        f"{load(of.best, short=True)}, {verdict}{of.metric.label}{' p50' if isinstance(of.metric, Figure) else ''}"
-        f"{doubt}: {of.best.target} {first}, {of.next_best.target} {second}{unit}{_evidence(found, short=True)}."
+        f"{load(of.best, short=True)}, "
+        f"{verdict}{of.metric.label}{' p50' if isinstance(of.metric, Figure) else ''}"
+        f"{doubt}: {of.best.target} {first}, {of.next_best.target} "
+        f"{second}{unit}{_evidence(found, short=True)}."
     )
-    if found.p_value is not None and not found.real and not period and (seen := _could_see(found, of.best)):
+    if (
+        found.p_value is not None
+        and not found.real
+        and not period
+        and (seen := _could_see(found, of.best))
+    ):
         short += f"\n{seen.removeprefix('; ').capitalize()}."
     return Statement(_full_lead(of, period), short, detail=of.metric.name != "session_s")
 
@@ -217,25 +246,31 @@ def _lead(of: Lead, period: str) -> Statement:
 def _full_lead(of: Lead, period: str) -> str:
     found = of.found
     p50 = "p50 " if isinstance(of.metric, Figure) else ""
-    best, next_best = (number(value) if value is not None else "beyond what was answered" for value in of.values)
+    best, next_best = (
+        number(value) if value is not None else "beyond what was answered" for value in of.values
+    )
     where, evident = level(of.best).capitalize(), _evidence(found, of_period=bool(period))
     if found.real and period:
         return (
-            f"{where}, {of.best.target} was ahead on {of.metric.label} in {period}: {p50}{best}{of.metric.unit_after}, "
+            f"{where}, {of.best.target} was ahead on {of.metric.label} in {period}: "
+            f"{p50}{best}{of.metric.unit_after}, "
             f"{of.next_best.target} {next_best}{evident}."
         )
     if found.real:
         return (
-            f"{where}, {of.best.target} is first on {of.metric.label}: {p50}{best}{of.metric.unit_after}, "
+            f"{where}, {of.best.target} is first on {of.metric.label}: "
+            f"{p50}{best}{of.metric.unit_after}, "
             f"{of.next_best.target} {next_best}{evident}."
         )
     if found.p_value is None:
         return (
-            f"{where}, {of.metric.label} {p50}is {best}{of.metric.unit_after} for {of.best.target} and {next_best} for "
+            f"{where}, {of.metric.label} {p50}is {best}{of.metric.unit_after} for "
+            f"{of.best.target} and {next_best} for "
             f"{of.next_best.target} (not tested: too few requests or rounds)."
         )
     return (
-        f"{where}, no clear difference in {f'{of.metric.label} {p50}'.rstrip()}{f' in {period}' if period else ''}: "
+        f"{where}, no clear difference in "
+        f"{f'{of.metric.label} {p50}'.rstrip()}{f' in {period}' if period else ''}: "
         f"{of.best.target} {best}{of.metric.unit_after}, {of.next_best.target} {next_best}{evident}"
         f"{'' if period else _could_see(found, of.best)}."
     )
@@ -249,7 +284,9 @@ def _could_see(found: SampleComparison, of: Row) -> str:
         return seen
     rounds = found.rounds_for(WORTH_SEEING)
     in_rounds = f" in {counted_as(rounds, 'round')}" if of.ttft_ms.rounds else ""
-    return f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{in_rounds}"
+    return (
+        f"{seen}, 10% takes about -n {math.ceil(of.requests * rounds / found.rounds):,}{in_rounds}"
+    )
 
 
 def _evidence(found: SampleComparison, *, short: bool = False, of_period: bool = False) -> str:
@@ -263,13 +300,20 @@ def _evidence(found: SampleComparison, *, short: bool = False, of_period: bool =
 
 def _goodput(rows: Sequence[Row]) -> list[Statement]:
     judged = sorted(
-        ((c.goodput, c.target) for c in rows if c.goodput and c.goodput.sent), key=lambda pair: -pair[0].fraction
+        ((c.goodput, c.target) for c in rows if c.goodput and c.goodput.sent),
+        key=lambda pair: -pair[0].fraction,
     )
     if not judged or not judged[0][0].limits:
         return []
     met = limits(judged[0][0].limits)
-    shares = ", ".join(f"{target} {percent(goodput.fraction)}{_between(goodput.ci95)}" for goodput, target in judged)
-    short = [f"{target} {percent(goodput.fraction)}{_between(goodput.ci95, short=True)}" for goodput, target in judged]
+    shares = ", ".join(
+        f"{target} {percent(goodput.fraction)}{_between(goodput.ci95)}"
+        for goodput, target in judged
+    )
+    short = [
+        f"{target} {percent(goodput.fraction)}{_between(goodput.ci95, short=True)}"
+        for goodput, target in judged
+    ]
     return [
         Statement(
             f"{level(rows[0]).capitalize()}, requests with {met}: {shares}.",
@@ -282,11 +326,15 @@ def _goodput(rows: Sequence[Row]) -> list[Statement]:
 def _batching(rows: Sequence[Row], way: str) -> list[Statement]:
     alone = {c.target for c in rows if c.concurrency == 1}
     highest: dict[str, Row] = {}
-    for c in sorted((c for c in rows if c.batching_efficiency and c.target in alone), key=_concurrency):
+    for c in sorted(
+        (c for c in rows if c.batching_efficiency and c.target in alone), key=_concurrency
+    ):
         highest[c.target] = c
     found = []
     for most, alike in sorted(grouped(highest.values(), _concurrency).items()):
-        grown = sorted(((c.batching_efficiency or 0.0, c.target) for c in alike), key=lambda pair: -pair[0])
+        grown = sorted(
+            ((c.batching_efficiency or 0.0, c.target) for c in alike), key=lambda pair: -pair[0]
+        )
         times = ", ".join(f"{ratio(by)} times for {target}" for by, target in grown)
         short = [f"{target} {ratio(by)}×" for by, target in grown]
         if most > 1:
@@ -315,39 +363,58 @@ def _errors(rows: Sequence[Row]) -> list[Statement]:
     )
     if not long:
         return []
-    return [Statement(f"Requests failed: {'; '.join(long)}.", in_a_line("Requests failed: ", short), detail=True)]
+    return [
+        Statement(
+            f"Requests failed: {'; '.join(long)}.",
+            in_a_line("Requests failed: ", short),
+            detail=True,
+        )
+    ]
 
 
 def _left_out(rows: Sequence[Row]) -> list[Statement]:
     long, short = ([row(c, short=brief) for c in rows if c.invalid] for brief in (False, True))
     before = "Not compared, because INVALID: "
-    return [Statement(f"{before}{listed(long)}.", in_a_line(before, short), detail=True)] if long else []
+    return (
+        [Statement(f"{before}{listed(long)}.", in_a_line(before, short), detail=True)]
+        if long
+        else []
+    )
 
 
 def _between(interval: Interval, *, short: bool = False) -> str:
     low, high = interval
     if low is None or high is None:
         return ""
-    return f" ({span(percent(low), percent(high)) if short else f'{percent(low)} to {percent(high)}'})"
+    return (
+        f" ({span(percent(low), percent(high)) if short else f'{percent(low)} to {percent(high)}'})"
+    )
 
 
 # Verdicts on a named use.
 
 
 def verdicts(rows: Sequence[Row]) -> list[Statement]:
-    """Return a statement for each target that meets the limit of the use, and for all others; none without a named use.
+    """Return a statement for each target that meets the limit of the use, and for all others; none
+    without a named use.
 
-    The loads of a target are checked from the lightest on, up to the first that is not certain to meet it.
+    The loads of a target are checked from the lightest on, up to the first that is not certain to
+    meet it.
     """
-    judged = [c for c in rows if c.goodput and c.goodput.use and "ttft" in c.goodput.limits and c.requests]
+    judged = [
+        c for c in rows if c.goodput and c.goodput.use and "ttft" in c.goodput.limits and c.requests
+    ]
     by_target = grouped(
-        sorted(judged, key=load_order), lambda c: (c.target, c.concurrency is None, c.cache_reuse, c.workload)
+        sorted(judged, key=load_order),
+        lambda c: (c.target, c.concurrency is None, c.cache_reuse, c.workload),
     )
     met = [statement for levels in by_target.values() for statement in _meets(levels)]
     lightest = [levels[0] for levels in by_target.values()]
     missed = _not_met("These miss", "misses", [c for c in lightest if _misses(c)])
     undecided = _not_met(
-        "Too few requests or rounds to decide on", "is undecided on", [c for c in lightest if _open(c)]
+        "Too few requests or rounds to decide on",
+        "is undecided on",
+        [c for c in lightest if _open(c)],
     )
     return met + missed + undecided
 
@@ -373,9 +440,14 @@ def _met_up_to(levels: Sequence[Row], reached: int, *, short: bool = False) -> l
     else:
         sentences = [f"{met}{', ' if beyond else ''}{beyond}."]
     if good_ms := USES[use].good_ms:
-        well = next((i for i, c in enumerate(levels) if not _surely_within(c, good_ms)), len(levels))
+        well = next(
+            (i for i, c in enumerate(levels) if not _surely_within(c, good_ms)), len(levels)
+        )
         where = "at all of these loads" if well >= reached else _up_to(levels, well, short=short)
-        sentences.append(f"It is certain to be good (below {number(good_ms)} ms) {where if well else 'at no load'}.")
+        sentences.append(
+            f"It is certain to be good (below {number(good_ms)} ms) "
+            f"{where if well else 'at no load'}."
+        )
     return sentences
 
 
@@ -384,7 +456,8 @@ def _not_met(verdict: str, short_verdict: str, lightest: Sequence[Row]) -> list[
         return []
     long = [f"{row(c)} ({_share(c)})" for c in lightest]
     short = [
-        f"{row(c, short=True)} {short_verdict} {_limit(c, short=True)}: {_share(c, short=True)}." for c in lightest
+        f"{row(c, short=True)} {short_verdict} {_limit(c, short=True)}: {_share(c, short=True)}."
+        for c in lightest
     ]
     return [Statement(f"{verdict} the {_limit(lightest[0])}: {listed(long)}.", "\n".join(short))]
 
@@ -413,9 +486,13 @@ def _share(c: Row, *, short: bool = False) -> str:
         return ""
     low, high = c.goodput.ci95
     if short:
-        interval = "" if low is None or high is None else f", 95% {span(percent(low), percent(high))}"
+        interval = (
+            "" if low is None or high is None else f", 95% {span(percent(low), percent(high))}"
+        )
         return f"{percent(c.goodput.fraction)} of {c.goodput.sent:,}{interval}"
-    interval = "" if low is None or high is None else f", 95% interval {percent(low)} to {percent(high)}"
+    interval = (
+        "" if low is None or high is None else f", 95% interval {percent(low)} to {percent(high)}"
+    )
     return f"{percent(c.goodput.fraction)} of {c.goodput.sent:,} requests within it{interval}"
 
 

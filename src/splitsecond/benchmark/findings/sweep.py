@@ -1,7 +1,8 @@
-"""What another workload changes: longer prompts, for example, which a model has to read before its first token.
+"""What another workload changes: longer prompts, for example, which a model has to read before its
+first token.
 
-Each workload is compared with the first one, for each target at the lightest load that both have. Intervals combine the
-ends of both intervals, so they are wider than 95%.
+Each workload is compared with the first one, for each target at the lightest load that both have.
+Intervals combine the ends of both intervals, so they are wider than 95%.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,11 @@ def workload_changes(rows: Sequence[Row]) -> list[WorkloadChange]:
     found = []
     for target in dict.fromkeys(row.target for row in rows):
         own = sorted(
-            (row for row in rows if row.target == target and not row.invalid and not row.cache_reuse),
+            (
+                row
+                for row in rows
+                if row.target == target and not row.invalid and not row.cache_reuse
+            ),
             key=load_order,
         )
         lightest = {name: [row for row in own if row.workload == name] for name in names}
@@ -33,12 +38,17 @@ def workload_changes(rows: Sequence[Row]) -> list[WorkloadChange]:
 
 
 def _pair(first: Sequence[Row], other: Sequence[Row]) -> tuple[Row, Row] | None:
-    """Return the rows of the lightest load that both have; where workloads have rates of their own, the lightest ones.
+    """Return the rows of the lightest load that both have; where workloads have rates of their own,
+    the lightest ones.
 
     None if one of them has no row.
     """
     loads = {(row.concurrency, row.rate): row for row in other}
-    common = ((row, loads[row.concurrency, row.rate]) for row in first if (row.concurrency, row.rate) in loads)
+    common = (
+        (row, loads[row.concurrency, row.rate])
+        for row in first
+        if (row.concurrency, row.rate) in loads
+    )
     return next(common, (first[0], other[0]) if first and other else None)
 
 
@@ -72,7 +82,9 @@ def workload_statements(found: Sequence[WorkloadChange]) -> list[Statement]:
 
 def _sentence(found: WorkloadChange) -> Statement:
     low, high = found.ttft_ci95
-    between = f" ({_signed(low)} to {_signed(high)})" if low is not None and high is not None else ""
+    between = (
+        f" ({_signed(low)} to {_signed(high)})" if low is not None and high is not None else ""
+    )
     ttft = f"TTFT p50 {_signed(found.ttft_ms or 0.0)} ms{between}"
     tps = f", TPS p50 {change(found.tps)}" if found.tps is not None else ""
     return Statement(

@@ -13,11 +13,11 @@ SCHEMA = "splitsecond.batch/1"
 class BatchThroughput(Struct, kw_only=True):
     """Result of one batch. Rates cover the time from its start to its end.
 
-    Of the `requests` in the file, `earlier` had a response already, `refused` failed for good and `left` were not sent.
-    `again`: number of retries. `widest`: most requests in flight. `cuts`: how often a target refused load. `cost_usd`
-    is expected, between `low_usd` and `high_usd`, because providers bill closed requests in different ways. `estimated`
-    attempts were closed before their tokens were counted, or reported counts that cannot be true; `unpriced` ones are
-    in no sum.
+    Of the `requests` in the file, `earlier` had a response already, `refused` failed for good and
+    `left` were not sent. `again`: number of retries. `widest`: most requests in flight. `cuts`: how
+    often a target refused load. `cost_usd` is expected, between `low_usd` and `high_usd`, because
+    providers bill closed requests in different ways. `estimated` attempts were closed before their
+    tokens were counted, or reported counts that cannot be true; `unpriced` ones are in no sum.
     """
 
     requests: int
@@ -67,9 +67,14 @@ class TokenUsage:
 
     @property
     def usd_per_million(self) -> float | None:
-        """Cost per million tokens, input and output; None unless the tokens and the cost of every attempt are known."""
+        """Cost per million tokens, input and output; None unless the tokens and the cost of every
+        attempt are known."""
         tokens = self.input + self.output
-        return self.cost.expected / tokens * MILLION if tokens and not self.unpriced + self.estimated else None
+        return (
+            self.cost.expected / tokens * MILLION
+            if tokens and not self.unpriced + self.estimated
+            else None
+        )
 
 
 def per_second(count: float, took_ns: int) -> float | None:

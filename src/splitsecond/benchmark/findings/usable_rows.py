@@ -18,12 +18,15 @@ def load_order(row: ConditionFindings) -> tuple[bool, float]:
 def rows_by_target(rows: Sequence[ConditionFindings]) -> list[list[ConditionFindings]]:
     """Return the usable rows of each target, its lightest load first.
 
-    Left out are INVALID rows, rows with cache reuse or of another workload than the run's first, requests/s where the
-    target was measured by concurrency, and the built-in engine beside other targets.
+    Left out are INVALID rows, rows with cache reuse or of another workload than the run's first,
+    requests/s where the target was measured by concurrency, and the built-in engine beside other
+    targets.
     """
     workload = rows[0].workload if rows else ""
     usable = [
-        row for row in rows if not row.invalid and not row.cache_reuse and row.requests and row.workload == workload
+        row
+        for row in rows
+        if not row.invalid and not row.cache_reuse and row.requests and row.workload == workload
     ]
     real = [row for row in usable if not row.target.startswith(ENGINE)]
     found: dict[str, list[ConditionFindings]] = {}
@@ -47,11 +50,18 @@ def row(findings: ConditionFindings, *, short: bool = False) -> str:
 
 
 def by_place(rows: Iterable[ConditionFindings]) -> dict[Place, ConditionFindings]:
-    """Return rows by what identifies them across runs: target, load, cache reuse, and a number if several are equal."""
+    """Return rows by what identifies them across runs: target, load, cache reuse, and a number if
+    several are equal."""
     seen: Counter[tuple[str, int | None, float | None, bool, str]] = Counter()
     placed: dict[Place, ConditionFindings] = {}
     for findings in rows:
-        place = findings.target, findings.concurrency, findings.rate, findings.cache_reuse, findings.workload
+        place = (
+            findings.target,
+            findings.concurrency,
+            findings.rate,
+            findings.cache_reuse,
+            findings.workload,
+        )
         placed[(*place, seen[place])] = findings
         seen[place] += 1
     return placed

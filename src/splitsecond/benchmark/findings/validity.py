@@ -1,8 +1,9 @@
-"""Validity of a row: reasons why it must not be trusted, and notes for its reader. Each check returns a sentence or "".
+"""Validity of a row: reasons why it must not be trusted, and notes for its reader. Each check
+returns a sentence or "".
 
-The numbers of an INVALID row may say more about our client, or about a proxy, than about the target. A percentile
-without the client's delays must be the same up to `ERROR_SHARE` or `ERROR_MS`, whichever is more. Delays that change no
-figure do not matter, however long they are.
+The numbers of an INVALID row may say more about our client, or about a proxy, than about the
+target. A percentile without the client's delays must be the same up to `ERROR_SHARE` or `ERROR_MS`,
+whichever is more. Delays that change no figure do not matter, however long they are.
 """
 
 import numpy as np
@@ -15,7 +16,12 @@ from splitsecond.benchmark.findings.lateness import (
     first_token_range_ns,
     ordered_ms,
 )
-from splitsecond.benchmark.findings.session_validity import few_sessions, primed_badly, sessions_broke, sessions_late
+from splitsecond.benchmark.findings.session_validity import (
+    few_sessions,
+    primed_badly,
+    sessions_broke,
+    sessions_late,
+)
 from splitsecond.benchmark.findings.stationary import from_empty, not_stationary
 from splitsecond.benchmark.statistics.sessions import as_requests
 from splitsecond.benchmark.statistics.steady import STEADY_PERCENT, ended_in, in_flight
@@ -33,11 +39,13 @@ RUNQUEUE_SHARE = 0.2
 """Share of the time that our process may wait for a processor without a note."""
 
 BURST_EVENTS_PER_ARRIVAL = 4
-"""A response was buffered if its tokens arrived in so few reads, in the last `BURST_SHARE` of its time."""
+"""A response was buffered if its tokens arrived in so few reads, in the last `BURST_SHARE` of its
+time."""
 SEVERAL_TOKENS = 4
 LENGTH_SHARE = 0.05
 NOTHING_CACHED = (
-    "no prompt came from the provider's cache, or the provider does not report it, although all share a beginning. "
+    "no prompt came from the provider's cache, or the provider does not report it, although all "
+    "share a beginning. "
     "Many providers cache from 1,024 tokens on, some models from 4,096."
 )
 FAILED_SHARE = 0.01
@@ -69,8 +77,10 @@ def _read_lag_in_ttft(inputs: CheckInputs) -> str:
         return ""
     name, value, error = found
     return (
-        f"client overloaded: first tokens were read late, so {figure.label} of {number(value)} ms at {name} "
-        f"may be wrong by {number(error)} ms (allowed: {percent(ERROR_SHARE)}, at least {ERROR_MS:g} ms). "
+        f"client overloaded: first tokens were read late, so {figure.label} of {number(value)} ms "
+        f"at {name} "
+        f"may be wrong by {number(error)} ms (allowed: {percent(ERROR_SHARE)}, at least "
+        f"{ERROR_MS:g} ms). "
         "Use more workers or a less busy machine."
     )
 
@@ -79,10 +89,15 @@ def _dispatch_late(inputs: CheckInputs) -> str:
     if not inputs.asked.open_loop:
         return ""
     figure = ttft_figure(open_loop=True)
-    known = [(value, dispatch_late_ns(o) or 0) for o in inputs.answered if (value := figure.value(o))]
+    known = [
+        (value, dispatch_late_ns(o) or 0) for o in inputs.answered if (value := figure.value(o))
+    ]
     if not any(late for _, late in known):
         return ""
-    values, late_ms = np.array([v for v, _ in known]), np.array([late for _, late in known]) / NS_PER_MS
+    values, late_ms = (
+        np.array([v for v, _ in known]),
+        np.array([late for _, late in known]) / NS_PER_MS,
+    )
     if (found := _first_error(values, np.maximum(values - late_ms, 0.0), values)) is None:
         return ""
     name, value, error = found
@@ -113,15 +128,20 @@ def _read_lag_in_tps(inputs: CheckInputs) -> str:
     if not any(error_ns > ERROR_MS * NS_PER_MS for _, _, error_ns in timed):
         return ""
     values = np.array([tps for tps, _, _ in timed])
-    shares = np.array([share if error_ns > ERROR_MS * NS_PER_MS else 0.0 for _, share, error_ns in timed])
+    shares = np.array(
+        [share if error_ns > ERROR_MS * NS_PER_MS else 0.0 for _, share, error_ns in timed]
+    )
     with_delays, without = np.sort(values), np.sort(values / (1 + shares))
     for name, q in _judged(len(timed)):
         value = percentile(with_delays, 1 - q)
-        if (error := round(value / percentile(without, 1 - q) - 1, 9)) > ERROR_SHARE:  # 2% is not more than 2%
+        # 2% is not more than 2%
+        if (error := round(value / percentile(without, 1 - q) - 1, 9)) > ERROR_SHARE:
             sparse = any(o.last_merged_ns for o in inputs.answered)
             return (
-                f"client overloaded: tokens were read late, so {name} of TPS may be wrong by {percent(error)} "
-                f"(allowed: {percent(ERROR_SHARE)}). Use {'`--itl exact`' if sparse else 'more workers'} or a less "
+                f"client overloaded: tokens were read late, so {name} of TPS may be wrong by "
+                f"{percent(error)} "
+                f"(allowed: {percent(ERROR_SHARE)}). Use "
+                f"{'`--itl exact`' if sparse else 'more workers'} or a less "
                 "busy machine."
             )
     return ""
@@ -131,13 +151,16 @@ def _stood_still(inputs: CheckInputs) -> str:
     frozen = sorted({span for reading in inputs.readings for span in reading.frozen})
     if not frozen:
         return ""
-    touched = sum(any(o.start_ns < end and o.end_ns > begin for begin, end in frozen) for o in inputs.measured)
+    touched = sum(
+        any(o.start_ns < end and o.end_ns > begin for begin, end in frozen) for o in inputs.measured
+    )
     seconds = sum(end - begin for begin, end in frozen) / NS_PER_S
     window_s = inputs.load.whole.length_ns / NS_PER_S
     if touched <= FAILED_SHARE * len(inputs.measured) and seconds <= ERROR_SHARE * window_s:
         return ""
     return (
-        f"the client stood still for {number(seconds)} s (the process or its machine was paused) while "
+        f"the client stood still for {number(seconds)} s (the process or "
+        f"its machine was paused) while "
         f"{touched:,} of {len(inputs.measured):,} requests were in flight."
     )
 
@@ -148,10 +171,13 @@ def _concurrency_not_reached(inputs: CheckInputs) -> str:
     if asked is None:
         return ""
     if mean is None:
-        measured = inputs.measured if inputs.findings.session is None else as_requests(inputs.measured)
+        measured = (
+            inputs.measured if inputs.findings.session is None else as_requests(inputs.measured)
+        )
         most = int(in_flight(measured, open_loop=False).level.max())
         return (
-            f"concurrency {asked} was never reached: at most {counted_as(most, f'{what} was', f'{what}s were')} in "
+            f"concurrency {asked} was never reached: at most "
+            f"{counted_as(most, f'{what} was', f'{what}s were')} in "
             f"flight. Send more {what}s than {asked}, or find what limits the client."
         )
     if mean * 100 < asked * STEADY_PERCENT:
@@ -184,14 +210,18 @@ def _clocks_of_nodes(inputs: CheckInputs) -> str:
     if share <= ERROR_SHARE:
         return ""
     return (
-        f"the clocks of the nodes are known to ±{number(error_ns / NS_PER_MS)} ms only, so throughput may be wrong by "
-        f"{percent(share)} (allowed: {percent(ERROR_SHARE)}). Use longer rounds, or a faster network to the nodes."
+        f"the clocks of the nodes are known to ±{number(error_ns / NS_PER_MS)} ms only, so "
+        f"throughput may be wrong by "
+        f"{percent(share)} (allowed: {percent(ERROR_SHARE)}). Use longer rounds, or a faster "
+        f"network to the nodes."
     )
 
 
 def _lost(inputs: CheckInputs) -> str:
     losses = dict.fromkeys(reading.lost for reading in inputs.readings if reading.lost)
-    return f"lost during a block: {'; '.join(losses)}. What it had finished is kept." if losses else ""
+    return (
+        f"lost during a block: {'; '.join(losses)}. What it had finished is kept." if losses else ""
+    )
 
 
 def _burst(inputs: CheckInputs) -> str:
@@ -199,7 +229,8 @@ def _burst(inputs: CheckInputs) -> str:
     if held_back * 2 <= long:
         return ""
     return (
-        f"the response arrived in one burst in {held_back:,} of {long:,} requests, so TPS and ITL mean nothing. "
+        f"the response arrived in one burst in {held_back:,} of {long:,} requests, so TPS and ITL "
+        f"mean nothing. "
         "A proxy may buffer the stream, or the server does not stream."
     )
 
@@ -207,7 +238,11 @@ def _burst(inputs: CheckInputs) -> str:
 def _collections(inputs: CheckInputs) -> str:
     ran = inputs.findings.instrument.collections
     times = counted_as(ran, "time", "times")
-    return f"Python's garbage collection ran {times} during the measurement, expected 0." if ran else ""
+    return (
+        f"Python's garbage collection ran {times} during the measurement, expected 0."
+        if ran
+        else ""
+    )
 
 
 def _runqueue(inputs: CheckInputs) -> str:
@@ -215,7 +250,8 @@ def _runqueue(inputs: CheckInputs) -> str:
     if share is None or share <= RUNQUEUE_SHARE:
         return ""
     return (
-        f"the client waited for a processor {percent(share)} of the time. That is not part of the figures, but a "
+        f"the client waited for a processor {percent(share)} of the time. That is not part of the "
+        f"figures, but a "
         "server on this machine may have waited, too."
     )
 
@@ -223,9 +259,16 @@ def _runqueue(inputs: CheckInputs) -> str:
 def _counted_by_events(inputs: CheckInputs) -> str:
     if not any(o.token_source == "events" for o in inputs.answered):
         return ""
-    note = "no final token counts were reported, so each event counts as one token and TPS may be too low."
+    note = (
+        "no final token counts were reported, so each event counts as one token and TPS may be "
+        "too low."
+    )
     expected = USAGE_WORDS.get(inputs.asked.usage)
-    return f"{note} The provider is known to send them {expected}: check for a proxy." if expected else note
+    return (
+        f"{note} The provider is known to send them {expected}: check for a proxy."
+        if expected
+        else note
+    )
 
 
 def _implausible_counts(inputs: CheckInputs) -> str:
@@ -233,7 +276,8 @@ def _implausible_counts(inputs: CheckInputs) -> str:
     if not estimated:
         return ""
     return (
-        f"{estimated:,} of {len(inputs.answered):,} responses report token counts that cannot be true, so each of "
+        f"{estimated:,} of {len(inputs.answered):,} responses report token counts that cannot be "
+        f"true, so each of "
         "their events counts as one token and TPS may be too low."
     )
 
@@ -246,13 +290,20 @@ def _cached(inputs: CheckInputs) -> str:
         return "" if hits or not inputs.answered else NOTHING_CACHED
     if not hits or inputs.asked.shared_blocks:
         return ""
-    return f"{hits:,} of {len(inputs.answered):,} prompts came partly from the provider's cache, although each was new."
+    return (
+        f"{hits:,} of {len(inputs.answered):,} prompts came partly from the provider's cache, "
+        f"although each was new."
+    )
 
 
 def _length(inputs: CheckInputs) -> str:
     asked = inputs.asked.output_tokens
     lengths = [o.output_tokens for o in inputs.answered if o.output_tokens is not None]
-    if not asked or not lengths or abs((got := float(np.median(lengths))) - asked) <= LENGTH_SHARE * asked:
+    if (
+        not asked
+        or not lengths
+        or abs((got := float(np.median(lengths))) - asked) <= LENGTH_SHARE * asked
+    ):
         return ""
     return f"responses had {number(got)} tokens (median) instead of the requested {asked:,}."
 
@@ -262,7 +313,8 @@ def _merged_first_tokens(inputs: CheckInputs) -> str:
     if not found.first_tokens_merged:
         return ""
     return (
-        f"{counted_as(found.first_tokens_merged, 'first token was', 'first tokens were')} read together with later "
+        f"{counted_as(found.first_tokens_merged, 'first token was', 'first tokens were')} read "
+        f"together with later "
         f"ones, and dated back by at most {number(found.first_merged_max_ms)} ms."
     )
 
@@ -283,7 +335,8 @@ def _sparse(inputs: CheckInputs) -> str:
         f"{number(found.last_merged_max_ms)} ms earlier."
     )
     return (
-        f"ITL was not measured in {found.sparse:,} of {len(inputs.measured):,} requests, which were read seldom to "
+        f"ITL was not measured in {found.sparse:,} of {len(inputs.measured):,} requests, which "
+        f"were read seldom to "
         f"save processor time. `--itl exact` measures it.{merged or ''}"
     )
 
@@ -293,7 +346,9 @@ def _lag_in_itl(inputs: CheckInputs) -> str:
     lag = ordered_ms([exposed_lag_ns(o) for o in inputs.answered])
     if gap is None or not len(lag) or (late := percentile(lag, 0.5)) <= gap:
         return ""
-    return f"in half of the requests, reads were up to {number(late)} ms late: shorter ITL is blurred."
+    return (
+        f"in half of the requests, reads were up to {number(late)} ms late: shorter ITL is blurred."
+    )
 
 
 def _few_rounds(inputs: CheckInputs) -> str:
@@ -301,7 +356,8 @@ def _few_rounds(inputs: CheckInputs) -> str:
     if not 0 < rounds < MIN_ROUNDS:
         return ""
     return (
-        f"measured in {counted_as(rounds, 'round', 'rounds')}: the intervals describe this short time only. "
+        f"measured in {counted_as(rounds, 'round', 'rounds')}: the intervals describe this short "
+        f"time only. "
         f"{MIN_ROUNDS} rounds or more also show the scatter between them."
     )
 
@@ -314,7 +370,8 @@ def _load_fell(inputs: CheckInputs) -> str:
     if outside <= FAILED_SHARE * len(inputs.measured):
         return ""
     return (
-        f"{outside:,} of {len(inputs.measured):,} requests ended when the load had begun to fall, and may be too fast."
+        f"{outside:,} of {len(inputs.measured):,} requests ended when the load had begun to "
+        f"fall, and may be too fast."
     )
 
 
@@ -352,7 +409,13 @@ _INVALID: tuple[Check, ...] = (
     not_stationary,
     _clocks_of_nodes,
 )
-_INVALID_OF_NODE: tuple[Check, ...] = (_lost, _read_lag_in_ttft, _read_lag_in_tps, _dispatch_late, _stood_still)
+_INVALID_OF_NODE: tuple[Check, ...] = (
+    _lost,
+    _read_lag_in_ttft,
+    _read_lag_in_tps,
+    _dispatch_late,
+    _stood_still,
+)
 _NOTES: tuple[Check, ...] = (
     _counted_by_events,
     _implausible_counts,
@@ -374,15 +437,19 @@ _NOTES: tuple[Check, ...] = (
 
 
 def _held_back(inputs: CheckInputs) -> tuple[int, int]:
-    long = [o for o in inputs.answered if (o.streamed_tokens or len(o.token_at)) >= SEVERAL_TOKENS and o.token_at]
+    long = [
+        o
+        for o in inputs.answered
+        if (o.streamed_tokens or len(o.token_at)) >= SEVERAL_TOKENS and o.token_at
+    ]
     return len(long), sum(came_at_once(o) for o in long)
 
 
 def came_at_once(o: Observation) -> bool:
     """Return whether the content of `o`, which must have some, arrived in one burst.
 
-    That is: too fast for our lag to separate its tokens, or at the very end of a long wait in few reads. A fast model
-    behind a long queue arrives in many reads.
+    That is: too fast for our lag to separate its tokens, or at the very end of a long wait in few
+    reads. A fast model behind a long queue arrives in many reads.
     """
     span, e2e = _span_ns(o), o.e2e_ns or 0
     arrivals = len(set(o.token_at))

@@ -1,7 +1,8 @@
-"""Watch: rounds of one small benchmark, hours or days apart, with what is usual, unusual or has drifted.
+"""Watch: rounds of one small benchmark, hours or days apart, with what is usual, unusual or has
+drifted.
 
-A round is a run. Each figure of its rows is added to a control chart of the same row in earlier rounds. INVALID rows
-and interrupted rounds are shown, but neither judged nor used to judge others.
+A round is a run. Each figure of its rows is added to a control chart of the same row in earlier
+rounds. INVALID rows and interrupted rounds are shown, but neither judged nor used to judge others.
 """
 
 from collections import defaultdict, deque
@@ -18,7 +19,12 @@ from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.gate import STATISTICS
 from splitsecond.benchmark.findings.usable_rows import Place, by_place, row
-from splitsecond.benchmark.statistics.control_chart import ChartDrift, ControlChart, JudgedRound, State
+from splitsecond.benchmark.statistics.control_chart import (
+    ChartDrift,
+    ControlChart,
+    JudgedRound,
+    State,
+)
 from splitsecond.benchmark.statistics.error_share import ErrorCount, ErrorShareModel
 from splitsecond.benchmark.statistics.expectation import MIN
 from splitsecond.benchmark.statistics.times_model import WINDOW, TimesModel
@@ -29,7 +35,8 @@ SCHEMA = "splitsecond.watch/1"
 
 
 class WatchedFigure(Struct, frozen=True, kw_only=True):
-    """A figure that is watched. `worse`: the bad side, above (1) or below (−1). `share`: it is a share of requests."""
+    """A figure that is watched. `worse`: the bad side, above (1) or below (−1). `share`: it is a
+    share of requests."""
 
     name: str
     label: str
@@ -48,10 +55,20 @@ def _ttft(found: ConditionFindings) -> Summary:
 
 
 TTFT = WatchedFigure(
-    name="ttft_ms", label="TTFT p50", unit="ms", worse=1, of=lambda c: _ttft(c).p50, tail=lambda c: _ttft(c).p95
+    name="ttft_ms",
+    label="TTFT p50",
+    unit="ms",
+    worse=1,
+    of=lambda c: _ttft(c).p50,
+    tail=lambda c: _ttft(c).p95,
 )
 TPS = WatchedFigure(
-    name="tps", label="TPS p50", unit=FIGURES["tps"].unit, worse=-1, of=lambda c: c.tps.p50, tail=lambda c: c.tps.p95
+    name="tps",
+    label="TPS p50",
+    unit=FIGURES["tps"].unit,
+    worse=-1,
+    of=lambda c: c.tps.p50,
+    tail=lambda c: c.tps.p95,
 )
 ERRORS = WatchedFigure(
     name="errors",
@@ -77,7 +94,8 @@ class WatchRound(Struct, frozen=True, kw_only=True):
 
 
 class SeriesPoint(Struct, kw_only=True):
-    """One figure of one round. `tail` is its p95; `low` and `high` bound what is usual at its hour (None: unknown).
+    """One figure of one round. `tail` is its p95; `low` and `high` bound what is usual at its hour
+    (None: unknown).
 
     `early`: the limits are wide, because the pattern of the day is not known yet.
     """
@@ -92,10 +110,11 @@ class SeriesPoint(Struct, kw_only=True):
 
 
 class DriftPeriod(Struct, frozen=True, kw_only=True):
-    """Period in which a figure left its level; `until` None: it lasts. `change` is relative, None from a level of 0.
+    """Period in which a figure left its level; `until` None: it lasts. `change` is relative, None
+    from a level of 0.
 
-    With `settled`, the figure did not come back: the new level lasted so long that it is usual now. `accepted`:
-    somebody has acknowledged the drift.
+    With `settled`, the figure did not come back: the new level lasted so long that it is usual now.
+    `accepted`: somebody has acknowledged the drift.
     """
 
     since: str
@@ -135,9 +154,10 @@ class WatchedSeries(Struct, frozen=True, kw_only=True):
 class WatchFindings(Struct, frozen=True, kw_only=True):
     """Findings of a watch, for its page and its JSON. `statements`: the drifts as sentences.
 
-    `failed` maps each round that failed as a whole to the reason; `left_out` does the same for the rounds of a row that
-    were not judged. `skipped`: how many rounds in a row did not take place, by the moment at which the first was due at
-    the present interval. Rounds are identified by the moment at which they began (RFC 3339, UTC).
+    `failed` maps each round that failed as a whole to the reason; `left_out` does the same for the
+    rounds of a row that were not judged. `skipped`: how many rounds in a row did not take place, by
+    the moment at which the first was due at the present interval. Rounds are identified by the
+    moment at which they began (RFC 3339, UTC).
     """
 
     every_s: float
@@ -162,17 +182,25 @@ class _Track:
         self.watched = watched
         self._first = first
         self._points: list[SeriesPoint] = []
-        self._chart: ControlChart[Any] = ControlChart(ErrorShareModel() if watched.share else TimesModel())
+        self._chart: ControlChart[Any] = ControlChart(
+            ErrorShareModel() if watched.share else TimesModel()
+        )
 
     def add(self, at: str, found: ConditionFindings) -> RoundNews | None:
         value = self.watched.of(found)
         if value is None or (value <= 0 and not self.watched.share):
             return None
         hours = datetime.fromisoformat(at).timestamp() / 3600
-        judged = self._chart.add(hours, ErrorCount(found.errors, found.requests) if self.watched.share else value)
+        judged = self._chart.add(
+            hours, ErrorCount(found.errors, found.requests) if self.watched.share else value
+        )
         point = SeriesPoint(at=at, value=value, tail=self.watched.tail(found), state=judged.state)
         if judged.usual:
-            point.low, point.high, point.early = judged.usual.low, judged.usual.high, judged.usual.early
+            point.low, point.high, point.early = (
+                judged.usual.low,
+                judged.usual.high,
+                judged.usual.early,
+            )
         self._points.append(point)
         if judged.began:
             for point in self._points[self._chart.drifts[-1].since :]:
@@ -185,16 +213,26 @@ class _Track:
             found = self._found(last)
             return RoundNews(text=f"{drift_words(found, watched)}.", good=not found.worse)
         if last is not None and judged.ended and last.settled:
-            return RoundNews(text=f"{watched.label}: {watched.formatted(last.after)} is usual from now on.")
+            return RoundNews(
+                text=f"{watched.label}: {watched.formatted(last.after)} is usual from now on."
+            )
         if last is not None and judged.ended:
-            return RoundNews(text=f"{drift_words(self._found(last), watched)}.", good=last.side == watched.worse)
+            return RoundNews(
+                text=f"{drift_words(self._found(last), watched)}.", good=last.side == watched.worse
+            )
         if judged.side and judged.usual:
             low, high = judged.usual.low, judged.usual.high
-            usual = f"up to {watched.formatted(high)}" if watched.share else f"{number(low)} to {number(high)}"
+            usual = (
+                f"up to {watched.formatted(high)}"
+                if watched.share
+                else f"{number(low)} to {number(high)}"
+            )
             text = f"{watched.label} is unusual: {watched.formatted(value)}, usually {usual}."
             return RoundNews(text=text, good=judged.side != watched.worse)
         if last is not None and last.side == watched.worse and (found := self._found(last)).open:
-            return RoundNews(text=f"{drift_words(found, watched)}. `--accept` acknowledges it.", good=False)
+            return RoundNews(
+                text=f"{drift_words(found, watched)}. `--accept` acknowledges it.", good=False
+            )
         return None
 
     def accept(self) -> None:
@@ -245,7 +283,9 @@ class WatchHistory:
         self._failed: dict[str, str] = {}
         self._left_out: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self._tracks: dict[Place, list[_Track]] = {}
-        self._past: defaultdict[Place, deque[ConditionFindings]] = defaultdict(lambda: deque(maxlen=WINDOW))
+        self._past: defaultdict[Place, deque[ConditionFindings]] = defaultdict(
+            lambda: deque(maxlen=WINDOW)
+        )
 
     def add(self, one: WatchRound) -> dict[str, list[RoundNews]]:
         self._moments.append(one.at)
@@ -262,7 +302,9 @@ class WatchHistory:
         lines = [track.line() for track in tracks if track.rounds]
         for track in tracks:
             track.accept()
-        return drift_statements(replace(line, drifts=[line.drifting]) for line in lines if line.drifting)
+        return drift_statements(
+            replace(line, drifts=[line.drifting]) for line in lines if line.drifting
+        )
 
     def _judged(self, place: Place, found: ConditionFindings, one: WatchRound) -> list[RoundNews]:
         why = ""
@@ -275,7 +317,9 @@ class WatchHistory:
         if why:
             if not one.failed:
                 self._left_out[row(found)][one.at] = why
-            return [RoundNews(text=why, good=None if found.requests and not one.finished else False)]
+            return [
+                RoundNews(text=why, good=None if found.requests and not one.finished else False)
+            ]
         tracks = self._tracks.setdefault(place, [_Track(watched, found) for watched in WATCHED])
         self._past[place].append(found)
         news = [each for track in tracks if (each := track.add(one.at, found))]
@@ -283,10 +327,16 @@ class WatchHistory:
         if not news and known < MIN:
             return [RoundNews(text=f"learning what is usual: round {known + 1} of {MIN}.")]
         early = any(track.early for track in tracks)
-        return news or [RoundNews(text="as usual, by the wide limits of the first days." if early else "as usual.")]
+        return news or [
+            RoundNews(
+                text="as usual, by the wide limits of the first days." if early else "as usual."
+            )
+        ]
 
     def findings(self, every_s: float) -> WatchFindings:
-        lines = [track.line() for tracks in self._tracks.values() for track in tracks if track.rounds]
+        lines = [
+            track.line() for tracks in self._tracks.values() for track in tracks if track.rounds
+        ]
         return WatchFindings(
             every_s=every_s,
             rounds=len(self._moments),
@@ -300,11 +350,16 @@ class WatchHistory:
         )
 
     def usual(self, asked: Sequence[ConditionFindings]) -> list[ConditionFindings]:
-        """Return a baseline for gates: each requested row, with the median of the last rounds for every figure.
+        """Return a baseline for gates: each requested row, with the median of the last rounds for
+        every figure.
 
         Rows with fewer than `MIN` rounds are left out, because what is usual is not yet known.
         """
-        return [_usual(past) for place in by_place(asked) if len(past := self._past.get(place, ())) >= MIN]
+        return [
+            _usual(past)
+            for place in by_place(asked)
+            if len(past := self._past.get(place, ())) >= MIN
+        ]
 
 
 def _skipped(moments: Sequence[str], every_s: float) -> dict[str, int]:
@@ -312,7 +367,9 @@ def _skipped(moments: Sequence[str], every_s: float) -> dict[str, int]:
     for before, after in pairwise(map(datetime.fromisoformat, moments)):
         missing = round((after - before).total_seconds() / every_s) - 1 if every_s else 0
         if missing > 0:
-            found[(before + timedelta(seconds=every_s)).isoformat(timespec="milliseconds")] = missing
+            found[(before + timedelta(seconds=every_s)).isoformat(timespec="milliseconds")] = (
+                missing
+            )
     return found
 
 
@@ -336,7 +393,8 @@ def drift_statements(lines: Iterable[WatchedSeries]) -> list[str]:
     drifts.sort(key=lambda one: one[0])
     by_name = {watched.name: watched for watched in WATCHED}
     return [
-        f"{line.name}: {drift_words(drift, by_name[line.figure])}, for the {'worse' if drift.worse else 'better'}."
+        f"{line.name}: {drift_words(drift, by_name[line.figure])}, for the "
+        f"{'worse' if drift.worse else 'better'}."
         for _, _, line, drift in drifts
     ]
 
@@ -349,7 +407,10 @@ def _usual(past: Sequence[ConditionFindings]) -> ConditionFindings:
     }
     for name, figure in FIGURES.items():
         spreads = [figure.summary(each) for each in past]
-        figures = {statistic: _middle([getattr(each, statistic) for each in spreads]) for statistic in STATISTICS}
+        figures = {
+            statistic: _middle([getattr(each, statistic) for each in spreads])
+            for statistic in STATISTICS
+        }
         changes[name] = Summary(n=sum(each.n for each in spreads), **figures)  # type: ignore[arg-type]
     return replace(past[-1], **changes)
 

@@ -1,8 +1,8 @@
 """Result files of other benchmark tools, each recognised by its content.
 
-Sources of the formats: vLLM's `vllm/benchmarks/serve.py`, SGLang 0.5's `sglang/benchmark/serving.py`,
-AIPerf 0.13's `common/models/record_models.py`, GuideLLM 0.8's `schemas`, inference-perf 0.7's
-`reportgen/base.py`. Fields that are not needed may have any value.
+Sources of the formats: vLLM's `vllm/benchmarks/serve.py`, SGLang 0.5's
+`sglang/benchmark/serving.py`, AIPerf 0.13's `common/models/record_models.py`, GuideLLM 0.8's
+`schemas`, inference-perf 0.7's `reportgen/base.py`. Fields that are not needed may have any value.
 """
 
 import json
@@ -37,7 +37,8 @@ Object = dict[str, Any]
 
 
 def read_result(path: Path) -> ForeignResult:
-    """Read a result file of another tool. Raises `CallerFault` if it is none, or has no requests."""
+    """Read a result file of another tool. Raises `CallerFault` if it is none, or has no
+    requests."""
     with file_faults(f"cannot read {path}", kind="no_run"):
         if path.stat().st_size > MAX_BYTES:
             raise CallerFault(f"{path} has more than {MAX_BYTES:,} bytes", kind="bad_run")
@@ -51,10 +52,14 @@ def read_result(path: Path) -> ForeignResult:
             if not any(load.requests for load in result.loads):
                 raise CallerFault(f"{path} contains no request", kind="bad_run")
             return result
-    raise CallerFault(f"{path} is no result of a tool that is known here", kind="bad_run", hint=KINDS)
+    raise CallerFault(
+        f"{path} is no result of a tool that is known here", kind="bad_run", hint=KINDS
+    )
 
 
-def _read(read: "Reader", documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
+def _read(
+    read: "Reader", documents: Sequence[Object], path: Path, saved: datetime
+) -> ForeignResult:
     try:
         result = read(documents, path, saved)
         return msgspec.convert(msgspec.to_builtins(result), ForeignResult)  # checks all types
@@ -81,13 +86,16 @@ def _has(*names: str) -> Callable[[Any], bool]:
 
 
 def _details(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
-    """Read lists of TTFT and gaps: vLLM's file, or SGLang's, which has a line for each benchmark."""
+    """Read lists of TTFT and gaps: vLLM's file, or SGLang's, which has a line for each
+    benchmark."""
     first = documents[0]
     is_vllm = "model_id" in first
     server = first.get("server_info") or {}
     return ForeignResult(
         tool="vllm bench serve" if is_vllm else "SGLang's serving benchmark",
-        model=str(first.get("model_id") or server.get("model_path") or first.get("backend") or "server"),
+        model=str(
+            first.get("model_id") or server.get("model_path") or first.get("backend") or "server"
+        ),
         began=_vllm_date(first.get("date")) or saved,
         loads=[_detailed_load(each) for each in documents],
         missing=[] if "start_times" in first else [NO_STARTS],
@@ -109,7 +117,16 @@ def _detailed_load(document: Object) -> ForeignLoad:
     rate = _number(document.get("request_rate"))
     concurrency = document.get("max_concurrency") if rate is None else None
     starts = document.get("start_times") or _placed(lengths, rate, concurrency or count)
-    columns = zip(starts, lengths, ttfts, gaps, document["input_lens"], document["output_lens"], errors, strict=True)
+    columns = zip(
+        starts,
+        lengths,
+        ttfts,
+        gaps,
+        document["input_lens"],
+        document["output_lens"],
+        errors,
+        strict=True,
+    )
     return ForeignLoad(
         rate=rate,
         concurrency=None if rate is not None else int(concurrency or count),
@@ -138,7 +155,8 @@ def _number(value: Any) -> float | None:
 
 
 def _placed(lengths: Sequence[float], rate: float | None, concurrency: int) -> list[float]:
-    """Return when requests would have begun: one by one at a rate, or each when one before ended."""
+    """Return when requests would have begun: one by one at a rate, or each when one before
+    ended."""
     if rate is not None:
         return [number / rate for number in range(len(lengths))]
     free = [0.0] * min(concurrency, max(len(lengths), 1))
@@ -151,11 +169,16 @@ def _placed(lengths: Sequence[float], rate: float | None, concurrency: int) -> l
 
 
 def _aiperf(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
-    """Read the lines of profile_export.jsonl, and the settings in profile_export_aiperf.json beside it."""
-    measured = [each for each in documents if each["metadata"].get("benchmark_phase") == "profiling"]
+    """Read the lines of profile_export.jsonl, and the settings in profile_export_aiperf.json beside
+    it."""
+    measured = [
+        each for each in documents if each["metadata"].get("benchmark_phase") == "profiling"
+    ]
     settings = _beside(path, "profile_export_aiperf.json").get("input_config") or {}
     models = [each["name"] for each in (settings.get("models") or {}).get("items", ())]
-    load: Object = next((each for each in settings.get("phases", ()) if each.get("kind") == "profiling"), {})
+    load: Object = next(
+        (each for each in settings.get("phases", ()) if each.get("kind") == "profiling"), {}
+    )
     rate = _number(load.get("rate"))
     first_ns = min((each["metadata"]["request_start_ns"] for each in measured), default=0)
     return ForeignResult(
@@ -271,7 +294,10 @@ def _inference_perf(documents: Sequence[Object], path: Path, saved: datetime) ->
         model=str(server.get("model_name") or "server"),
         began=saved,
         loads=[ForeignLoad(requests=[_inference_perf_request(each) for each in documents])],
-        missing=["the file does not name its load, so the most requests in flight count as its concurrency."],
+        missing=[
+            "the file does not name its load, so the most requests in flight count as its "
+            "concurrency."
+        ],
     )
 
 

@@ -27,8 +27,8 @@ class ForeignRequest(Struct, frozen=True, kw_only=True):
     """One request. Times in seconds; `start_s` counts from any moment that a load's requests share.
 
     `first_token_s`, `last_token_s` and `end_s` count from the start of the request; `gaps_s` lie
-    between its events. A request without `first_token_s` was not streamed. `due_s`: when the tool wanted to
-    send it, on the clock of `start_s`. `counted`: the server counted its tokens.
+    between its events. A request without `first_token_s` was not streamed. `due_s`: when the tool
+    wanted to send it, on the clock of `start_s`. `counted`: the server counted its tokens.
     """
 
     start_s: float
@@ -99,7 +99,10 @@ class ForeignResult(Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """Identify the requests, so that a copy of a file is the same run."""
         starts = [(r.start_s, r.end_s) for load in self.loads for r in load.requests]
-        return f"{self.tool.split()[0].lower()}-{hashlib.sha256(repr(starts).encode()).hexdigest()[:12]}"
+        return (
+            f"{self.tool.split()[0].lower()}-"
+            f"{hashlib.sha256(repr(starts).encode()).hexdigest()[:12]}"
+        )
 
 
 def _condition(model: str, load: ForeignLoad) -> AskedCondition:
@@ -107,7 +110,9 @@ def _condition(model: str, load: ForeignLoad) -> AskedCondition:
         name = f"{model} rate={load.rate:g}"
         return AskedCondition(condition=name, target=model, rate=load.rate)
     concurrency = load.concurrency or most_in_flight(load.requests)
-    return AskedCondition(condition=f"{model} c={concurrency}", target=model, concurrency=concurrency)
+    return AskedCondition(
+        condition=f"{model} c={concurrency}", target=model, concurrency=concurrency
+    )
 
 
 def most_in_flight(requests: Sequence[ForeignRequest]) -> int:
@@ -124,7 +129,9 @@ def _observations(asked: AskedCondition, load: ForeignLoad) -> list[Observation]
     ordered = sorted(load.requests, key=lambda r: r.start_s)
     if not ordered:
         return []
-    first_s = min(ordered[0].start_s, *(r.due_s for r in ordered if r.due_s is not None), ordered[0].start_s)
+    first_s = min(
+        ordered[0].start_s, *(r.due_s for r in ordered if r.due_s is not None), ordered[0].start_s
+    )
     return [
         _observation(asked, number, 1 + number * BLOCKS // len(ordered), request, first_s)
         for number, request in enumerate(ordered)

@@ -1,10 +1,12 @@
-"""Arrival schedules of open loops: when each request is due, as offsets from the start, computed in advance.
+"""Arrival schedules of open loops: when each request is due, as offsets from the start, computed in
+advance.
 
-An open loop sends on a schedule, whatever the target does, as independent users would. The schedule has absolute times,
-so a late request does not delay those after it. The same seed gives the same schedule.
+An open loop sends on a schedule, whatever the target does, as independent users would. The schedule
+has absolute times, so a late request does not delay those after it. The same seed gives the same
+schedule.
 
-Random arrivals are used as drawn. Some tools rescale them so that the last one falls exactly on n / rate. That makes
-every schedule equally busy, which a Poisson process is not.
+Random arrivals are used as drawn. Some tools rescale them so that the last one falls exactly on n /
+rate. That makes every schedule equally busy, which a Poisson process is not.
 """
 
 import math
@@ -18,12 +20,14 @@ Pattern = Literal["constant", "poisson", "gamma"]
 PATTERNS: tuple[Pattern, ...] = ("constant", "poisson", "gamma")
 
 
-def schedule(pattern: Pattern, *, rate: float, requests: int, seed: int, burstiness: float = 1.0) -> list[int]:
+def schedule(
+    pattern: Pattern, *, rate: float, requests: int, seed: int, burstiness: float = 1.0
+) -> list[int]:
     """Return the offsets in ns of `requests` arrivals at `rate` a second, in order.
 
-    "constant": the first one at once. "poisson": independent arrivals, as from many users. "gamma": gaps from a gamma
-    distribution of shape `burstiness` with the same mean; below 1 arrivals come in bursts, 1 is Poisson. Raises
-    `CallerFault` for a rate or burstiness that is not above 0.
+    "constant": the first one at once. "poisson": independent arrivals, as from many users. "gamma":
+    gaps from a gamma distribution of shape `burstiness` with the same mean; below 1 arrivals come
+    in bursts, 1 is Poisson. Raises `CallerFault` for a rate or burstiness that is not above 0.
     """
     for name, value in (("rate", rate), ("burstiness", burstiness)):
         if not (math.isfinite(value) and value > 0):

@@ -1,16 +1,19 @@
 """Sends one block of requests on its schedule: the core of a benchmark.
 
-Every measured request runs under the complete load. Warm-up requests build it up; cool-down requests keep it up until
-the last measured one has ended, in all processes that send a part of the block.
+Every measured request runs under the complete load. Warm-up requests build it up; cool-down
+requests keep it up until the last measured one has ended, in all processes that send a part of the
+block.
 
-Starting all slots of a closed loop at once would measure a stampede, so the first request goes alone, and the other
-slots start spread over the time that its first token took. Responses of equal length would keep the slots in step, all
-of them waiting for a first token at the same time. So the warm-ups, one for each slot, have uniformly random lengths:
-their ends are spread evenly over the time of one response, as in a loop that has run for long. A slot whose warm-up
-ends before most others have their first token sends another one.
+Starting all slots of a closed loop at once would measure a stampede, so the first request goes
+alone, and the other slots start spread over the time that its first token took. Responses of equal
+length would keep the slots in step, all of them waiting for a first token at the same time. So the
+warm-ups, one for each slot, have uniformly random lengths: their ends are spread evenly over the
+time of one response, as in a loop that has run for long. A slot whose warm-up ends before most
+others have their first token sends another one.
 
-An open loop sends at given times, whatever the target does. Only a cap on the requests in flight guards this process. A
-request beyond the cap is not delayed, which would falsify the schedule, but counted as a failure of the client.
+An open loop sends at given times, whatever the target does. Only a cap on the requests in flight
+guards this process. A request beyond the cap is not delayed, which would falsify the schedule, but
+counted as a failure of the client.
 """
 
 import asyncio
@@ -31,24 +34,28 @@ from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.wording import counted_as
 
 MAX_IN_FLIGHT = 4096
-"""Requests in flight at once in an open loop. A server that is so far behind cannot serve this rate."""
+"""Requests in flight at once in an open loop. A server that is so far behind cannot serve this
+rate."""
 FILLED = 0.9
-"""Share of the slots that must have had a first token before a request is measured. The slowest would take long."""
+"""Share of the slots that must have had a first token before a request is measured. The slowest
+would take long."""
 UNANSWERED = 10
 """If none of the first 10 requests of a condition is answered, the rest is not sent."""
 
 
 class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Requests to one target under one condition: `warmups`, `requests` that are measured, at most `cooldowns`.
+    """Requests to one target under one condition: `warmups`, `requests` that are measured, at most
+    `cooldowns`.
 
-    An open loop has `due`, an offset in ns from the start for each request. `round` counts from 1. `begin_ns` is the
-    start time for slices that start together; 0 means at once. Requests are numbered `first`, `first + stride`, …
-    within their condition, over all its blocks and slices, or as in `numbers`. `opening` marks the condition's first
-    block. A block of sessions has `concurrency` of them at its beginning, `due` for those that start later, `wait_s`,
-    the mean tool time before a request, and `response_s`, about how long a response takes; its requests have no
-    numbers, its sessions have. With `cache_reuse` the first warm-up fills the provider's cache for the others. After
-    `most_failures` failed measured requests the rest is not sent; 0 means no limit. Its round begins `apart_s` after
-    the round before it began, or as soon as that has ended.
+    An open loop has `due`, an offset in ns from the start for each request. `round` counts from 1.
+    `begin_ns` is the start time for slices that start together; 0 means at once. Requests are
+    numbered `first`, `first + stride`, … within their condition, over all its blocks and slices, or
+    as in `numbers`. `opening` marks the condition's first block. A block of sessions has
+    `concurrency` of them at its beginning, `due` for those that start later, `wait_s`, the mean
+    tool time before a request, and `response_s`, about how long a response takes; its requests have
+    no numbers, its sessions have. With `cache_reuse` the first warm-up fills the provider's cache
+    for the others. After `most_failures` failed measured requests the rest is not sent; 0 means no
+    limit. Its round begins `apart_s` after the round before it began, or as soon as that has ended.
     """
 
     condition: str
@@ -72,7 +79,8 @@ class RequestBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Hold:
-    """Holds the cool-downs of a part of a block. `on_measured` is called when its measured requests have ended."""
+    """Holds the cool-downs of a part of a block. `on_measured` is called when its measured requests
+    have ended."""
 
     def __init__(self, on_measured: Callable[[], object]) -> None:
         self.on_measured = on_measured
@@ -101,18 +109,21 @@ async def run_block(
     hold: Hold | None = None,
     kind: "type[BlockRun] | None" = None,
 ) -> str:
-    """Send the block and return when its last attempt has ended. Cancelling it cancels the requests in flight.
+    """Send the block and return when its last attempt has ended. Cancelling it cancels the requests
+    in flight.
 
-    `on_observation` gets each observation, and `on_reading` the instrument's reading, also after a cancellation. With
-    `hold`, cool-downs go on until it is released. `kind` sends the block in another way. Returns the reason why the
-    rest of the condition should not be sent, or "".
+    `on_observation` gets each observation, and `on_reading` the instrument's reading, also after a
+    cancellation. With `hold`, cool-downs go on until it is released. `kind` sends the block in
+    another way. Returns the reason why the rest of the condition should not be sent, or "".
     """
 
     def emit(observation: Observation) -> None:
         on_observation(msgspec.structs.replace(observation, round=block.round))
 
     with SelfMonitor() as monitor:
-        run = (kind or BlockRun)(block, service, composer, pacer, monitor, emit, most_in_flight, hold)
+        run = (kind or BlockRun)(
+            block, service, composer, pacer, monitor, emit, most_in_flight, hold
+        )
         try:
             await (run.open_loop() if block.due else run.closed_loop(block.concurrency or 1))
             for call in run.incomplete:
@@ -125,7 +136,8 @@ async def run_block(
 
 
 class RequestInFlight:
-    """One request while it is sent: when its context ends, its end is recorded, and a `Fault` goes no further."""
+    """One request while it is sent: when its context ends, its end is recorded, and a `Fault` goes
+    no further."""
 
     __slots__ = ("_request", "_run")
 
@@ -157,7 +169,8 @@ class BlockRun:
     ) -> None:
         self.abandoned = ""
         self.incomplete: list[MeasuredCall] = []
-        """Calls that have ended before all of their attempts had, as an attempt can while its connection closes."""
+        """Calls that have ended before all of their attempts had, as an attempt can while its
+        connection closes."""
         self._block = block
         self._service = service
         self._composer = composer
@@ -166,7 +179,11 @@ class BlockRun:
         self._emit = emit
         self._most_in_flight = most_in_flight
         self._hold = hold
-        self._left = {"warmup": block.warmups, "measured": block.requests, "cooldown": block.cooldowns}
+        self._left = {
+            "warmup": block.warmups,
+            "measured": block.requests,
+            "cooldown": block.cooldowns,
+        }
         self._numbers = iter(block.numbers) if block.numbers else count(block.first, block.stride)
         self._unfinished = block.requests  # measured requests that have not ended
         self._unmeasured: set[asyncio.Task[None]] = set()
@@ -225,7 +242,11 @@ class BlockRun:
         left = self._left
         if self.abandoned or self._over:
             return None
-        if not left["warmup"] and not self._filled.is_set() and 2 * left["cooldown"] > self._block.cooldowns:
+        if (
+            not left["warmup"]
+            and not self._filled.is_set()
+            and 2 * left["cooldown"] > self._block.cooldowns
+        ):
             left["cooldown"] -= 1
             return "warmup"
         role = next((role for role in LOAD_ROLES if left[role]), None)
@@ -300,10 +321,14 @@ class BlockRun:
     def _call(self, role: Role, due_ns: int) -> tuple[Call, MeasuredCall]:
         block, number = self._block, next(self._numbers)
         identity = f"{block.condition}-{number}"
-        measured = MeasuredCall(condition=block.condition, target=block.target, role=role, emit=self._emit)
+        measured = MeasuredCall(
+            condition=block.condition, target=block.target, role=role, emit=self._emit
+        )
         call = Call(
             id=identity,
-            body=self._composer.body(identity, number, shortened=role == "warmup" and block.concurrency is not None),
+            body=self._composer.body(
+                identity, number, shortened=role == "warmup" and block.concurrency is not None
+            ),
             due_ns=due_ns,
             start_ns=clock.now_ns(),
             hints=self._composer.hints,
@@ -311,8 +336,11 @@ class BlockRun:
         )
         return call, measured
 
-    async def _send(self, role: Role, due_ns: int, has_token: Callable[[], object] = lambda: None) -> None:
-        """Send one request and wait for its end. Its failure is an observation, not an error of the block.
+    async def _send(
+        self, role: Role, due_ns: int, has_token: Callable[[], object] = lambda: None
+    ) -> None:
+        """Send one request and wait for its end. Its failure is an observation, not an error of the
+        block.
 
         `has_token` is called when its first token has arrived, or when it has failed without one.
         """
@@ -328,7 +356,9 @@ class BlockRun:
             self._start_ramp(due_ns)
             has_token()
 
-    def ended(self, call: Call, measured: MeasuredCall, role: Role, error: BaseException | None) -> None:
+    def ended(
+        self, call: Call, measured: MeasuredCall, role: Role, error: BaseException | None
+    ) -> None:
         """Record the end of a request, by an error or (None) well."""
         fault = error if isinstance(error, Fault) else None
         if error is None or isinstance(error, Fault | asyncio.CancelledError):
@@ -356,4 +386,6 @@ class BlockRun:
             return
         self._unanswered += 1
         if self._unanswered == UNANSWERED:
-            self.abandoned = f"none of the first {UNANSWERED} requests was answered; the last: {fault}"
+            self.abandoned = (
+                f"none of the first {UNANSWERED} requests was answered; the last: {fault}"
+            )

@@ -1,17 +1,20 @@
-"""Calibration: the first requests to each target, which test whether it can be measured and fit the prompts' length.
+"""Calibration: the first requests to each target, which test whether it can be measured and fit the
+prompts' length.
 
-The endpoint reports how many input tokens it counted, so no tokenizer is needed. The number of tokens is nearly linear
-in the number of plain words. Two short requests of different length give the line, and a third one of the required
-length checks it. If it is off, it is corrected along the line, which is drawn again through the last two if they lie
-far enough apart: words differ in their number of tokens. The line of a trace is drawn through its shortest request and
-one of the median length.
+The endpoint reports how many input tokens it counted, so no tokenizer is needed. The number of
+tokens is nearly linear in the number of plain words. Two short requests of different length give
+the line, and a third one of the required length checks it. If it is off, it is corrected along the
+line, which is drawn again through the last two if they lie far enough apart: words differ in their
+number of tokens. The line of a trace is drawn through its shortest request and one of the median
+length.
 
-A fault that every other request would meet ends the run before anything is measured. A target that cannot be reached,
-or has another API, ends the run only if that holds for every target. After any other failure the request is sent again,
-because without it the length of every prompt of the run would be an estimate.
+A fault that every other request would meet ends the run before anything is measured. A target that
+cannot be reached, or has another API, ends the run only if that holds for every target. After any
+other failure the request is sent again, because without it the length of every prompt of the run
+would be an estimate.
 
-The last request is a pilot: it asks for a response of full length. Its duration tells how long the warm-up of an open
-loop must last, and about how long the run takes.
+The last request is a pilot: it asks for a response of full length. Its duration tells how long the
+warm-up of an open loop must last, and about how long the run takes.
 """
 
 import asyncio
@@ -42,18 +45,22 @@ from splitsecond.core.service import Call, Service
 from splitsecond.core.timing.timeline import record_fault
 
 SYSTEM_TOKENS = 256
-"""Tokens of the system prompt, as in published benchmarks of 512-token prompts; at most half of the input."""
+"""Tokens of the system prompt, as in published benchmarks of 512-token prompts; at most half of the
+input."""
 TOLERANCE = 0.02
 SPAN = 32
-"""Minimum words between two prompts that a line is drawn through; nearer ones may differ by chance alone."""
+"""Minimum words between two prompts that a line is drawn through; nearer ones may differ by chance
+alone."""
 RETRIES = 2
 PAUSE_S = 0.5
 SESSION_TOKENS = 2048
-"""Most tokens of the prompt that gives the scale of sessions, whose own prompts are long and expensive."""
+"""Most tokens of the prompt that gives the scale of sessions, whose own prompts are long and
+expensive."""
 CHECKS = 3
 """One request checks the line, two can correct it."""
 CHARACTERS_PER_TOKEN = sum(map(len, WORDS)) / len(WORDS) + 1
-"""Estimate for our words without a usage report: most of them are one token together with the space before."""
+"""Estimate for our words without a usage report: most of them are one token together with the space
+before."""
 
 WHAT_TO_CHECK: Mapping[str, str] = {
     "http_401": "Check the API key, and the variable that holds it.",
@@ -68,19 +75,23 @@ WHAT_TO_CHECK: Mapping[str, str] = {
 }
 NO_ANSWER: Mapping[str, str] = {
     "timeout_connect": "Check the host and the port; a firewall may stand between.",
-    "timeout_head": "Check that it is the right server and its model is loaded; a longer timeout may help.",
-    "timeout_first_token": "The server responds, but slowly or not at all; a longer timeout may help.",
+    "timeout_head": "Check that it is the right server and its model is loaded; a longer timeout "
+    "may help.",
+    "timeout_first_token": "The server responds, but slowly or not at all; a "
+    "longer timeout may help.",
 }
 PASSING_STATUS = (408, 409, 425, 429)
 PASSING_KINDS = ("in_band_error", "truncated", "empty_answer")
-"""Failures of one request at a provider that works; the next one may succeed, as it may after any 5xx."""
+"""Failures of one request at a provider that works; the next one may succeed, as it may after any
+5xx."""
 
 
 class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
-    """A target's workload, ready to send. `input_tokens`: as the endpoint counts (None: it does not).
+    """A target's workload, ready to send. `input_tokens`: as the endpoint counts (None: it does
+    not).
 
-    `ttft_ns` and `response_ns` are those of the pilot (None: no pilot, or it failed). `fault` is set if the target did
-    not answer the first request, or not as this API does.
+    `ttft_ns` and `response_ns` are those of the pilot (None: no pilot, or it failed). `fault` is
+    set if the target did not answer the first request, or not as this API does.
     """
 
     workload: Workload
@@ -94,19 +105,25 @@ class Calibrated(msgspec.Struct, frozen=True, kw_only=True):
 async def calibrate(
     service: Service, workload: Workload, *, input_tokens: int, name: str, pilot: bool = False
 ) -> Calibrated:
-    """Send the first requests to a target; return its workload with synthetic prompts of `input_tokens`.
+    """Send the first requests to a target; return its workload with synthetic prompts of
+    `input_tokens`.
 
-    The prompts of a trace and of sessions get their scale. With `pilot`, a request of full length is sent, too. `name`
-    begins the ids of the calls. Raises the `Fault` if the target cannot be measured: one of `WHAT_TO_CHECK`, or a
-    request that cannot be sent to it.
+    The prompts of a trace and of sessions get their scale. With `pilot`, a request of full length
+    is sent, too. `name` begins the ids of the calls. Raises the `Fault` if the target cannot be
+    measured: one of `WHAT_TO_CHECK`, or a request that cannot be sent to it.
     """
     if workload.sessions is not None:
-        tokens = min(SESSION_TOKENS, round(median(each.turns[0].input_tokens for each in workload.sessions.sessions)))
+        tokens = min(
+            SESSION_TOKENS,
+            round(median(each.turns[0].input_tokens for each in workload.sessions.sessions)),
+        )
         prompt = TracedRequest(0, tokens, round(workload.sessions.mean("output_tokens")) or 1)
         like = msgspec.structs.replace(workload, sessions=None, traced=[prompt])
         found = await calibrate(service, like, input_tokens=input_tokens, name=name, pilot=pilot)
         return msgspec.structs.replace(
-            found, workload=msgspec.structs.replace(workload, scale=found.workload.scale), input_tokens=None
+            found,
+            workload=msgspec.structs.replace(workload, scale=found.workload.scale),
+            input_tokens=None,
         )
     trials = _Trials(service, name)
     text_only = msgspec.structs.replace(workload, images=None)  # the line is that of the words
@@ -133,15 +150,22 @@ async def _calibrate(trials: "_Trials", workload: Workload, input_tokens: int) -
         fault.hint = fault.hint or NO_ANSWER.get(fault.kind, "")
         silent = None if trials.answered or _may_pass(fault) else record_fault(fault)
         if not workload.synthetic:
-            return Calibrated(workload=workload, note=f"the first request failed: {fault_note(fault)}", fault=silent)
+            return Calibrated(
+                workload=workload,
+                note=f"the first request failed: {fault_note(fault)}",
+                fault=silent,
+            )
         why = f"the request to calibrate it failed: {fault_note(fault)}"
         if workload.traced:
-            return Calibrated(workload=_with_scale(workload, None), note=_unverified(why), fault=silent)
+            return Calibrated(
+                workload=_with_scale(workload, None), note=_unverified(why), fault=silent
+            )
         return msgspec.structs.replace(_estimate(workload, input_tokens, why), fault=silent)
 
 
 def _is_fatal(fault: Fault) -> bool:
-    """Return whether every other request would fail, too. An HTTP 400 may reject only the limit of one token."""
+    """Return whether every other request would fail, too. An HTTP 400 may reject only the limit of
+    one token."""
     ours = isinstance(fault, CallerFault) and not fault.kind.startswith("http_")
     return ours or fault.kind in WHAT_TO_CHECK
 
@@ -163,7 +187,8 @@ class _Fit(msgspec.Struct, frozen=True):
 
 
 async def _fit(count: Callable[[int], Coroutine[Any, Any, int | None]], wanted: int) -> _Fit:
-    """Send prompts until one has the `wanted` tokens. `count` sends one of so many words and returns its tokens."""
+    """Send prompts until one has the `wanted` tokens. `count` sends one of so many words and
+    returns its tokens."""
     lengths = SPAN, min(256, max(2 * SPAN, wanted))
     counts = [await count(words) for words in lengths]
     if counts[0] is None or counts[1] is None:
@@ -206,7 +231,9 @@ async def _scaled(trials: "_Trials", workload: Workload) -> Calibrated:
 
     def trial(words: int) -> Workload:
         ids = list(range(words // BLOCK_TOKENS)) if has_blocks else []
-        return msgspec.structs.replace(workload, traced=[TracedRequest(0, words, 1, ids)], scale=PromptScale())
+        return msgspec.structs.replace(
+            workload, traced=[TracedRequest(0, words, 1, ids)], scale=PromptScale()
+        )
 
     fit = await _fit(lambda words: trials.count(trial(words)), wanted)
     if fit.reason:
@@ -229,15 +256,19 @@ def _with_scale(workload: Workload, scale: PromptScale | None) -> Workload:
 
 def _unverified(reason: str) -> str:
     return (
-        f"input length not verified: {reason.rstrip('.')}; estimated at {CHARACTERS_PER_TOKEN:.1f} characters a token"
+        f"input length not verified: {reason.rstrip('.')}; estimated at "
+        f"{CHARACTERS_PER_TOKEN:.1f} characters a token"
     )
 
 
 def _of_length(workload: Workload, words: int, wanted: int) -> Workload:
-    """Share words out to the system prompt and the user message; with questions all are in the system prompt."""
+    """Share words out to the system prompt and the user message; with questions all are in the
+    system prompt."""
     share = 1 if workload.questions else min(0.5, SYSTEM_TOKENS / max(wanted, 1))
     system_words = round(words * share)
-    return msgspec.structs.replace(workload, system_words=system_words, user_words=words - system_words)
+    return msgspec.structs.replace(
+        workload, system_words=system_words, user_words=words - system_words
+    )
 
 
 def _estimate(workload: Workload, wanted: int, reason: str) -> Calibrated:
@@ -247,7 +278,8 @@ def _estimate(workload: Workload, wanted: int, reason: str) -> Calibrated:
 
 
 class _Trials:
-    """Sends requests for a single output token, to learn how many input tokens the endpoint counts."""
+    """Sends requests for a single output token, to learn how many input tokens the endpoint
+    counts."""
 
     def __init__(self, service: Service, name: str) -> None:
         self._service = service
@@ -257,7 +289,8 @@ class _Trials:
         self.answered = 0
 
     async def count(self, workload: Workload) -> int | None:
-        """Return the endpoint's count. Retries failures that may pass; raises the `Fault` of the last attempt."""
+        """Return the endpoint's count. Retries failures that may pass; raises the `Fault` of the
+        last attempt."""
         while True:
             try:
                 return await self._send(workload)
@@ -269,11 +302,14 @@ class _Trials:
             self._retries += 1
 
     async def pilot(self, workload: Workload) -> tuple[int | None, int | None]:
-        """Return the ns of a response of full length to its first token and to its end; None if it fails."""
+        """Return the ns of a response of full length to its first token and to its end; None if it
+        fails."""
         identity, body = self._request(workload)
         began_ns, first_ns = clock.now_ns(), 0
         try:
-            async with await self._service(Call(id=identity, body=body, start_ns=began_ns)) as reply:
+            async with await self._service(
+                Call(id=identity, body=body, start_ns=began_ns)
+            ) as reply:
                 first_ns = clock.now_ns()
                 async for event in reply:
                     if isinstance(event, Broken):
@@ -292,7 +328,9 @@ class _Trials:
         body.pop("min_tokens", None)
         body.update({field: 1 for field in LENGTH_FIELDS if field in body} or {LENGTH_FIELDS[0]: 1})
         counted = None
-        async with await self._service(Call(id=identity, body=body, start_ns=clock.now_ns())) as reply:
+        async with await self._service(
+            Call(id=identity, body=body, start_ns=clock.now_ns())
+        ) as reply:
             async for event in reply:
                 if isinstance(event, Usage) and event.input_tokens is not None:
                     counted = event.input_tokens

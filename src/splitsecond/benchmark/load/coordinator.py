@@ -1,13 +1,14 @@
-"""The parent's side of a benchmark: it calibrates the targets, sends the plan's blocks to worker processes, and passes
-on their reports.
+"""The parent's side of a benchmark: it calibrates the targets, sends the plan's blocks to worker
+processes, and passes on their reports.
 
-If a target cannot be measured, or if none answers, the run ends before any load is sent. Then the lanes run at the same
-time, and each sends its blocks one after another. Workers are started between blocks, never inside one. A block with
-more streams than one process should carry is sliced over several; with nodes, over all of them.
+If a target cannot be measured, or if none answers, the run ends before any load is sent. Then the
+lanes run at the same time, and each sends its blocks one after another. Workers are started between
+blocks, never inside one. A block with more streams than one process should carry is sliced over
+several; with nodes, over all of them.
 
-No report is lost when a worker dies: its block is interrupted, and the next block gets a new worker, or if it ran on a
-node, is split over the other nodes. Nor is one lost when `run_plan` is cancelled, which stops all workers within two
-seconds and still passes on their last reports.
+No report is lost when a worker dies: its block is interrupted, and the next block gets a new
+worker, or if it ran on a node, is split over the other nodes. Nor is one lost when `run_plan` is
+cancelled, which stops all workers within two seconds and still passes on their last reports.
 """
 
 import asyncio
@@ -34,7 +35,12 @@ from splitsecond.benchmark.load.messages import (
 )
 from splitsecond.benchmark.load.nodes import Node, NodeWorker, shares
 from splitsecond.benchmark.load.plan import RunPlan, slices
-from splitsecond.benchmark.load.worker_pool import WORKER_COMMAND, WorkerHandle, WorkerLost, WorkerPool
+from splitsecond.benchmark.load.worker_pool import (
+    WORKER_COMMAND,
+    WorkerHandle,
+    WorkerLost,
+    WorkerPool,
+)
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
@@ -60,7 +66,8 @@ class RunNote(msgspec.Struct, frozen=True, kw_only=True):
 class PlanResult(msgspec.Struct, kw_only=True):
     """The result of a plan that ran to its end.
 
-    `abandoned` and `interrupted` map a condition to the reason why not all of its requests were sent.
+    `abandoned` and `interrupted` map a condition to the reason why not all of its requests were
+    sent.
     """
 
     calibrated: dict[str, Calibrated] = {}
@@ -75,9 +82,9 @@ async def _at_once() -> None:
 class PlanListener(msgspec.Struct, frozen=True, kw_only=True):
     """Callbacks of a run, in its event loop and in the order of the reports.
 
-    `on_pause` gets the first block of a round that begins later and the seconds until then, about once a second; 0:
-    it begins. `at_edge` is awaited before each block, and after the last one. An exception from one of them stops the
-    workers and is raised.
+    `on_pause` gets the first block of a round that begins later and the seconds until then, about
+    once a second; 0: it begins. `at_edge` is awaited before each block, and after the last one. An
+    exception from one of them stops the workers and is raised.
     """
 
     on_observation: Callable[[Observation], None]
@@ -88,7 +95,8 @@ class PlanListener(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """Synthetic prompts of `workload` are made `input_tokens` long. `pilot`: also send a request of full length."""
+    """Synthetic prompts of `workload` are made `input_tokens` long. `pilot`: also send a request of
+    full length."""
 
     workload: Workload
     input_tokens: int
@@ -98,9 +106,9 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the worker processes that `command` starts, on `nodes` one on each for each lane.
 
-    `arrival_clock` is the best clock for arrival times; with `exact_itl` no stream is read so seldom that its ITL is
-    not exact. A block uses at most `most_processes`, by default the number of processors. `policy_file` has the
-    policies of the user.
+    `arrival_clock` is the best clock for arrival times; with `exact_itl` no stream is read so
+    seldom that its ITL is not exact. A block uses at most `most_processes`, by default the number
+    of processors. `policy_file` has the policies of the user.
     """
 
     command: Sequence[str] = WORKER_COMMAND
@@ -129,21 +137,29 @@ async def run_plan(
 ) -> PlanResult:
     """Run the plan.
 
-    `specs` maps names to targets. A target of the plan without a spec is a policy, named by its expression; `specs` has
-    the targets in it.
+    `specs` maps names to targets. A target of the plan without a spec is a policy, named by its
+    expression; `specs` has the targets in it.
 
-    `blocks` decides about the blocks later than `plan`: it is called once, when all targets are calibrated, and returns
-    the blocks of each lane, which are asked for the next one when all reports of the last one were passed on. A plan
-    without lanes has one lane. Raises the `Fault` of the first target that cannot be measured, or of the first target
-    if none answers; the faults of the others are noted first.
+    `blocks` decides about the blocks later than `plan`: it is called once, when all targets are
+    calibrated, and returns the blocks of each lane, which are asked for the next one when all
+    reports of the last one were passed on. A plan without lanes has one lane. Raises the `Fault` of
+    the first target that cannot be measured, or of the first target if none answers; the faults of
+    the others are noted first.
     """
     reports = _Reports(listener)
     most = workers.most_processes or os.cpu_count() or 1
     async with WorkerPool((*workers.command, *workers.arguments), reports.take) as pool:
         asked = dict.fromkeys(condition.target for condition in plan.conditions)
         targets = [dict.fromkeys(block.target for block in lane) for lane in plan.lanes] or [asked]
-        kind = partial(_NodeLane, nodes=workers.nodes, arguments=workers.arguments) if workers.nodes else _Lane
-        lanes = [kind(names, specs, pool, reports.result, listener, most, workers.policy_file) for names in targets]
+        kind = (
+            partial(_NodeLane, nodes=workers.nodes, arguments=workers.arguments)
+            if workers.nodes
+            else _Lane
+        )
+        lanes = [
+            kind(names, specs, pool, reports.result, listener, most, workers.policy_file)
+            for names in targets
+        ]
         await _together([lane.prepare(calibration) for lane in lanes])
         reports.check(asked)
         sent = plan.lanes if blocks is None else blocks(reports.result.calibrated)
@@ -169,7 +185,8 @@ class _Reports:
                 self._refused[target] = fault_from_record(fault, target)
 
     def check(self, targets: Iterable[str]) -> None:
-        """Note the results of calibration. Raises the first `Fault` that keeps the plan from running."""
+        """Note the results of calibration. Raises the first `Fault` that keeps the plan from
+        running."""
         if faults := _fatal_faults(targets, self._refused, self.result.calibrated):
             for fault in faults[1:]:
                 self._listener.on_note(RunNote(text=fault_note(fault), target=fault.target))
@@ -214,7 +231,9 @@ class _Lane:
 
     async def prepare(self, task: Calibration) -> None:
         """Calibrate the lane's targets. Raises `WorkerLost`."""
-        await self._calibrate(Calibrate(self._targets, task.workload, task.input_tokens, task.pilot))
+        await self._calibrate(
+            Calibrate(self._targets, task.workload, task.input_tokens, task.pilot)
+        )
 
     async def run(self, blocks: Iterable[RequestBlock]) -> None:
         number, begun_ns = 0, clock.now_ns()
@@ -227,8 +246,13 @@ class _Lane:
             parts = await self._parts(block)
             await self._listener.at_edge()
             if len(parts) > 1:
-                begin_ns = clock.now_ns() + max(self._workers[place].starts_in_ns for place in parts)
-                parts = {place: msgspec.structs.replace(part, begin_ns=begin_ns) for place, part in parts.items()}
+                begin_ns = clock.now_ns() + max(
+                    self._workers[place].starts_in_ns for place in parts
+                )
+                parts = {
+                    place: msgspec.structs.replace(part, begin_ns=begin_ns)
+                    for place, part in parts.items()
+                }
             await self._send_parts(parts)
         await self._listener.at_edge()
 
@@ -251,7 +275,8 @@ class _Lane:
         await self._send_workloads(worker)
 
     async def _send_parts(self, parts: Mapping[int, RequestBlock]) -> None:
-        """Send the parts of a block; all keep their load up until the last measured request of all has ended."""
+        """Send the parts of a block; all keep their load up until the last measured request of all
+        has ended."""
         measuring = set(parts)
         measured = asyncio.Event()
 
@@ -262,16 +287,22 @@ class _Lane:
 
         async def release() -> None:
             await measured.wait()
-            await _together([self._workers[place].release() for place in parts if place in self._workers])
+            await _together(
+                [self._workers[place].release() for place in parts if place in self._workers]
+            )
 
         held = len(parts) > 1
-        sending = [self._send(place, part, held, partial(ended, place)) for place, part in parts.items()]
+        sending = [
+            self._send(place, part, held, partial(ended, place)) for place, part in parts.items()
+        ]
         await _together([*sending, release()] if held else sending)
 
     async def _parts(self, block: RequestBlock) -> dict[int, RequestBlock]:
         if self._crashes >= MAX_CRASHES:
             self._lost(
-                block, f"not sent: {counted_as(self._crashes, 'worker process has', 'worker processes have')} died"
+                block,
+                f"not sent: "
+                f"{counted_as(self._crashes, 'worker process has', 'worker processes have')} died",
             )
             return {}
         parts = slices(block, self._most_processes)
@@ -280,7 +311,9 @@ class _Lane:
                 await self._ready(place)
         return dict(enumerate(parts))
 
-    async def _send(self, place: int, part: RequestBlock, held: bool, on_measured: Callable[[], object]) -> None:
+    async def _send(
+        self, place: int, part: RequestBlock, held: bool, on_measured: Callable[[], object]
+    ) -> None:
         try:
             ended = await self._workers[place].do(SendBlock(part, held), on_measured)
         except WorkerLost as fault:
@@ -301,7 +334,11 @@ class _Lane:
         worker = self._workers[place] = await self._started(place)
         policies = {target: parse(target) for target in self._targets if target not in self._specs}
         inside = [name for policy in policies.values() for name in targets_of(policy)]
-        specs = [self._specs[name] for name in dict.fromkeys((*self._targets, *inside)) if name in self._specs]
+        specs = [
+            self._specs[name]
+            for name in dict.fromkeys((*self._targets, *inside))
+            if name in self._specs
+        ]
         await worker.configure(Configure(specs, worker.number, list(policies), self._policy_file))
         return worker
 
@@ -313,8 +350,11 @@ class _Lane:
 
     async def _send_workloads(self, worker: WorkerHandle) -> None:
         for target in self._targets:
-            if target in self._result.calibrated:  # the others cannot be measured, which ends the run
-                await worker.configure(SetWorkload(target, self._result.calibrated[target].workload))
+            # the others cannot be measured, which ends the run
+            if target in self._result.calibrated:
+                await worker.configure(
+                    SetWorkload(target, self._result.calibrated[target].workload)
+                )
 
     def _lost(self, block: RequestBlock, why: str) -> None:
         if self._result.interrupted.get(block.condition) != why:
@@ -335,7 +375,8 @@ class _NodeLane(_Lane):
         self._left = list(range(len(nodes)))
 
     async def _calibrate(self, task: Calibrate) -> None:
-        """Calibrate from the first node, or if it is lost, from the next one. Raises `WorkerLost`."""
+        """Calibrate from the first node, or if it is lost, from the next one. Raises
+        `WorkerLost`."""
         while True:
             place = self._left[0]
             try:
@@ -371,13 +412,16 @@ class _NodeLane(_Lane):
     async def _started(self, place: int) -> WorkerHandle:
         node = self._nodes[place]
         pipe = await node.start(self._arguments)
-        worker = self._pool.add(NodeWorker(pipe, self._pool.on_report, self._pool.next_number(), node.name))
+        worker = self._pool.add(
+            NodeWorker(pipe, self._pool.on_report, self._pool.next_number(), node.name)
+        )
         await worker.read_clock()
         return worker
 
 
 async def _together(doing: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run all at once. The first error cancels the others and is raised, without an exception group."""
+    """Run all at once. The first error cancels the others and is raised, without an exception
+    group."""
     try:
         async with asyncio.TaskGroup() as group:
             for each in doing:

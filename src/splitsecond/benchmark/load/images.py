@@ -1,7 +1,8 @@
-"""Synthetic images: PNG files that differ in every pixel from request to request, and compress like photographs.
+"""Synthetic images: PNG files that differ in every pixel from request to request, and compress like
+photographs.
 
-Each row of a PNG can be stored as differences from the row above. All rows but the first are the same
-small random differences, compressed once. Only the first row differs, so an image takes
+Each row of a PNG can be stored as differences from the row above. All rows but the first are the
+same small random differences, compressed once. Only the first row differs, so an image takes
 microseconds, and no cache of images applies. PNG: RFC 2083; deflate: RFC 1951.
 """
 
@@ -22,7 +23,8 @@ _UP = b"\x02"
 """Filter of a row whose bytes are differences from the row above."""
 _CHANNELS = 3
 _DIFFERENCES = bytes((value % 5 - 2) % 256 for value in range(256))
-"""Maps random bytes to differences of −2 to 2: an image then has about 1 byte a pixel, as photographs in PNG."""
+"""Maps random bytes to differences of −2 to 2: an image then has about 1 byte a pixel, as
+photographs in PNG."""
 _ADLER = 65521
 
 
@@ -42,7 +44,11 @@ def parse_images(text: str) -> Images:
         sides = images.width, images.height
         if all(1 <= side <= MAX_SIDE for side in sides) and 1 <= images.count <= MAX_IMAGES:
             return images
-    raise wrong("images", text, f"WIDTHxHEIGHT or WIDTHxHEIGHT,COUNT, up to {MAX_SIDE} pixels and {MAX_IMAGES} images")
+    raise wrong(
+        "images",
+        text,
+        f"WIDTHxHEIGHT or WIDTHxHEIGHT,COUNT, up to {MAX_SIDE} pixels and {MAX_IMAGES} images",
+    )
 
 
 def image_parts(images: Images, seed: str) -> list[dict[str, object]]:
@@ -50,7 +56,9 @@ def image_parts(images: Images, seed: str) -> list[dict[str, object]]:
     return [
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{text}"}}
         for number in range(images.count)
-        for text in [base64.b64encode(png(images.width, images.height, f"{seed}/{number}")).decode()]
+        for text in [
+            base64.b64encode(png(images.width, images.height, f"{seed}/{number}")).decode()
+        ]
     ]
 
 
@@ -77,14 +85,18 @@ def png(width: int, height: int, seed: str) -> bytes:
 def _rest(width: int, height: int) -> tuple[bytes, int, int]:
     """Return the chunk of all rows but the first, with the checksum and the length of the rows."""
     random = Random(f"{width}x{height}")
-    rows = b"".join(_UP + random.randbytes(width * _CHANNELS).translate(_DIFFERENCES) for _ in range(height - 1))
+    rows = b"".join(
+        _UP + random.randbytes(width * _CHANNELS).translate(_DIFFERENCES) for _ in range(height - 1)
+    )
     chunk = _chunk(b"IDAT", _deflated(rows, last=True)) if rows else b""
     return chunk, zlib.adler32(rows), len(rows)
 
 
 def _deflated(data: bytes, *, last: bool) -> bytes:
     compressor = zlib.compressobj(level=6, wbits=-15)
-    return compressor.compress(data) + compressor.flush(zlib.Z_FINISH if last else zlib.Z_FULL_FLUSH)
+    return compressor.compress(data) + compressor.flush(
+        zlib.Z_FINISH if last else zlib.Z_FULL_FLUSH
+    )
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -92,7 +104,8 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _combined(first: int, second: int, length: int) -> int:
-    """Return the Adler-32 checksum of two parts from those of each; `length` is that of the second."""
+    """Return the Adler-32 checksum of two parts from those of each; `length` is that of the
+    second."""
     low_1, high_1, low_2, high_2 = first & 0xFFFF, first >> 16, second & 0xFFFF, second >> 16
     low = (low_1 + low_2 - 1) % _ADLER
     high = (high_1 + high_2 + (low_1 - 1) * length) % _ADLER

@@ -1,11 +1,11 @@
 """One request of a benchmark, and the observations that it leaves.
 
-Every request leaves at least one observation, also if it never became an attempt: a failure that is not counted
-flatters the target.
+Every request leaves at least one observation, also if it never became an attempt: a failure that is
+not counted flatters the target.
 
-A call to a policy can take several attempts. They are kept until all of them have ended, because only then is it known
-which one answered. The call then gets an observation of its own, and the attempts are reported beside it as its winner
-and losers.
+A call to a policy can take several attempts. They are kept until all of them have ended, because
+only then is it known which one answered. The call then gets an observation of its own, and the
+attempts are reported beside it as its winner and losers.
 """
 
 import asyncio
@@ -22,10 +22,11 @@ from splitsecond.routing.machinery.call_observation import call_observations
 
 
 class MeasuredCall:
-    """Collects the observations of one call and passes them on to `emit`, labelled with condition and role, and with
-    `turn` if it is one of a session.
+    """Collects the observations of one call and passes them on to `emit`, labelled with condition
+    and role, and with `turn` if it is one of a session.
 
-    It does not hold the call or its notes: the notes hold it, and inside a block nothing collects reference cycles.
+    It does not hold the call or its notes: the notes hold it, and inside a block nothing collects
+    reference cycles.
     """
 
     def __init__(

@@ -1,9 +1,10 @@
 """Messages between the parent and a worker process: one JSON object a line, tagged with its type.
 
-The parent starts with `Configure`, then gives one task at a time (`Calibrate`, `SendBlock`). The worker answers each
-with any number of reports, and then one `TaskEnded`. A held block has a `MeasuredEnded` among them, which waits for
-`Release`. Between two tasks the worker answers `ReadClock` with a `ClockReport`. `Stop`, the end of the input or
-SIGTERM cancel the current task: its requests in flight are observed as cancelled, and the worker exits.
+The parent starts with `Configure`, then gives one task at a time (`Calibrate`, `SendBlock`). The
+worker answers each with any number of reports, and then one `TaskEnded`. A held block has a
+`MeasuredEnded` among them, which waits for `Release`. Between two tasks the worker answers
+`ReadClock` with a `ClockReport`. `Stop`, the end of the input or SIGTERM cancel the current task:
+its requests in flight are observed as cancelled, and the worker exits.
 """
 
 from typing import cast
@@ -40,14 +41,16 @@ class SetWorkload(Struct, frozen=True, tag=True):
 
 
 class SendBlock(Struct, frozen=True, tag=True):
-    """Task: send a block. With `held`, its cool-downs go on after its last measured request until `Release`."""
+    """Task: send a block. With `held`, its cool-downs go on after its last measured request until
+    `Release`."""
 
     block: RequestBlock
     held: bool = False
 
 
 class Release(Struct, frozen=True, tag=True):
-    """Command: the measured requests of all parts of the block have ended, so close the cool-downs."""
+    """Command: the measured requests of all parts of the block have ended, so close the
+    cool-downs."""
 
 
 class Stop(Struct, frozen=True, tag=True):
@@ -92,19 +95,27 @@ class MeasuredEnded(Struct, frozen=True, tag=True):
 
 
 class TaskEnded(Struct, frozen=True, tag=True):
-    """Report: the task has ended. `abandoned` is the reason not to send the rest of the block's condition."""
+    """Report: the task has ended. `abandoned` is the reason not to send the rest of the block's
+    condition."""
 
     abandoned: str = ""
 
 
 class ClockReport(Struct, frozen=True, tag=True):
-    """Report: the monotonic clock of the worker's machine showed `now_ns` when it got `ReadClock`."""
+    """Report: the monotonic clock of the worker's machine showed `now_ns` when it got
+    `ReadClock`."""
 
     now_ns: int
 
 
 Report = (
-    ObservationReport | ReadingReport | CalibrationDone | CalibrationFailed | TaskEnded | ClockReport | MeasuredEnded
+    ObservationReport
+    | ReadingReport
+    | CalibrationDone
+    | CalibrationFailed
+    | TaskEnded
+    | ClockReport
+    | MeasuredEnded
 )
 
 
@@ -114,7 +125,9 @@ _FAULTS = {fault.__name__: fault for fault in (CallerFault, ProviderFault, Netwo
 def fault_from_record(record: FaultRecord, target: str) -> Fault:
     kind_of_fault = _FAULTS.get(record.type, ProviderFault)
     phase = cast(Phase, record.phase)
-    fault = kind_of_fault(record.message, kind=record.kind, phase=phase, target=target, hint=record.hint)
+    fault = kind_of_fault(
+        record.message, kind=record.kind, phase=phase, target=target, hint=record.hint
+    )
     if isinstance(fault, CallerFault | ProviderFault):
         fault.status = record.status
     return fault

@@ -1,14 +1,16 @@
 """Load from several machines: nodes, each with a worker process and a clock of its own.
 
-Only the start of a block and the steady window of a condition relate the times of several nodes. So the offset of each
-node's clock from ours is measured before and after each block, and the times of the block are shifted by it. The
-shortest of several round trips through the pipe counts: the node read its clock at some moment of it, so the offset is
-known to half its length (F. Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989). This bound
-grows with the age of the measurement, by `MAX_DRIFT_PPM`.
+Only the start of a block and the steady window of a condition relate the times of several nodes. So
+the offset of each node's clock from ours is measured before and after each block, and the times of
+the block are shifted by it. The shortest of several round trips through the pipe counts: the node
+read its clock at some moment of it, so the offset is known to half its length (F. Cristian,
+"Probabilistic clock synchronization", Distributed Computing 3, 1989). This bound grows with the age
+of the measurement, by `MAX_DRIFT_PPM`.
 
-A closed loop is split: each node keeps its share of the requests in flight. In an open loop each arrival of the
-schedule goes to a random node. This splits a Poisson process at rate λ into N independent ones at λ/N (J. Kingman,
-"Poisson Processes", 1993, the colouring theorem), which together are one at λ, whatever the clocks show.
+A closed loop is split: each node keeps its share of the requests in flight. In an open loop each
+arrival of the schedule goes to a random node. This splits a Poisson process at rate λ into N
+independent ones at λ/N (J. Kingman, "Poisson Processes", 1993, the colouring theorem), which
+together are one at λ, whatever the clocks show.
 """
 
 import asyncio
@@ -37,7 +39,8 @@ from splitsecond.core.timing.instrument import InstrumentReading
 
 PROBES = 10
 MAX_DRIFT_PPM = 500
-"""Largest difference of the rates of two clocks: the most by which NTP slews a clock (RFC 5905, MAXFREQ)."""
+"""Largest difference of the rates of two clocks: the most by which NTP slews a clock (RFC 5905,
+MAXFREQ)."""
 START_AFTER_NS = 500 * clock.NS_PER_MS
 """Least time for every node to receive its share before all of them start together."""
 START_AFTER_ROUND_TRIPS = 10
@@ -64,7 +67,8 @@ class Node(Protocol):
     def name(self) -> str: ...
 
     async def start(self, arguments: Sequence[str]) -> Pipe:
-        """Start a worker with these command-line arguments. Raises `WorkerLost` if the node is lost."""
+        """Start a worker with these command-line arguments. Raises `WorkerLost` if the node is
+        lost."""
         ...
 
 
@@ -98,7 +102,8 @@ class NodeWorker(WorkerHandle):
         return max(START_AFTER_NS, START_AFTER_ROUND_TRIPS * 2 * self.clock.error_ns)
 
     async def read_clock(self) -> ClockOffset:
-        """Measure the offset of the clock. The best known one is kept in `clock`. Raises `WorkerLost`."""
+        """Measure the offset of the clock. The best known one is kept in `clock`. Raises
+        `WorkerLost`."""
         measured = []
         for _ in range(PROBES):
             sent_ns = clock.now_ns()
@@ -109,13 +114,17 @@ class NodeWorker(WorkerHandle):
             if not isinstance(report, ClockReport):
                 raise await self._lost("while its clock was read")
             error_ns = -(-(received_ns - sent_ns) // 2)
-            measured.append(ClockOffset(report.now_ns - (sent_ns + received_ns) // 2, error_ns, received_ns))
+            measured.append(
+                ClockOffset(report.now_ns - (sent_ns + received_ns) // 2, error_ns, received_ns)
+            )
         best = min(measured, key=lambda each: each.error_ns)
         if self.clock is _UNKNOWN or best.error_ns < self.clock.error_at(received_ns):
             self.clock = best
         return best
 
-    async def do(self, task: Calibrate | SendBlock, on_measured: Callable[[], object] = lambda: None) -> TaskEnded:
+    async def do(
+        self, task: Calibrate | SendBlock, on_measured: Callable[[], object] = lambda: None
+    ) -> TaskEnded:
         """As `WorkerHandle.do`. The loss of a worker in a block leaves a reading that says so."""
         if not isinstance(task, SendBlock):
             return await super().do(task, on_measured)
@@ -170,11 +179,14 @@ class NodeWorker(WorkerHandle):
     def _pass_on(self, error_ns: int) -> None:
         readings, self._readings = self._readings, []
         for reading in readings:
-            self._report_on(ReadingReport(msgspec.structs.replace(reading, clock_error_ns=error_ns)))
+            self._report_on(
+                ReadingReport(msgspec.structs.replace(reading, clock_error_ns=error_ns))
+            )
 
 
 def on_our_clock(observation: Observation, node: str, offset_ns: int) -> Observation:
-    """Return an observation of `node` with its times shifted by `offset_ns`, its clock minus ours."""
+    """Return an observation of `node` with its times shifted by `offset_ns`, its clock minus
+    ours."""
     moments = {name: at - offset_ns for name in _MOMENTS if (at := getattr(observation, name))}
     token_at = [at - offset_ns for at in observation.token_at]
     return msgspec.structs.replace(observation, node=node, token_at=token_at, **moments)
@@ -188,7 +200,9 @@ def shares(block: RequestBlock, nodes: int) -> list[RequestBlock]:
     chosen: list[list[int]] = [[] for _ in range(nodes)]
     for place in range(len(block.due)):
         chosen[random.randrange(nodes)].append(place)
-    numbers = block.numbers or range(block.first, block.first + len(block.due) * block.stride, block.stride)
+    numbers = block.numbers or range(
+        block.first, block.first + len(block.due) * block.stride, block.stride
+    )
     measured_from, cooldowns_from = block.warmups, block.warmups + block.requests
     return [
         msgspec.structs.replace(

@@ -1,15 +1,17 @@
 """The plan of a run: which requests go to which target in which order.
 
-Networks and providers have slow minutes. Targets that are measured one after another would each meet different ones,
-and requests that are sent together meet the same one. So each condition is measured in rounds that are spread over the
-whole run: a round has one block of each condition, in an order drawn for that round. Targets at the same endpoint share
-a lane, as they share its capacity; lanes can run side by side.
+Networks and providers have slow minutes. Targets that are measured one after another would each
+meet different ones, and requests that are sent together meet the same one. So each condition is
+measured in rounds that are spread over the whole run: a round has one block of each condition, in
+an order drawn for that round. Targets at the same endpoint share a lane, as they share its
+capacity; lanes can run side by side.
 
-Rounds follow each other at once, or begin at even distances over a given time; nothing is sent in the pauses.
+Rounds follow each other at once, or begin at even distances over a given time; nothing is sent in
+the pauses.
 
-In an open loop the requests in flight grow towards their steady number over many response times, and each block begins
-with an empty server. So the warm-up of a block lasts `WARMUP_RESPONSES` times as long as one response, and its measured
-time at least `WINDOW_RESPONSES` times as long.
+In an open loop the requests in flight grow towards their steady number over many response times,
+and each block begins with an empty server. So the warm-up of a block lasts `WARMUP_RESPONSES` times
+as long as one response, and its measured time at least `WINDOW_RESPONSES` times as long.
 """
 
 import math
@@ -29,33 +31,39 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.grouping import grouped
 
 ROUNDS, MAX_ROUNDS = 6, 8
-"""Fewest and most blocks of one condition by default. More rounds see smaller differences, but each has its own
-warm-up. The scatter between rounds can be estimated from five on (`summary.MIN_ROUNDS`). But of a server that is fast
-or slow for whole rounds, five see only one state in one of 11 rows, six in one of 19."""
+"""Fewest and most blocks of one condition by default. More rounds see smaller differences, but each
+has its own warm-up. The scatter between rounds can be estimated from five on
+(`summary.MIN_ROUNDS`). But of a server that is fast or slow for whole rounds, five see only one
+state in one of 11 rows, six in one of 19."""
 MIN_BLOCK = 5
 """Least measured requests of a block in more than `ROUNDS` blocks."""
 SPREAD_APART_S, MAX_SPREAD_ROUNDS = 180, 25
-"""Rounds over a given time are planned so far apart, as long as they are at most 25. Slow times of a minute are then
-forgotten from one round to the next, as comparisons assume (`sample_comparison.LEFT_OVER`)."""
+"""Rounds over a given time are planned so far apart, as long as they are at most 25. Slow times of
+a minute are then forgotten from one round to the next, as comparisons assume
+(`sample_comparison.LEFT_OVER`)."""
 WARMUP_RESPONSES, WINDOW_RESPONSES, COOLDOWN_RESPONSES = 20, 20, 5
-"""In response times: the warm-up of a block of an open loop, its measured time, and its longest cool-down."""
+"""In response times: the warm-up of a block of an open loop, its measured time, and its longest
+cool-down."""
 MAX_WARMUP_SHARE = 0.5
 """Most of the time of a block that warms up, where the duration of the run is given."""
 REQUESTS = 50
 TURNS = 8
-"""Measured turns of each slot of sessions in a block. Each slot first fills the cache, which costs as much as many
-turns."""
+"""Measured turns of each slot of sessions in a block. Each slot first fills the cache, which costs
+as much as many turns."""
 STARTS = 3
-"""New sessions in the schedule of a block, as a multiple of those that the measured turns belong to."""
+"""New sessions in the schedule of a block, as a multiple of those that the measured turns belong
+to."""
 LIMIT_ROUNDS = 1000
 COOLDOWNS_PER_SLOT = 4
-"""Most cool-down requests of a closed loop, per slot. About one is sent, unless a measured response takes long."""
+"""Most cool-down requests of a closed loop, per slot. About one is sent, unless a measured response
+takes long."""
 STREAMS_PER_PROCESS = 256
 EXPECTED_S = 5
 
 
 class PlannedLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One load: a closed loop at `concurrency`, or an open loop at `rate` a second or at the offsets `trace` (ns)."""
+    """One load: a closed loop at `concurrency`, or an open loop at `rate` a second or at the
+    offsets `trace` (ns)."""
 
     concurrency: int | None = None
     rate: float | None = None
@@ -81,7 +89,8 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The conditions in the given order. Lanes run at the same time; the blocks of a lane run one after another."""
+    """The conditions in the given order. Lanes run at the same time; the blocks of a lane run one
+    after another."""
 
     conditions: list[Condition]
     lanes: list[list[RequestBlock]]
@@ -93,7 +102,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def apart_s(self) -> float:
-        """The planned time from the start of a round to that of the next one; 0: they follow each other at once."""
+        """The planned time from the start of a round to that of the next one; 0: they follow each
+        other at once."""
         return max((block.apart_s for lane in self.lanes for block in lane), default=0.0)
 
     def next_round(self, blocks: Sequence[RequestBlock], number: int) -> list[RequestBlock]:
@@ -129,23 +139,33 @@ def make_plan(
 ) -> RunPlan:
     """Plan `requests` measured requests (None: `REQUESTS`) to each target under each load.
 
-    `targets` maps names to base URLs. Each block begins with `warmups`: by default as many as the concurrency, or those
-    of the warm-up time of an open loop. A condition has `blocks`, by default `ROUNDS`, or up to `MAX_ROUNDS` if blocks
-    stay longer than their warm-up. `response_s` is the duration of the slowest target's response; if it is known, an
-    open loop gets as many requests as the measured time of its blocks needs, at least `requests`, or without `extend`
-    exactly `requests`. With `duration_s`, as many are planned as fit into this time. With `over_s`, the first round
-    begins at once and the last one after this time, the others evenly between them; there are `spread_rounds` by
-    default.
+    `targets` maps names to base URLs. Each block begins with `warmups`: by default as many as the
+    concurrency, or those of the warm-up time of an open loop. A condition has `blocks`, by default
+    `ROUNDS`, or up to `MAX_ROUNDS` if blocks stay longer than their warm-up. `response_s` is the
+    duration of the slowest target's response; if it is known, an open loop gets as many requests as
+    the measured time of its blocks needs, at least `requests`, or without `extend` exactly
+    `requests`. With `duration_s`, as many are planned as fit into this time. With `over_s`, the
+    first round begins at once and the last one after this time, the others evenly between them;
+    there are `spread_rounds` by default.
 
-    With `cache_reuse` each block has at least one warm-up, which fills the cache. A trace is sent unchanged, in one
-    block. With `sessions`, a load is a number of sessions at a time or a rate of new ones, requests are turns, by
-    default `TURNS` of each slot in a block, and warm-ups fill the cache. Raises `CallerFault` for impossible numbers.
+    With `cache_reuse` each block has at least one warm-up, which fills the cache. A trace is sent
+    unchanged, in one block. With `sessions`, a load is a number of sessions at a time or a rate of
+    new ones, requests are turns, by default `TURNS` of each slot in a block, and warm-ups fill the
+    cache. Raises `CallerFault` for impossible numbers.
     """
-    _check(targets, loads, requests=REQUESTS if requests is None else requests, warmups=warmups, blocks=blocks)
+    _check(
+        targets,
+        loads,
+        requests=REQUESTS if requests is None else requests,
+        warmups=warmups,
+        blocks=blocks,
+    )
     reuses = (False, True) if cache_reuse else (False,)
     if cache_reuse and warmups == 0:
         warmups = 1
-    endpoints = grouped(targets, lambda name: urlsplit(targets[name]).netloc if side_by_side else "").values()
+    endpoints = grouped(
+        targets, lambda name: urlsplit(targets[name]).netloc if side_by_side else ""
+    ).values()
     extend = extend and duration_s is None and response_s is not None
     if over_s is not None:
         blocks = blocks or spread_rounds(over_s)
@@ -162,11 +182,17 @@ def make_plan(
         if duration_s is not None:
             blocks = blocks or MAX_ROUNDS
             turns = blocks * len(loads) * max(map(len, endpoints)) * len(reuses)
-            warm_s = min(WARMUP_RESPONSES * (response_s or EXPECTED_S), MAX_WARMUP_SHARE * duration_s / turns)
-            requests = blocks * _requests_within(load, duration_s / turns, response_s or EXPECTED_S, warm_s)
+            warm_s = min(
+                WARMUP_RESPONSES * (response_s or EXPECTED_S), MAX_WARMUP_SHARE * duration_s / turns
+            )
+            requests = blocks * _requests_within(
+                load, duration_s / turns, response_s or EXPECTED_S, warm_s
+            )
             if warmups is None and load.rate is not None:
                 own_warmups = max(1, math.ceil(load.rate * warm_s))
-        own = _blocks(load, requests or REQUESTS, own_warmups, blocks, seed, response_s, extend=extend)
+        own = _blocks(
+            load, requests or REQUESTS, own_warmups, blocks, seed, response_s, extend=extend
+        )
         planned.append((load, own if over_s is None else _spread(own, over_s)))
     return RunPlan(
         conditions=[
@@ -188,7 +214,8 @@ def make_plan(
 
 
 def spread_rounds(over_s: float) -> int:
-    """Return how many rounds are planned over this time: those that lie `SPREAD_APART_S` apart, at least `ROUNDS`."""
+    """Return how many rounds are planned over this time: those that lie `SPREAD_APART_S` apart, at
+    least `ROUNDS`."""
     return min(max(1 + math.floor(over_s / SPREAD_APART_S), ROUNDS), MAX_SPREAD_ROUNDS)
 
 
@@ -198,7 +225,9 @@ def _spread(blocks: Sequence[RequestBlock], over_s: float) -> list[RequestBlock]
 
 
 def _lane(
-    planned: Sequence[tuple[PlannedLoad, list[RequestBlock]]], conditions: Sequence[tuple[str, bool]], seed: int
+    planned: Sequence[tuple[PlannedLoad, list[RequestBlock]]],
+    conditions: Sequence[tuple[str, bool]],
+    seed: int,
 ) -> list[RequestBlock]:
     """Return the rounds of all loads. `conditions`: a target, and whether it has cache reuse."""
     lane: list[RequestBlock] = []
@@ -216,19 +245,25 @@ def _lane(
 
 
 def rounds_until(
-    plan: RunPlan, lane: list[RequestBlock], is_precise: Callable[[str], bool] | None, duration_ns: int | None
+    plan: RunPlan,
+    lane: list[RequestBlock],
+    is_precise: Callable[[str], bool] | None,
+    duration_ns: int | None,
 ) -> Iterator[RequestBlock]:
     """Yield the blocks of `lane`, and of further rounds like its last one, until a goal is reached.
 
-    A condition for which `is_precise` (asked from round `ROUNDS` on; None: no goal) takes no part in further rounds. A
-    round begins only if it is likely to end within `duration_ns` from now, as long as the longest one before.
+    A condition for which `is_precise` (asked from round `ROUNDS` on; None: no goal) takes no part
+    in further rounds. A round begins only if it is likely to end within `duration_ns` from now, as
+    long as the longest one before.
     """
     begun_ns = clock.now_ns()
     longest_ns, precise = 0, set[str]()
     blocks: list[RequestBlock] = []
     for number in range(1, LIMIT_ROUNDS + 1):
         planned = [block for block in lane if block.round == number]
-        blocks = [b for b in planned or plan.next_round(blocks, number) if b.condition not in precise]
+        blocks = [
+            b for b in planned or plan.next_round(blocks, number) if b.condition not in precise
+        ]
         round_ns = clock.now_ns()
         if duration_ns is not None and round_ns + longest_ns > begun_ns + duration_ns:
             return
@@ -241,7 +276,8 @@ def rounds_until(
 
 
 def _shuffled(blocks: Sequence[RequestBlock], seed: int, number: int) -> list[RequestBlock]:
-    """Return the blocks of a round in random order, so that no condition always follows the same other one."""
+    """Return the blocks of a round in random order, so that no condition always follows the same
+    other one."""
     return Random(f"{seed}/{number}").sample(blocks, len(blocks))
 
 
@@ -250,13 +286,20 @@ def _condition(name: str, load: PlannedLoad, reuse: bool) -> str:
 
 
 def _check(
-    targets: Mapping[str, str], loads: Sequence[PlannedLoad], *, requests: int, warmups: int | None, blocks: int | None
+    targets: Mapping[str, str],
+    loads: Sequence[PlannedLoad],
+    *,
+    requests: int,
+    warmups: int | None,
+    blocks: int | None,
 ) -> None:
     least = [("requests", requests, 1), ("warm-ups", warmups, 0), ("blocks", blocks, 1)]
     least += [("concurrency", load.concurrency, 1) for load in loads]
     for name, value, minimum in least:
         if value is not None and value < minimum:
-            raise CallerFault(f"the number of {name} is {value:,}, expected {minimum} or more", kind="bad_load")
+            raise CallerFault(
+                f"the number of {name} is {value:,}, expected {minimum} or more", kind="bad_load"
+            )
     for load in loads:
         if load.rate is not None:  # an empty schedule checks the rest
             schedule(load.pattern, rate=load.rate, requests=0, seed=0, burstiness=load.burstiness)
@@ -292,7 +335,9 @@ def _blocks(
         blocks = min(max(requests // least, ROUNDS), MAX_ROUNDS)
     rounds = min(blocks, requests)
     if load.rate is not None and extend:
-        requests = max(requests, rounds * math.ceil(load.rate * (response_s or EXPECTED_S) * WINDOW_RESPONSES))
+        requests = max(
+            requests, rounds * math.ceil(load.rate * (response_s or EXPECTED_S) * WINDOW_RESPONSES)
+        )
     made: list[RequestBlock] = []
     first = 0
     for number in range(rounds):
@@ -325,12 +370,17 @@ def _session_blocks(
     response_s: float | None,
     within_s: float | None,
 ) -> list[RequestBlock]:
-    """Return the blocks of a load of sessions, `within_s` each, or with `requests` measured ones in all."""
+    """Return the blocks of a load of sessions, `within_s` each, or with `requests` measured ones in
+    all."""
     wait_s = sessions.mean("wait_ns") / NS_PER_S
     response_s = EXPECTED_S if response_s is None else response_s
     turn_s = response_s + wait_s
     turns = sum(len(session.turns) for session in sessions.sessions) / len(sessions.sessions)
-    slots = load.concurrency if load.concurrency is not None else max(round((load.rate or 0) * turns * turn_s), 1)
+    slots = (
+        load.concurrency
+        if load.concurrency is not None
+        else max(round((load.rate or 0) * turns * turn_s), 1)
+    )
     blocks = blocks or ROUNDS
     if within_s is not None:
         requests = blocks * max(math.floor(slots * within_s / turn_s), 1)
@@ -364,7 +414,9 @@ def _due(load: PlannedLoad, requests: int, seed: int, number: int) -> list[int]:
     if load.rate is None:
         return load.trace[:requests]
     drawn = Random(f"{seed}/{load.label}/{number}").getrandbits(64)
-    return schedule(load.pattern, rate=load.rate, requests=requests, seed=drawn, burstiness=load.burstiness)
+    return schedule(
+        load.pattern, rate=load.rate, requests=requests, seed=drawn, burstiness=load.burstiness
+    )
 
 
 def _requests_within(load: PlannedLoad, block_s: float, response_s: float, warm_s: float) -> int:
@@ -375,7 +427,10 @@ def _requests_within(load: PlannedLoad, block_s: float, response_s: float, warm_
 
 def expected_s(block: RequestBlock, *, ttft_s: float, response_s: float) -> float:
     if block.due and block.concurrency is None:
-        return block.due[min(block.warmups + block.requests, len(block.due)) - 1] / NS_PER_S + response_s
+        return (
+            block.due[min(block.warmups + block.requests, len(block.due)) - 1] / NS_PER_S
+            + response_s
+        )
     slots = block.concurrency or 1
     if block.wait_s:
         return response_s + (response_s + block.wait_s) * ((block.requests - 1) / slots + 1)
@@ -399,7 +454,11 @@ def slices(block: RequestBlock, most: int) -> list[RequestBlock]:
 
 
 def sliced(block: RequestBlock, k: int) -> list[RequestBlock]:
-    bounds = block.warmups, block.warmups + block.requests, block.warmups + block.requests + block.cooldowns
+    bounds = (
+        block.warmups,
+        block.warmups + block.requests,
+        block.warmups + block.requests + block.cooldowns,
+    )
     warm, measured, all_of_them = ([len(range(i, bound, k)) for i in range(k)] for bound in bounds)
     return [
         msgspec.structs.replace(

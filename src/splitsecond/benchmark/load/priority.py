@@ -1,11 +1,13 @@
-"""Scheduling priority of a worker: a real-time class where the system allows it, else the best priority that it allows.
+"""Scheduling priority of a worker: a real-time class where the system allows it, else the best
+priority that it allows.
 
-Beside a server that keeps all cores busy, a normal process waits for a processor for tens of milliseconds; a real-time
-one runs at once. If it ever ran for `LONGEST_RUN_US` without sleeping, which only an overload or a bug can cause, the
-kernel sends SIGXCPU and the worker returns to the normal class, so that it cannot starve the machine.
+Beside a server that keeps all cores busy, a normal process waits for a processor for tens of
+milliseconds; a real-time one runs at once. If it ever ran for `LONGEST_RUN_US` without sleeping,
+which only an overload or a bug can cause, the kernel sends SIGXCPU and the worker returns to the
+normal class, so that it cannot starve the machine.
 
-The real-time class needs CAP_SYS_NICE or a limit RLIMIT_RTPRIO of at least 1, a better priority the same capability or
-RLIMIT_NICE (sched(7), getrlimit(2)).
+The real-time class needs CAP_SYS_NICE or a limit RLIMIT_RTPRIO of at least 1, a better priority the
+same capability or RLIMIT_NICE (sched(7), getrlimit(2)).
 """
 
 import contextlib
@@ -19,15 +21,16 @@ LONGEST_RUN_US = 200_000
 BEST_NICE = -20
 REAL_TIME, NORMAL = "real time", "normal"
 _AUTOGROUP = Path("/proc/self/autogroup")
-"""A session's own priority. A worker is a session of its own, and inside one a nice value alone has no effect on other
-sessions (sched(7), "The autogroup feature")."""
+"""A session's own priority. A worker is a session of its own, and inside one a nice value alone has
+no effect on other sessions (sched(7), "The autogroup feature")."""
 
 
 def raise_priority() -> str:
     """Give this process, in all threads, the best priority that it may have. Return `priority()`.
 
-    A thread at a normal priority could be interrupted while it holds the interpreter's lock, and the measuring thread
-    would wait for it. Call it again before each block, as the process may have returned to the normal class.
+    A thread at a normal priority could be interrupted while it holds the interpreter's lock, and
+    the measuring thread would wait for it. Call it again before each block, as the process may have
+    returned to the normal class.
     """
     if sys.platform != "linux":
         return priority()
@@ -37,7 +40,9 @@ def raise_priority() -> str:
         _raise_niceness()
         return priority()
     signal.signal(signal.SIGXCPU, lambda *_: _set_class(os.SCHED_OTHER, 0))
-    resource.setrlimit(resource.RLIMIT_RTTIME, (LONGEST_RUN_US, resource.getrlimit(resource.RLIMIT_RTTIME)[1]))
+    resource.setrlimit(
+        resource.RLIMIT_RTTIME, (LONGEST_RUN_US, resource.getrlimit(resource.RLIMIT_RTTIME)[1])
+    )
     return priority()
 
 

@@ -1,8 +1,9 @@
 """Prompts from a file, whose format is recognised by the content.
 
-A conversation of ShareGPT gives its first question, after its system message if it has one. Fields beside `messages`
-are fields of the request. Of those beside `prompt` only the length of the response is kept, because data sets have
-fields of their own there. A file may be larger than memory: it is read piece by piece.
+A conversation of ShareGPT gives its first question, after its system message if it has one. Fields
+beside `messages` are fields of the request. Of those beside `prompt` only the length of the
+response is kept, because data sets have fields of their own there. A file may be larger than
+memory: it is read piece by piece.
 """
 
 import io
@@ -22,13 +23,15 @@ from splitsecond.core.wording import counted_as
 
 LENGTH_FIELDS = ("max_tokens", "max_completion_tokens")
 OURS = ("model", "stream", "stream_options")
-"""Fields that a measurement sets itself; those of a recorded request in a prompts file are dropped."""
+"""Fields that a measurement sets itself; those of a recorded request in a prompts file are
+dropped."""
 MAX_PROMPTS = 10_000
 MAX_BYTES = 1 << 25
 """Most bytes of all prompts together, because every worker process holds them."""
 LONGEST = 1 << 24
 FORMATS = (
-    'Known are JSON lines ({"prompt": "..."} or {"messages": [...]}), the JSON files of ShareGPT, and plain text with '
+    'Known are JSON lines ({"prompt": "..."} or {"messages": [...]}), the JSON files of ShareGPT, '
+    "and plain text with "
     "one prompt a line."
 )
 _MESSAGES = re.compile(rb'\[\s*\{\s*"(?:role|content)"\s*:')
@@ -36,7 +39,8 @@ _MESSAGES = re.compile(rb'\[\s*\{\s*"(?:role|content)"\s*:')
 
 
 class PromptFile(Struct, frozen=True, kw_only=True):
-    """The request bodies of a file. `complete`: whether it has no others. `skipped`: conversations without question."""
+    """The request bodies of a file. `complete`: whether it has no others. `skipped`: conversations
+    without question."""
 
     prompts: list[dict[str, Any]]
     format: str
@@ -45,7 +49,11 @@ class PromptFile(Struct, frozen=True, kw_only=True):
 
     def in_words(self, name: str) -> str:
         count = counted_as(len(self.prompts), "prompt")
-        left_out = f"; {counted_as(self.skipped, 'conversation')} without a question left out" if self.skipped else ""
+        left_out = (
+            f"; {counted_as(self.skipped, 'conversation')} without a question left out"
+            if self.skipped
+            else ""
+        )
         return f"{name} ({self.format}): {'' if self.complete else 'the first '}{count}{left_out}."
 
 
@@ -78,25 +86,37 @@ class _Message(Struct):
 
 
 def read_prompts(path: Path) -> PromptFile:
-    """Read the prompts in a file. Raises `CallerFault` with the line for one that is not understood."""
-    with file_faults(f"cannot read the prompts {path}", kind="bad_prompts"), open_bytes(path) as file:
+    """Read the prompts in a file. Raises `CallerFault` with the line for one that is not
+    understood."""
+    with (
+        file_faults(f"cannot read the prompts {path}", kind="bad_prompts"),
+        open_bytes(path) as file,
+    ):
         return parse_prompts(file, str(path))
 
 
 def parse_prompts(file: BinaryIO, name: str) -> PromptFile:
-    """Parse the prompts in a file that is open at its beginning. Raises `CallerFault` with `name`:line."""
+    """Parse the prompts in a file that is open at its beginning. Raises `CallerFault` with
+    `name`:line."""
     beginning = file.read(CHUNK).removeprefix(b"\xef\xbb\xbf").lstrip()
     file.seek(0)
     if beginning.startswith(b"[") and not _MESSAGES.match(beginning):
         return _collected(name, "JSON", _elements(file, name), _request)
-    lines = numbered(iter(lambda: file.readline(LONGEST + 1), b""), name, LONGEST, "bad_prompts", FORMATS)
+    lines = numbered(
+        iter(lambda: file.readline(LONGEST + 1), b""), name, LONGEST, "bad_prompts", FORMATS
+    )
     if beginning.startswith((b"{", b"[")):
-        return _collected(name, "JSON lines", lines, lambda line: _request(msgspec.json.decode(line)))
+        return _collected(
+            name, "JSON lines", lines, lambda line: _request(msgspec.json.decode(line))
+        )
     return _collected(name, "plain text", lines, _plain)
 
 
 def _collected(
-    name: str, kind: str, items: Iterable[tuple[int, Any]], request: Callable[[Any], dict[str, Any] | None]
+    name: str,
+    kind: str,
+    items: Iterable[tuple[int, Any]],
+    request: Callable[[Any], dict[str, Any] | None],
 ) -> PromptFile:
     prompts: list[dict[str, Any]] = []
     skipped = size = 0
@@ -113,7 +133,9 @@ def _collected(
             return PromptFile(prompts=prompts, format=kind, complete=False, skipped=skipped)
         prompts.append(prompt)
     if not prompts:
-        raise CallerFault(f"{name}: no prompt found, expected one a line", kind="bad_prompts", hint=FORMATS)
+        raise CallerFault(
+            f"{name}: no prompt found, expected one a line", kind="bad_prompts", hint=FORMATS
+        )
     return PromptFile(prompts=prompts, format=kind, skipped=skipped)
 
 
@@ -143,17 +165,25 @@ def _request(decoded: Any) -> dict[str, Any] | None:
         return {field: value for field, value in fields.items() if field not in OURS}
     if "prompt" in fields:
         lengths = {field: fields[field] for field in LENGTH_FIELDS if field in fields}
-        return _question(msgspec.convert(fields["prompt"], str)) | msgspec.convert(lengths, dict[str, int])
+        return _question(msgspec.convert(fields["prompt"], str)) | msgspec.convert(
+            lengths, dict[str, int]
+        )
     return _opening(msgspec.convert(fields["conversations"], list[ConversationTurn]))
 
 
 def _opening(turns: list[ConversationTurn]) -> dict[str, Any] | None:
-    """Return the first question of a conversation, with a system message before it; None if there is no question."""
-    question = next((turn.text for turn in turns if turn.speaker in ("human", "user") and turn.text), None)
+    """Return the first question of a conversation, with a system message before it; None if there
+    is no question."""
+    question = next(
+        (turn.text for turn in turns if turn.speaker in ("human", "user") and turn.text), None
+    )
     if question is None:
         return None
     system = [turn.text for turn in turns[:1] if turn.speaker == "system" and turn.text]
-    return {"messages": [{"role": "system", "content": text} for text in system] + _question(question)["messages"]}
+    return {
+        "messages": [{"role": "system", "content": text} for text in system]
+        + _question(question)["messages"]
+    }
 
 
 def _elements(file: BinaryIO, name: str) -> Iterator[tuple[int, Any]]:

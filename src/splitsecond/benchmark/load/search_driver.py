@@ -1,14 +1,15 @@
-"""The driver of a capacity search: it chooses each block of requests by the results of the blocks before.
+"""The driver of a capacity search: it chooses each block of requests by the results of the blocks
+before.
 
-A step of the search is one load, and a condition like any other. It is judged after each of its blocks. The first try
-ends when the load fails or is promising, after at most `FIRST_ROUNDS` rounds; then `benchmark.statistics.search`
-chooses the next load. A promising load that turns out to be the heaviest is tried again, for up to `ROUNDS` rounds
-more. Observations are read between two blocks, when nothing is in flight, so a decision does not disturb the
-measurement.
+A step of the search is one load, and a condition like any other. It is judged after each of its
+blocks. The first try ends when the load fails or is promising, after at most `FIRST_ROUNDS` rounds;
+then `benchmark.statistics.search` chooses the next load. A promising load that turns out to be the
+heaviest is tried again, for up to `ROUNDS` rounds more. Observations are read between two blocks,
+when nothing is in flight, so a decision does not disturb the measurement.
 
-A block must be long against a response, or it shows the start of a queue instead of the queue. In an open loop and with
-sessions, its times are those of `plan`, by the mean duration of the responses at the heaviest lighter load, or before
-there is one, of the pilot.
+A block must be long against a response, or it shows the start of a queue instead of the queue. In
+an open loop and with sessions, its times are those of `plan`, by the mean duration of the responses
+at the heaviest lighter load, or before there is one, of the pilot.
 """
 
 import math
@@ -22,7 +23,14 @@ from splitsecond.benchmark.findings.condition import condition_findings
 from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
 from splitsecond.benchmark.findings.slo import Slo
 from splitsecond.benchmark.load.block import RequestBlock
-from splitsecond.benchmark.load.plan import EXPECTED_S, TURNS, Condition, PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.plan import (
+    EXPECTED_S,
+    TURNS,
+    Condition,
+    PlannedLoad,
+    RunPlan,
+    make_plan,
+)
 from splitsecond.benchmark.load.sessions import SessionSet
 from splitsecond.benchmark.statistics.search import Search, Verdict
 from splitsecond.core import clock
@@ -39,17 +47,19 @@ FIRST_ROUNDS = 4
 MIN_REQUESTS = 20
 PER_SLOT = 3
 WARMUP_RESPONSES = 5
-"""Warm-up of a block of an open loop, in responses: a search has many blocks, and those of a bench take longer."""
+"""Warm-up of a block of an open loop, in responses: a search has many blocks, and those of a bench
+take longer."""
 OnVerdict = Callable[[ConditionFindings, Verdict], None]
 
 
 class LoadSearchDriver:
-    """The steps of a search for the highest load at which at least `share` of the requests meet `slo`.
+    """The steps of a search for the highest load at which at least `share` of the requests meet
+    `slo`.
 
-    Each block has `requests` (None: as many as it needs). `warmups` and `seed` are as in `make_plan`. With `over_s`,
-    the `ROUNDS` of the second try begin at even distances over this time. With `sessions` the load is their number.
-    `pilot_s`: the duration of a response alone, if it is known. Raises `CallerFault` if so few requests can never
-    decide a step.
+    Each block has `requests` (None: as many as it needs). `warmups` and `seed` are as in
+    `make_plan`. With `over_s`, the `ROUNDS` of the second try begin at even distances over this
+    time. With `sessions` the load is their number. `pilot_s`: the duration of a response alone, if
+    it is known. Raises `CallerFault` if so few requests can never decide a step.
     """
 
     def __init__(
@@ -69,7 +79,8 @@ class LoadSearchDriver:
     ) -> None:
         if requests is not None and requests * ROUNDS < fewest(share, ROUNDS):
             raise CallerFault(
-                f"{ROUNDS} times {counted_as(requests, 'request', 'requests')} cannot show that {percent(share)} meet "
+                f"{ROUNDS} times {counted_as(requests, 'request', 'requests')} cannot show that "
+                f"{percent(share)} meet "
                 f"the limits: that takes at least {fewest(share, ROUNDS):,} requests",
                 kind="bad_load",
                 hint=f"Use -n {math.ceil(fewest(share, ROUNDS) / ROUNDS)} or more.",
@@ -99,12 +110,20 @@ class LoadSearchDriver:
         low, high = self._search.remaining
         unit = "requests/s" if self.open_loop else "concurrency"
         between = f"{low:g} to {high:g}" if low < high else f"{low:g}"
-        left = f", about {self.seconds_left // 60}:{self.seconds_left % 60:02d} left" if self.seconds_left else ""
-        return f"{limits(self._slo.limits)} in {percent(self.share)} of requests: {unit} {between}{left}"
+        left = (
+            f", about {self.seconds_left // 60}:{self.seconds_left % 60:02d} left"
+            if self.seconds_left
+            else ""
+        )
+        return (
+            f"{limits(self._slo.limits)} in {percent(self.share)} of requests: {unit} "
+            f"{between}{left}"
+        )
 
     @property
     def seconds_left(self) -> int:
-        """About how long the search will still take, at the pace so far; 0 before the first verdict."""
+        """About how long the search will still take, at the pace so far; 0 before the first
+        verdict."""
         if self._confirmed:
             return round(self._round_ns * (ROUNDS - self._confirmed) / NS_PER_S)
         rounds = sum(self._rounds.values())
@@ -148,23 +167,35 @@ class LoadSearchDriver:
                     self._slo,
                     searched=True,
                 )
-                verdict = judge(row, batches_of(own, self._slo, open_loop=self.open_loop), self.share)
-                if verdict not in ("undecided", "promising") or (verdict == "promising" and not confirms):
+                verdict = judge(
+                    row, batches_of(own, self._slo, open_loop=self.open_loop), self.share
+                )
+                if verdict not in ("undecided", "promising") or (
+                    verdict == "promising" and not confirms
+                ):
                     break
             self._done[step.condition] = step
             self._search.record(load, verdict)
             on_verdict(row, verdict)
 
-    def _next(self, load: float, again: str, response_s: float | None) -> tuple[Condition, RequestBlock]:
+    def _next(
+        self, load: float, again: str, response_s: float | None
+    ) -> tuple[Condition, RequestBlock]:
         before = self._begun.get((load, again))
-        requests, warmups, cooldowns = (before.requests, before.warmups, before.cooldowns) if before else (0, 0, 0)
+        requests, warmups, cooldowns = (
+            (before.requests, before.warmups, before.cooldowns) if before else (0, 0, 0)
+        )
         rounds = self._rounds.get((load, again), 0) + 1
         part = self._part(load, response_s, seed=self._seed + requests)
         (step,), ((block,),) = part.conditions, part.lanes
         name, first = step.condition + again, requests + warmups + cooldowns
         requests, warmups = requests + step.requests, warmups + step.warmups
         step = self._begun[load, again] = replace(
-            step, condition=name, requests=requests, warmups=warmups, cooldowns=cooldowns + step.cooldowns
+            step,
+            condition=name,
+            requests=requests,
+            warmups=warmups,
+            cooldowns=cooldowns + step.cooldowns,
         )
         self._rounds[load, again] = rounds
         return step, replace(
@@ -181,7 +212,9 @@ class LoadSearchDriver:
         if warmups is None and self.open_loop:
             warmups = max(1, math.ceil(load * (response_s or EXPECTED_S) * WARMUP_RESPONSES))
         least = (
-            MIN_REQUESTS if self.open_loop else max(MIN_REQUESTS, (TURNS if self._sessions else PER_SLOT) * round(load))
+            MIN_REQUESTS
+            if self.open_loop
+            else max(MIN_REQUESTS, (TURNS if self._sessions else PER_SLOT) * round(load))
         )
         return make_plan(
             {self._target: self._base_url},
@@ -200,7 +233,9 @@ class LoadSearchDriver:
         if not (self.open_loop or self._sessions) or not lighter:
             return self.pilot_s
         name = max(lighter, key=_size).condition
-        took_ns = [o.response_ns for o in observations if o.condition == name and o.response_ns is not None]
+        took_ns = [
+            o.response_ns for o in observations if o.condition == name and o.response_ns is not None
+        ]
         return float(np.mean(took_ns)) / NS_PER_S if took_ns else self.pilot_s
 
 

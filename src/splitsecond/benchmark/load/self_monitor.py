@@ -1,10 +1,11 @@
 """Self-monitoring of a worker process: the CPU time it used and the delays it had during one block.
 
-Garbage collection would stop the process in the middle of a measurement, so the collector is off inside a block. A
-collection that runs anyway is counted.
+Garbage collection would stop the process in the middle of a measurement, so the collector is off
+inside a block. A collection that runs anyway is counted.
 
-A timer beats ten times a second. If no beat came for `FREEZE_NS`, the process or the whole machine stood still (it was
-paused, or migrated to another host), and requests that were in flight then show the machine, not the target.
+A timer beats ten times a second. If no beat came for `FREEZE_NS`, the process or the whole machine
+stood still (it was paused, or migrated to another host), and requests that were in flight then show
+the machine, not the target.
 """
 
 import asyncio
@@ -21,7 +22,8 @@ from splitsecond.core.timing.instrument import InstrumentReading
 _SCHEDSTAT = Path("/proc/self/schedstat")
 BEAT_S = 0.1
 FREEZE_NS = clock.NS_PER_S
-"""Least time between two beats that counts as a standstill. A busy machine delays a beat by some tens of ms."""
+"""Least time between two beats that counts as a standstill. A busy machine delays a beat by some
+tens of ms."""
 
 
 class SelfMonitor:
@@ -65,7 +67,11 @@ class SelfMonitor:
     def reading(self, condition: str, worker: int) -> InstrumentReading:
         self._listen()
         wait_ns = _runqueue_wait_ns()
-        waited_ns = None if wait_ns is None or self._wait_before_ns is None else wait_ns - self._wait_before_ns
+        waited_ns = (
+            None
+            if wait_ns is None or self._wait_before_ns is None
+            else wait_ns - self._wait_before_ns
+        )
         return InstrumentReading(
             condition=condition,
             worker=worker,

@@ -1,10 +1,11 @@
 """Sends one block of sessions: a number of them at a time, or new ones at a rate.
 
-Each slot begins in the middle: at a random turn of a random session, after a request that fills the prompt cache with
-what came before. When all slots are there, their next turns are due after a random part of a response and the tool time
-after it, as in a load that has run for long: without the part for the response, turns would come too fast at first. A
-session that has ended, or that broke, is replaced by one from its first turn on. Measuring ends with the last of the
-block's measured requests, while all slots are still busy; then the sessions are cut off.
+Each slot begins in the middle: at a random turn of a random session, after a request that fills the
+prompt cache with what came before. When all slots are there, their next turns are due after a
+random part of a response and the tool time after it, as in a load that has run for long: without
+the part for the response, turns would come too fast at first. A session that has ended, or that
+broke, is replaced by one from its first turn on. Measuring ends with the last of the block's
+measured requests, while all slots are still busy; then the sessions are cut off.
 
 The request of a turn is made while its tool runs, so that it leaves when it is due.
 """
@@ -22,7 +23,8 @@ from splitsecond.core.observation import Role
 from splitsecond.core.service import Call
 
 MAX_PRIMING = 4
-"""Requests that fill the cache at a time. More would only queue up at a server whose prefill is slow."""
+"""Requests that fill the cache at a time. More would only queue up at a server whose prefill is
+slow."""
 UNLIMITED = 1 << 40
 
 
@@ -30,7 +32,9 @@ class SessionBlockRun(BlockRun):
     """One block of sessions while it is sent."""
 
     def _prepare(self) -> None:
-        self._prompts = SessionPrompts(self._composer.workload, self._block.condition, self._block.round)
+        self._prompts = SessionPrompts(
+            self._composer.workload, self._block.condition, self._block.round
+        )
         self._left = {"warmup": 0, "measured": self._block.requests, "cooldown": UNLIMITED}
         self._filled.set()
         self._priming = asyncio.Semaphore(MAX_PRIMING)
@@ -54,7 +58,9 @@ class SessionBlockRun(BlockRun):
         self._prepare()
         begin_ns = await self._begin()
         async with asyncio.TaskGroup() as group:
-            self._unmeasured = {group.create_task(self._joined()) for _ in range(self._block.concurrency or 0)}
+            self._unmeasured = {
+                group.create_task(self._joined()) for _ in range(self._block.concurrency or 0)
+            }
             self._unmeasured.add(group.create_task(self._start_when_due(begin_ns, group)))
 
     async def _start_when_due(self, begin_ns: int, group: asyncio.TaskGroup) -> None:
@@ -98,16 +104,21 @@ class SessionBlockRun(BlockRun):
     async def _prime(self, player: Player, number: int) -> bool:
         """Fill the cache with the prompt of a turn. Return whether the server answered.
 
-        A long prompt takes milliseconds to make. So it is made when it is sent, or those of all slots together would
-        keep this process busy for so long that it loses its priority (`priority`).
+        A long prompt takes milliseconds to make. So it is made when it is sent, or those of all
+        slots together would keep this process busy for so long that it loses its priority
+        (`priority`).
         """
         async with self._priming:
             player.skip(number + 1)
             body = player.priming_body()
-            return await self._turn(player, number, "warmup", clock.now_ns(), body, primes=True) is not None
+            return (
+                await self._turn(player, number, "warmup", clock.now_ns(), body, primes=True)
+                is not None
+            )
 
     async def _play(self, player: Player, first: int, ended_ns: int) -> bool:
-        """Play the turns from `first` on. `ended_ns`: when the answer before it ended. Return whether all went well."""
+        """Play the turns from `first` on. `ended_ns`: when the answer before it ended. Return
+        whether all went well."""
         for number in range(first, len(player.turns) + 1):
             turn = player.turns[number - 1]
             if turn.branches and number > first:
@@ -132,7 +143,14 @@ class SessionBlockRun(BlockRun):
         return True
 
     async def _turn(
-        self, player: Player, number: int, role: Role, due_ns: int, body: dict[str, Any], *, primes: bool = False
+        self,
+        player: Player,
+        number: int,
+        role: Role,
+        due_ns: int,
+        body: dict[str, Any],
+        *,
+        primes: bool = False,
     ) -> int | None:
         """Send one turn and wait for its answer. Return when that ended; None if it failed."""
         block = self._block
@@ -180,7 +198,11 @@ def _answer(events: Sequence[Event]) -> tuple[str, list[dict[str, Any]]]:
         elif event.kind == "tool" and (part := event.tool) is not None:
             made = calls.setdefault(
                 part.number,
-                {"id": part.id or f"call_{part.number}", "type": "function", "function": {"name": "", "arguments": ""}},
+                {
+                    "id": part.id or f"call_{part.number}",
+                    "type": "function",
+                    "function": {"name": "", "arguments": ""},
+                },
             )
             made["function"]["name"] += part.name
             made["function"]["arguments"] += event.arguments

@@ -1,14 +1,15 @@
 """Sessions from a file, or from a folder of files. The format is recognised by the content.
 
 - ours: JSON lines, one session each
-- WEKA, whose format AgentX uses: one session a line or a file, with `hash_ids`, or `shared_prefix_blocks` instead
+- WEKA, whose format AgentX uses: one session a line or a file, with `hash_ids`, or
+  `shared_prefix_blocks` instead
 - MLPerf's agentic messages: one message a line, those of a conversation one after another
 - TraceLab: one request a line
 - OpenTelemetry's GenAI spans: OTLP as JSON, or one span a line
 - conversations: lists of OpenAI's messages, or those of ShareGPT, one a line
 
-An unknown field could change the meaning of a session, so it is refused by name. Only spans and the rows of TraceLab
-have fields that are left out, because they describe much more than requests.
+An unknown field could change the meaning of a session, so it is refused by name. Only spans and the
+rows of TraceLab have fields that are left out, because they describe much more than requests.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,8 +28,10 @@ from splitsecond.core.errors import PARSER_ERRORS, excerpt, file_faults, parser_
 from splitsecond.core.wording import counted_as
 
 FORMATS = (
-    'Known are our JSON lines ({"turns": [{"new_tokens": 900, "output_tokens": 200, "wait_s": 2}]}), the traces of '
-    "WEKA and TraceLab, MLPerf's agentic messages, OpenTelemetry's GenAI spans, and lists of messages."
+    'Known are our JSON lines ({"turns": [{"new_tokens": 900, "output_tokens": 200, "wait_s": '
+    "2}]}), the traces of "
+    "WEKA and TraceLab, MLPerf's agentic messages, OpenTelemetry's GenAI spans, and lists of "
+    "messages."
 )
 LONGEST = 1 << 26
 """Most bytes of a line, or of a file with a single session."""
@@ -38,7 +41,8 @@ _Records = Iterator[tuple[str, Any]]
 
 
 class _Format(Struct, frozen=True):
-    """A format of sessions: it `fits` the first record of a file. `sessions` takes the records with their places."""
+    """A format of sessions: it `fits` the first record of a file. `sessions` takes the records with
+    their places."""
 
     name: str
     fits: Callable[[Any], bool]
@@ -57,7 +61,11 @@ def _each(session: Callable[[Any, str], Session]) -> Callable[[_Records], Iterat
 _FORMATS = (
     _Format("WEKA", _has("requests", "block_size"), _each(session_rows.weka)),
     _Format("JSON lines", _has("turns"), _each(session_rows.ours)),
-    _Format("MLPerf's agentic messages", _has("conversation_id", "turn", "role"), session_texts.agentic_messages),
+    _Format(
+        "MLPerf's agentic messages",
+        _has("conversation_id", "turn", "role"),
+        session_texts.agentic_messages,
+    ),
     _Format(
         "TraceLab",
         _has("session_id", "input_tokens_total", "prefix_tokens"),
@@ -67,14 +75,19 @@ _FORMATS = (
     _Format("ShareGPT", _has("conversations"), _each(session_texts.share_gpt)),
     _Format("messages", _has("messages"), _each(session_texts.messages)),
     _Format("messages", lambda record: isinstance(record, list), _each(session_texts.messages)),
-    _Format("OpenTelemetry spans", session_spans.is_span, session_spans.sessions, session_spans.NOTE),
+    _Format(
+        "OpenTelemetry spans", session_spans.is_span, session_spans.sessions, session_spans.NOTE
+    ),
 )
 
 
 def read_sessions(path: Path) -> SessionSet:
-    """Read the sessions in a file or folder. Raises `CallerFault` with the place of what is not understood."""
+    """Read the sessions in a file or folder. Raises `CallerFault` with the place of what is not
+    understood."""
     with file_faults(f"cannot read the sessions {path}", kind="bad_sessions"):
-        files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+        files = (
+            sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+        )
         records = chain.from_iterable(map(_records, files))
         first = next(records, None)
         if first is None:
@@ -86,7 +99,12 @@ def read_sessions(path: Path) -> SessionSet:
         sessions, complete = _limited(found.sessions(chain([first], records)))
     if not sessions:
         raise bad_session(str(path), "no session with a request found", FORMATS)
-    cut = "" if complete else f"Only the first {counted_as(len(sessions), 'session')} are used: the file is too large."
+    cut = (
+        ""
+        if complete
+        else f"Only the first {counted_as(len(sessions), 'session')} are "
+        f"used: the file is too large."
+    )
     return SessionSet(
         name=str(path),
         format=found.name,
@@ -110,17 +128,25 @@ def _limited(sessions: Iterable[Session]) -> tuple[list[Session], bool]:
 
 
 def _records(path: Path) -> _Records:
-    """Yield the JSON values of a file with their places: one a line, or a single one over several lines."""
+    """Yield the JSON values of a file with their places: one a line, or a single one over several
+    lines."""
     name = str(path)
-    with file_faults(f"cannot read the sessions {path}", kind="bad_sessions"), open_bytes(path) as file:
-        lines = numbered(iter(lambda: file.readline(LONGEST + 1), b""), name, LONGEST, "bad_sessions", FORMATS)
+    with (
+        file_faults(f"cannot read the sessions {path}", kind="bad_sessions"),
+        open_bytes(path) as file,
+    ):
+        lines = numbered(
+            iter(lambda: file.readline(LONGEST + 1), b""), name, LONGEST, "bad_sessions", FORMATS
+        )
         for number, line in lines:
             place = f"{name}:{number}"
             try:
                 value = msgspec.json.decode(line)
             except PARSER_ERRORS as error:
                 if number > 1 or line not in ("{", "["):
-                    raise bad_session(place, f"the line is not JSON: {parser_words(error)}", FORMATS) from None
+                    raise bad_session(
+                        place, f"the line is not JSON: {parser_words(error)}", FORMATS
+                    ) from None
                 file.seek(0)
                 value, place = _whole(file.read(LONGEST + 1), name), name
                 yield from _spread(value, place)
@@ -130,7 +156,9 @@ def _records(path: Path) -> _Records:
 
 def _whole(data: bytes, name: str) -> Any:
     if len(data) > LONGEST:
-        raise bad_session(name, f"the file has more than {LONGEST:,} bytes and no value a line", FORMATS)
+        raise bad_session(
+            name, f"the file has more than {LONGEST:,} bytes and no value a line", FORMATS
+        )
     try:
         return msgspec.json.decode(data)
     except PARSER_ERRORS as error:
@@ -139,7 +167,11 @@ def _whole(data: bytes, name: str) -> Any:
 
 def _spread(value: Any, place: str) -> _Records:
     """Yield the sessions of an array; an array of messages is one session."""
-    if isinstance(value, list) and value and not (isinstance(value[0], dict) and "role" in value[0]):
+    if (
+        isinstance(value, list)
+        and value
+        and not (isinstance(value[0], dict) and "role" in value[0])
+    ):
         yield from ((f"{place}[{number}]", each) for number, each in enumerate(value))
     else:
         yield place, value

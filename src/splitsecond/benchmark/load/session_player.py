@@ -1,4 +1,5 @@
-"""A session as it is sent: the requests of its conversations, each with its place and with what is new in it."""
+"""A session as it is sent: the requests of its conversations, each with its place and with what is
+new in it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +23,8 @@ from splitsecond.core.observation import Observation, SessionTurn
 MAX_NAME = 200
 """Most characters of the name of a session."""
 GOLDEN = (sqrt(5) - 1) / 2
-"""The multiples of this number, without their whole parts, are spread evenly, however many there are."""
+"""The multiples of this number, without their whole parts, are spread evenly, however many there
+are."""
 POOL_WORDS = 1 << 15
 """Words of the filler, which begins again after them."""
 
@@ -40,19 +42,24 @@ class SessionPrompts:
         self._filler = Filler(workload.seed, POOL_WORDS)
 
     def random(self, number: int) -> Random:
-        """Return what decides about session `number` of the block: the same for all targets and loads."""
+        """Return what decides about session `number` of the block: the same for all targets and
+        loads."""
         return Random(f"{self.workload.seed}/session {self._round}.{number}")
 
     def in_progress(self, block: RequestBlock) -> list[tuple[Session, int]]:
-        """Return what each slot is at when the block begins: the same for all targets, and other for each slice."""
+        """Return what each slot is at when the block begins: the same for all targets, and other
+        for each slice."""
         slice_number = block.first if block.stride > 1 else 0
         at = (block.round + slice_number) * GOLDEN % 1
         return self.sessions.in_progress(self.random(-1 - slice_number), block.concurrency or 0, at)
 
     def player(self, session: Session, number: int) -> "Player":
-        """Return the player of the main conversation. No other session of the block has its `number`."""
+        """Return the player of the main conversation. No other session of the block has its
+        `number`."""
         name = f"{self._condition}-{self._round}.{number}"
-        return Player(self, session, session.turns, name, knows_shared=number > 0 or self._round > 1)
+        return Player(
+            self, session, session.turns, name, knows_shared=number > 0 or self._round > 1
+        )
 
     def conversation(self) -> Conversation:
         return Conversation(self.workload.scale, self._filler)
@@ -70,8 +77,9 @@ class SessionPrompts:
 class Player:
     """The requests of one conversation of a session, in order.
 
-    For each turn take its `body` and its `place`, and then report its answer. `knows_shared`: the session's shared
-    system prompt was sent before. `name` identifies the session in its run, and `key` anywhere.
+    For each turn take its `body` and its `place`, and then report its answer. `knows_shared`: the
+    session's shared system prompt was sent before. `name` identifies the session in its run, and
+    `key` anywhere.
     """
 
     def __init__(
@@ -93,12 +101,14 @@ class Player:
         self._knows_shared = knows_shared
         self._conversation = prompts.conversation()
         self._kept: dict[int, tuple[Conversation, bytes, int]] = {}
-        """Conversations that later turns begin with, by the number of their last turn, with the answer to it."""
+        """Conversations that later turns begin with, by the number of their last turn, with the
+        answer to it."""
         self._needed = Counter(turn.follows for turn in turns if turn.follows)
         self._tools = b""
         self._answer = (b"", 0)
         self._answer_calls: list[dict[str, Any]] = []
-        self._shared = 0  # tokens that the latest prompt shares with an earlier one, by the server's count if known
+        # tokens that the latest prompt shares with an earlier one, by the server's count if known
+        self._shared = 0
 
     def branch(self, of: Branch) -> "Player":
         """Return the player of a sub-agent."""
@@ -132,7 +142,8 @@ class Player:
         )
 
     def skip(self, until: int) -> None:
-        """Go to turn `until`, as if those before it had been sent and answered with recorded lengths."""
+        """Go to turn `until`, as if those before it had been sent and answered with recorded
+        lengths."""
         for number in range(1, until):
             self._advance(number)
             self._take_recorded(number)
@@ -143,14 +154,18 @@ class Player:
 
     def body(self, number: int) -> dict[str, Any]:
         self._advance(number)
-        return self._body(self.turns[number - 1].output_tokens or self._prompts.workload.output_tokens)
+        return self._body(
+            self.turns[number - 1].output_tokens or self._prompts.workload.output_tokens
+        )
 
     def primed(self, counts: Observation | None) -> None:
         """Take what the server counted in the prompt that filled the cache."""
         if counts is not None and counts.input_tokens:
             self._conversation.counted(counts.input_tokens)
 
-    def answered(self, number: int, text: str, calls: Sequence[dict[str, Any]], counts: Observation | None) -> None:
+    def answered(
+        self, number: int, text: str, calls: Sequence[dict[str, Any]], counts: Observation | None
+    ) -> None:
         """Take the answer to turn `number`, with what the server counted."""
         self.primed(counts)
         if self._prompts.sessions.answers == "recorded":
@@ -183,7 +198,9 @@ class Player:
         if base != number - 1:
             self._needed[base] -= 1
             conversation, answer, tokens = self._kept[base]
-            self._conversation = conversation.copy() if self._needed[base] else self._kept.pop(base)[0]
+            self._conversation = (
+                conversation.copy() if self._needed[base] else self._kept.pop(base)[0]
+            )
             self._answer = answer, tokens
         conversation = self._conversation
         self._shared = round(conversation.tokens)
@@ -215,7 +232,8 @@ class Player:
         self._conversation.fill("user", nonce, turn.input_tokens)
 
     def _texts(self, turn: Turn) -> list[dict[str, Any]]:
-        """Return the new messages of a turn; results of tools belong to the calls in the answer that the server gave.
+        """Return the new messages of a turn; results of tools belong to the calls in the answer
+        that the server gave.
 
         An answer without a call is followed by a message of the user.
         """
@@ -226,9 +244,15 @@ class Player:
         results = [each for each in found if each["role"] == "tool"]
         others = [each for each in found if each["role"] != "tool"]
         if not calls:
-            return [{"role": "user", "content": each.get("content") or ""} for each in results] + others
+            return [
+                {"role": "user", "content": each.get("content") or ""} for each in results
+            ] + others
         answered = [
-            {"role": "tool", "tool_call_id": call["id"], "content": (each.get("content") or "") if each else "done"}
+            {
+                "role": "tool",
+                "tool_call_id": call["id"],
+                "content": (each.get("content") or "") if each else "done",
+            }
             for call, each in zip(calls, [*results, *[None] * len(calls)], strict=False)
         ]
         return answered + others
@@ -260,7 +284,8 @@ class Player:
         self._take_answer(number, (answer_message(text), turn.output_tokens))
 
     def _marked_tools(self) -> bytes:
-        """Return the tools; the first begins its description with the nonce, because servers put tools first."""
+        """Return the tools; the first begins its description with the nonce, because servers put
+        tools first."""
         tools = msgspec.json.decode(self._session.tools)
         session = self._session
         nonce = self._prompts.shared_nonce(session) if session.shared_tokens else self._nonce(0)

@@ -7,7 +7,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
-from splitsecond.benchmark.load.sessions import Branch, Session, Turn, at_most_turns, bad_session, read_record
+from splitsecond.benchmark.load.sessions import (
+    Branch,
+    Session,
+    Turn,
+    at_most_turns,
+    bad_session,
+    read_record,
+)
 from splitsecond.core.clock import NS_PER_S
 
 Tokens = Annotated[int, Meta(ge=0, le=20_000_000)]
@@ -24,7 +31,8 @@ class _Agent(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _OurTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`new_tokens` includes the answer before. `keeps_tokens`: how much of the prompt before is kept (None: all)."""
+    """`new_tokens` includes the answer before. `keeps_tokens`: how much of the prompt before is
+    kept (None: all)."""
 
     new_tokens: Tokens
     output_tokens: Tokens
@@ -63,12 +71,17 @@ def _our_turns(rows: Sequence[_OurTurn], shared: int, place: str, prefix: str) -
         if number == 1 and row.keeps_tokens is not None:
             raise bad_session(place, "turn 1 has keeps_tokens, but no turn before it")
         if kept > max(before, shared) or not kept + row.new_tokens:
-            raise bad_session(place, f"turn {number} keeps {kept:,} of {before:,} tokens and adds {row.new_tokens:,}")
+            raise bad_session(
+                place,
+                f"turn {number} keeps {kept:,} of {before:,} tokens and adds {row.new_tokens:,}",
+            )
         branches = []
         for agent in row.agents:
             agents += 1
             name = f"{prefix}{agents}"
-            branches.append(Branch(name, _our_turns(agent.turns, 0, f"{place}: agent {name}", f"{name}.")))
+            branches.append(
+                Branch(name, _our_turns(agent.turns, 0, f"{place}: agent {name}", f"{name}."))
+            )
         earlier, before = before, kept + row.new_tokens
         turns.append(
             Turn(
@@ -86,8 +99,11 @@ def _our_turns(rows: Sequence[_OurTurn], shared: int, place: str, prefix: str) -
 # WEKA.
 
 
-class _WekaRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="n"):
-    """A request of a WEKA trace. `t` and `think_time` are in seconds; `think_time` follows the answer before."""
+class _WekaRequest(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="n"
+):
+    """A request of a WEKA trace. `t` and `think_time` are in seconds; `think_time` follows the
+    answer before."""
 
     t: Seconds
     input_tokens: Tokens = field(name="in")
@@ -108,7 +124,9 @@ class _Streamed(_WekaRequest, frozen=True, tag="s"):
     """A request whose answer was streamed."""
 
 
-class _WekaAgent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="subagent"):
+class _WekaAgent(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="subagent"
+):
     """A sub-agent, recorded when it ended. The times of its requests count from its start."""
 
     t: Seconds
@@ -138,9 +156,12 @@ class _Weka(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def weka(record: Any, place: str) -> Session:
     found = read_record(place, record, _Weka)
     if found.hash_id_scope != "local":
-        raise bad_session(place, f"hash_id_scope is {found.hash_id_scope!r}, expected 'local': ids of one session")
+        raise bad_session(
+            place, f"hash_id_scope is {found.hash_id_scope!r}, expected 'local': ids of one session"
+        )
     turns: list[Turn] = []
-    waiting: list[tuple[float, float, Branch]] = []  # begin and end of sub-agents that the next request waits for
+    # begin and end of sub-agents that the next request waits for
+    waiting: list[tuple[float, float, Branch]] = []
     tips = _Tips(found.block_size, place)
     ended_s = 0.0
     agents = 0
@@ -148,7 +169,8 @@ def weka(record: Any, place: str) -> Session:
         if isinstance(row, _WekaAgent):
             agents += 1
             span_s = (row.duration_ms or 0) / 1000
-            begin_s = row.t - span_s if row.t - span_s > ended_s - 1 else row.t  # some writers give the start
+            # some writers give the start
+            begin_s = row.t - span_s if row.t - span_s > ended_s - 1 else row.t
             inner = _Tips(found.block_size, f"{place}: agent {agents}")
             before_s = 0.0
             branch: list[Turn] = []
@@ -182,7 +204,8 @@ class _Tips:
     def __init__(self, block_tokens: int, place: str) -> None:
         self._block_tokens = block_tokens
         self._place = place
-        self._tips: list[tuple[int, list[int]]] = []  # the number of a turn, and its blocks; the latest last
+        # the number of a turn, and its blocks; the latest last
+        self._tips: list[tuple[int, list[int]]] = []
         self._count = 0
         self._inputs: list[int] = []
 
@@ -212,7 +235,8 @@ class _Tips:
         )
 
     def _find(self, ids: list[int]) -> tuple[int, int]:
-        """Return the number of the turn that shares most blocks with `ids` (0: the one before), and how many."""
+        """Return the number of the turn that shares most blocks with `ids` (0: the one before), and
+        how many."""
         best, shared = -1, 0
         for index in range(len(self._tips) - 1, -1, -1):
             common = _common(self._tips[index][1], ids)
@@ -261,7 +285,8 @@ class _Round(Struct, frozen=True, kw_only=True):
 
 
 CACHE_BLOCK = 1024
-"""Most tokens at the end of a prompt that an engine did not report as cached in the next one, although it was kept."""
+"""Most tokens at the end of a prompt that an engine did not report as cached in the next one,
+although it was kept."""
 _INPUTS = ("user_message", "tool_result")
 _OUTPUTS = ("text", "reasoning", "tool_call")
 
@@ -303,7 +328,11 @@ def tracelab(records: Iterator[tuple[str, Any]]) -> Iterator[Session]:
 
 def _timed(row: _Round, place: str) -> _Timed:
     """Return a request with its times. It is sent when the last of its inputs is there."""
-    events = [(each.event_type, _seconds(each.timestamp, place)) for each in row.timing_events if each.timestamp]
+    events = [
+        (each.event_type, _seconds(each.timestamp, place))
+        for each in row.timing_events
+        if each.timestamp
+    ]
     inputs = [at_s for kind, at_s in events if kind in _INPUTS]
     outputs = [at_s for kind, at_s in events if kind in _OUTPUTS]
     if not inputs and not outputs:

@@ -1,6 +1,8 @@
-"""Sessions recorded as texts: lists of OpenAI's messages, MLPerf's agentic messages, and conversations of ShareGPT.
+"""Sessions recorded as texts: lists of OpenAI's messages, MLPerf's agentic messages, and
+conversations of ShareGPT.
 
-Nobody has counted their tokens, so their lengths are estimates by their bytes until a server reports its counts.
+Nobody has counted their tokens, so their lengths are estimates by their bytes until a server
+reports its counts.
 """
 
 from collections import Counter
@@ -32,7 +34,8 @@ class _Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
 
 class _List(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A conversation with its messages. `model` and `metadata` do not matter: the target is another one."""
+    """A conversation with its messages. `model` and `metadata` do not matter: the target is another
+    one."""
 
     messages: list[_Message]
     tools: list[dict[str, Any]] | None = None
@@ -45,7 +48,9 @@ class _List(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def messages(record: Any, place: str) -> Session:
     found = read_record(place, {"messages": record} if isinstance(record, list) else record, _List)
-    name = found.session_id or found.conversation_id or (place if found.id is None else str(found.id))
+    name = (
+        found.session_id or found.conversation_id or (place if found.id is None else str(found.id))
+    )
     return _session(name, [(each, 0) for each in found.messages], found.tools, place)
 
 
@@ -72,10 +77,14 @@ def share_gpt(record: Any, place: str) -> Session:
     for turn in found.conversations:
         role = _ROLES.get(turn.speaker)
         if role is None:
-            raise bad_session(place, f"a turn is from {turn.speaker!r}, expected human, gpt or system")
+            raise bad_session(
+                place, f"a turn is from {turn.speaker!r}, expected human, gpt or system"
+            )
         if turn.text:
             listed.append(_Message(role=role, content=turn.text))
-    return _session(place if found.id is None else str(found.id), [(each, 0) for each in listed], None, place)
+    return _session(
+        place if found.id is None else str(found.id), [(each, 0) for each in listed], None, place
+    )
 
 
 class _ToolResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,7 +93,8 @@ class _ToolResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class _Agentic(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A row of MLPerf's agentic messages. `delay_seconds` is the tool time before the request that it belongs to."""
+    """A row of MLPerf's agentic messages. `delay_seconds` is the tool time before the request that
+    it belongs to."""
 
     conversation_id: str | int
     turn: int
@@ -112,7 +122,9 @@ def agentic_messages(records: Iterator[tuple[str, Any]]) -> Iterator[Session]:
         tools, before, place = None, 0, ""
         for place, row in group:
             if row.turn <= before or name in seen:
-                raise bad_session(place, f"the rows of conversation {name!r} are not one after another, in order")
+                raise bad_session(
+                    place, f"the rows of conversation {name!r} are not one after another, in order"
+                )
             before, tools = row.turn, tools or row.tools
             if row.system and not listed:
                 listed.append((_Message(role="system", content=row.system), 0))
@@ -120,7 +132,10 @@ def agentic_messages(records: Iterator[tuple[str, Any]]) -> Iterator[Session]:
             if row.role == "tool" and not row.tool_results:
                 raise bad_session(place, "a row of a tool has no tool_results")
             listed += [
-                (_Message(role="tool", tool_call_id=each.tool_call_id, content=each.content), wait_ns)
+                (
+                    _Message(role="tool", tool_call_id=each.tool_call_id, content=each.content),
+                    wait_ns,
+                )
                 for each in row.tool_results or ()
             ] or [
                 (
@@ -139,7 +154,8 @@ def agentic_messages(records: Iterator[tuple[str, Any]]) -> Iterator[Session]:
 
 
 def with_shared_prompts(sessions: Sequence[Session]) -> list[Session]:
-    """Return the sessions; a system prompt (with tools) that several begin with is marked as shared."""
+    """Return the sessions; a system prompt (with tools) that several begin with is marked as
+    shared."""
     openings = {session.id: _opening(session) for session in sessions if session.turns[0].messages}
     counts = Counter(openings.values())
     found = []
@@ -163,9 +179,13 @@ def _opening(session: Session) -> str:
 
 
 def _session(
-    name: str, listed: Sequence[tuple[_Message, int]], tools: Sequence[dict[str, Any]] | None, place: str
+    name: str,
+    listed: Sequence[tuple[_Message, int]],
+    tools: Sequence[dict[str, Any]] | None,
+    place: str,
 ) -> Session:
-    """Return a session of messages, each with the tool time before it. An answer belongs to the messages before it."""
+    """Return a session of messages, each with the tool time before it. An answer belongs to the
+    messages before it."""
     turns: list[Turn] = []
     new: list[bytes] = []
     wait_ns = before = 0

@@ -1,8 +1,9 @@
-"""Sessions: conversations of several requests. Each request begins with the one before it and its answer.
+"""Sessions: conversations of several requests. Each request begins with the one before it and its
+answer.
 
-A session has a main conversation. A sub-agent has a conversation of its own, a branch: it runs beside its parent, whose
-next turn waits for it. Lengths are in tokens, as the source of the session counts them. A session from a file of texts
-has the texts, and its lengths are estimates.
+A session has a main conversation. A sub-agent has a conversation of its own, a branch: it runs
+beside its parent, whose next turn waits for it. Lengths are in tokens, as the source of the session
+counts them. A session from a file of texts has the texts, and its lengths are estimates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,15 +40,17 @@ class Branch(Struct, frozen=True, array_like=True):
 class Turn(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request of a conversation.
 
-    The first `shared_tokens` of its `input_tokens` are those of an earlier prompt: that of turn `follows` of the same
-    conversation (from 1), or of the turn before (0). The rest of that prompt is `cut` off, or the turn contains all of
-    it and its answer, and only whole blocks were counted as shared. The first turn of a conversation shares only the
-    system prompt of its session, if that is shared. `output_tokens` 0: not recorded. `wait_ns` is the tool time between
-    the end of the answer before and this turn, or between its beginning and the end of its `branches`, which run before
-    it.
+    The first `shared_tokens` of its `input_tokens` are those of an earlier prompt: that of turn
+    `follows` of the same conversation (from 1), or of the turn before (0). The rest of that prompt
+    is `cut` off, or the turn contains all of it and its answer, and only whole blocks were counted
+    as shared. The first turn of a conversation shares only the system prompt of its session, if
+    that is shared. `output_tokens` 0: not recorded. `wait_ns` is the tool time between the end of
+    the answer before and this turn, or between its beginning and the end of its `branches`, which
+    run before it.
 
-    `messages` are the texts that are new after the answer before, and `answer` is the recorded answer to this turn, as
-    JSON of OpenAI's format: a list without brackets, and one message. Without `messages` all texts are filler.
+    `messages` are the texts that are new after the answer before, and `answer` is the recorded
+    answer to this turn, as JSON of OpenAI's format: a list without brackets, and one message.
+    Without `messages` all texts are filler.
     """
 
     input_tokens: int
@@ -68,8 +71,9 @@ class Turn(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Session(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A session as it was recorded or drawn.
 
-    Sessions of the same run with the same `shared_prompt` begin with the same system prompt (and tools) of
-    `shared_tokens`; "": nothing is shared with other sessions. `tools` is the JSON of the tools of every request.
+    Sessions of the same run with the same `shared_prompt` begin with the same system prompt (and
+    tools) of `shared_tokens`; "": nothing is shared with other sessions. `tools` is the JSON of the
+    tools of every request.
     """
 
     id: str
@@ -85,7 +89,8 @@ class Session(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class SessionSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The sessions of a run, and how they are sent.
 
-    `longest_wait_ns` limits the tool time. `answers`: what the next turn contains as the answer to the one before it.
+    `longest_wait_ns` limits the tool time. `answers`: what the next turn contains as the answer to
+    the one before it.
     """
 
     name: str
@@ -99,25 +104,36 @@ class SessionSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return min(turn.wait_ns, self.longest_wait_ns)
 
     def in_progress(self, random: Random, slots: int, at: float) -> list[tuple[Session, int]]:
-        """Return what each slot of the steady state is at: a session, and the number of its next turn, from 1.
+        """Return what each slot of the steady state is at: a session, and the number of its next
+        turn, from 1.
 
-        A slot is more often in a long session than in a short one. Of `DRAWS` draws for all slots, ordered by the
-        tokens of their prompts together, the one `at` this share of them is returned. Rounds with evenly spread shares
-        are thus like the long run, in which the sessions in flight are sometimes long and sometimes short.
+        A slot is more often in a long session than in a short one. Of `DRAWS` draws for all slots,
+        ordered by the tokens of their prompts together, the one `at` this share of them is
+        returned. Rounds with evenly spread shares are thus like the long run, in which the sessions
+        in flight are sometimes long and sometimes short.
         """
         ends = list(accumulate(len(session.turns) for session in self.sessions))
         draws = [random.choices(self.sessions, cum_weights=ends, k=slots) for _ in range(DRAWS)]
-        placed = [[(session, random.randrange(len(session.turns)) + 1) for session in draw] for draw in draws]
-        placed.sort(key=lambda draw: sum(session.turns[number - 1].input_tokens for session, number in draw))
+        placed = [
+            [(session, random.randrange(len(session.turns)) + 1) for session in draw]
+            for draw in draws
+        ]
+        placed.sort(
+            key=lambda draw: sum(session.turns[number - 1].input_tokens for session, number in draw)
+        )
         return placed[int(at * DRAWS)]
 
     def next_session(self, random: Random) -> Session:
         return random.choice(self.sessions)
 
-    def mean(self, figure: Literal["input_tokens", "output_tokens", "shared_tokens", "wait_ns"]) -> float:
+    def mean(
+        self, figure: Literal["input_tokens", "output_tokens", "shared_tokens", "wait_ns"]
+    ) -> float:
         """Return the mean of a figure over all turns, with the waits as they are sent."""
         turns = [turn for session in self.sessions for turn in session.all_turns()]
-        values = [self.wait_ns(turn) if figure == "wait_ns" else getattr(turn, figure) for turn in turns]
+        values = [
+            self.wait_ns(turn) if figure == "wait_ns" else getattr(turn, figure) for turn in turns
+        ]
         return sum(values) / len(values)
 
     def in_words(self) -> str:
@@ -125,15 +141,22 @@ class SessionSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
         words = f"{self.name} ({self.format}): {counted_as(len(self.sessions), 'session')}"
         turns, first, added = shape["turns"], shape["first_prompt_tokens"], shape["new_tokens"]
         words += f", median {counted_as(round(turns['p50']), 'turn')} (p90 {round(turns['p90']):,})"
-        words += f", first prompt {round(first['p50']):,} tokens, then {round(added['p50']):,} new ones a turn"
-        words += f", answer {round(shape['output_tokens']['p50']):,}, wait {shape['wait_s']['p50']:.3g} s"
+        words += (
+            f", first prompt {round(first['p50']):,} tokens, then {round(added['p50']):,} "
+            f"new ones a turn"
+        )
+        words += (
+            f", answer {round(shape['output_tokens']['p50']):,}, wait "
+            f"{shape['wait_s']['p50']:.3g} s"
+        )
         if agents := sum(_agents(session.turns) for session in self.sessions):
             words += f", {counted_as(agents, 'sub-agent')}"
         return f"{words}.{' ' + self.note if self.note else ''}"
 
 
 def distributions(of: SessionSet) -> dict[str, dict[str, float]]:
-    """Return the distributions of a set of sessions as the run's record has them, with the waits as they are sent."""
+    """Return the distributions of a set of sessions as the run's record has them, with the waits as
+    they are sent."""
     main = [session.turns for session in of.sessions]
     turns = [turn for session in of.sessions for turn in session.all_turns()]
     later = [turn for turns in main for turn in turns[1:]]
@@ -152,7 +175,10 @@ def distributions(of: SessionSet) -> dict[str, dict[str, float]]:
 
 def _quantiles(values: Sequence[float]) -> dict[str, float]:
     ordered = sorted(values) or [0.0]
-    found = {f"p{share}": ordered[min(len(ordered) * share // 100, len(ordered) - 1)] for share in (5, 50, 90, 95)}
+    found = {
+        f"p{share}": ordered[min(len(ordered) * share // 100, len(ordered) - 1)]
+        for share in (5, 50, 90, 95)
+    }
     return found | {"mean": sum(ordered) / len(ordered)}
 
 
@@ -168,10 +194,13 @@ def _agents(turns: Sequence[Turn]) -> int:
 
 
 def at_most_turns(records: Iterator[tuple[str, R]]) -> Iterator[tuple[str, R]]:
-    """Yield records of single requests, which are sorted into sessions in memory. Raises `CallerFault` for too many."""
+    """Yield records of single requests, which are sorted into sessions in memory. Raises
+    `CallerFault` for too many."""
     for number, (place, record) in enumerate(records):
         if number == MAX_TURNS:
-            raise bad_session(place, f"the file has more than {MAX_TURNS:,} requests", "Use a part of it.")
+            raise bad_session(
+                place, f"the file has more than {MAX_TURNS:,} requests", "Use a part of it."
+            )
         yield place, record
 
 
@@ -180,10 +209,13 @@ def bad_session(place: str, why: str, hint: str = "") -> CallerFault:
 
 
 def read_record(place: str, record: object, shape: type[T]) -> T:
-    """Return a record of a file as a `shape`. Raises `CallerFault` that names what does not fit, such as a field."""
+    """Return a record of a file as a `shape`. Raises `CallerFault` that names what does not fit,
+    such as a field."""
     return converted(
         place,
         record,
         shape,
-        lambda at, message, hint: bad_session(at.replace(f"{place}.", f"{place}: ", 1), message, hint),
+        lambda at, message, hint: bad_session(
+            at.replace(f"{place}.", f"{place}: ", 1), message, hint
+        ),
     )

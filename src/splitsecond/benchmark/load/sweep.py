@@ -1,7 +1,9 @@
-"""Several workloads in one run: prompt lengths, or named workloads with their own lengths and rates.
+"""Several workloads in one run: prompt lengths, or named workloads with their own lengths and
+rates.
 
-Inside `load`, a target under one of several workloads is a target of its own, ``groq/x#8k``, with its own calibration.
-Its blocks alternate with those of all others, so that a slow minute affects every workload.
+Inside `load`, a target under one of several workloads is a target of its own, ``groq/x#8k``, with
+its own calibration. Its blocks alternate with those of all others, so that a slow minute affects
+every workload.
 """
 
 from collections.abc import Sequence
@@ -16,7 +18,8 @@ from splitsecond.core.errors import CallerFault, content_faults, file_faults
 
 
 class NamedWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lengths in tokens of prompt and response. `rate`: requests per second, where no load is given; None: none.
+    """Lengths in tokens of prompt and response. `rate`: requests per second, where no load is
+    given; None: none.
 
     `images`: those of each request, as ``1024x1024,2``; "": those of the run.
     """
@@ -38,13 +41,18 @@ BUILT_IN: dict[str, NamedWorkload] = {
         NamedWorkload(name="long-form", input_tokens=256, output_tokens=2000),
     )
 }
-"""Workloads by name. Prompt lengths and rates of `autocomplete` and `summary` are those of "Fastest LLM Inference" (50
-tokens at 500 requests per minute, 1,000 tokens at 10); the rest is our choice."""
-WORKLOAD_HINT = "A workload is a table such as [autocomplete] with input_tokens = 50, output_tokens = 32, rate = 8.3."
+"""Workloads by name. Prompt lengths and rates of `autocomplete` and `summary` are those of "Fastest
+LLM Inference" (50 tokens at 500 requests per minute, 1,000 tokens at 10); the rest is our
+choice."""
+WORKLOAD_HINT = (
+    "A workload is a table such as [autocomplete] with input_tokens = 50, "
+    "output_tokens = 32, rate = 8.3."
+)
 
 
 def read_workloads(path: Path) -> dict[str, NamedWorkload]:
-    """Return the workloads of a TOML file, one table each, by name. Raises `CallerFault` for an invalid file."""
+    """Return the workloads of a TOML file, one table each, by name. Raises `CallerFault` for an
+    invalid file."""
     with file_faults(f"cannot read the workloads {path}", kind="bad_workload", hint=WORKLOAD_HINT):
         data = path.read_bytes()
     with content_faults(str(path), kind="bad_workload", hint=WORKLOAD_HINT):
@@ -53,14 +61,17 @@ def read_workloads(path: Path) -> dict[str, NamedWorkload]:
 
 
 def check_workloads(workloads: Sequence[NamedWorkload]) -> None:
-    """Raise `CallerFault` for a workload that is given twice, or whose name or numbers make no sense."""
+    """Raise `CallerFault` for a workload that is given twice, or whose name or numbers make no
+    sense."""
     names = [each.name for each in workloads]
     for each in workloads:
         if names.count(each.name) > 1:
             raise _bad(f"the workload {each.name} is given twice")
         if not each.name or SEPARATOR in each.name or not each.name.isprintable():
             raise _bad(f"{each.name!r} cannot be the name of a workload")
-        if min(each.input_tokens, each.output_tokens or 1) < 1 or (each.rate is not None and not 0 < each.rate < 1e6):
+        if min(each.input_tokens, each.output_tokens or 1) < 1 or (
+            each.rate is not None and not 0 < each.rate < 1e6
+        ):
             raise _bad(f"the workload {each.name} needs lengths of 1 or more, and a rate above 0")
         if each.images:
             parse_images(each.images)
@@ -84,7 +95,11 @@ def merged(plans: Sequence[RunPlan]) -> RunPlan:
         return plans[0]
     lanes = []
     for lane in zip(*(plan.lanes for plan in plans), strict=True):
-        placed = [((number + 0.5) / len(each), block) for each in lane for number, block in enumerate(each)]
+        placed = [
+            ((number + 0.5) / len(each), block)
+            for each in lane
+            for number, block in enumerate(each)
+        ]
         lanes.append([block for _, block in sorted(placed, key=lambda pair: pair[0])])
     conditions = [condition for plan in plans for condition in plan.conditions]
     return msgspec.structs.replace(plans[0], conditions=conditions, lanes=lanes)

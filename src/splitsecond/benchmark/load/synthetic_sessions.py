@@ -1,10 +1,11 @@
 """Synthetic sessions, drawn from the distributions of recorded ones.
 
-"agent" has the distributions of 710 Claude Code sessions of WEKA (callanjfox/kv-cache-tester, traces/ at 94f6046,
-Apache-2.0). Its turns are drawn one by one, so those of one session do not resemble each other as real ones do; only
-sessions that begin with a long prompt are shorter, as they are in the traces. "chat" has the means of WildChat-1M (Zhao
-et al., 2024, arXiv:2405.01470): 2.54 turns, 296 tokens of the user and 441 of the answer. How they scatter, and how
-long users wait, is assumed.
+"agent" has the distributions of 710 Claude Code sessions of WEKA (callanjfox/kv-cache-tester,
+traces/ at 94f6046, Apache-2.0). Its turns are drawn one by one, so those of one session do not
+resemble each other as real ones do; only sessions that begin with a long prompt are shorter, as
+they are in the traces. "chat" has the means of WildChat-1M (Zhao et al., 2024, arXiv:2405.01470):
+2.54 turns, 296 tokens of the user and 441 of the answer. How they scatter, and how long users wait,
+is assumed.
 """
 
 from bisect import bisect_right
@@ -21,7 +22,8 @@ _NORMAL = NormalDist()
 DRAWN = 200
 """Sessions that a run draws from."""
 SHARES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-"""The shares of the quantiles below. Nothing is above the last: the longest hundredth is left out."""
+"""The shares of the quantiles below. Nothing is above the last: the longest hundredth is left
+out."""
 _Quantiles = Sequence[float]
 TURNS: _Quantiles = (2, 4, 18, 45, 94, 156, 232, 330)
 FIRST_PROMPT: _Quantiles = (9_700, 13_048, 18_587, 24_522, 104_189, 259_335, 378_386, 716_145)
@@ -32,10 +34,12 @@ ADDED: _Quantiles = (1, 2, 48, 276, 947, 2_785, 5_323, 14_636)
 ANSWER: _Quantiles = (58, 89, 137, 216, 429, 899, 1_544, 3_663)
 WAIT_S: _Quantiles = (1, 3, 6, 10, 34, 166, 464, 3_029)
 CHANGED = 0.0206
-"""Share of turns that do not begin with the prompt before: most change what follows the system prompt and tools."""
+"""Share of turns that do not begin with the prompt before: most change what follows the system
+prompt and tools."""
 KEPT: _Quantiles = (0.001, 0.03, 0.08, 0.13, 0.39, 0.72, 0.97, 1.0)
 RESIZED: _Quantiles = (0.1, 0.2, 0.74, 0.97, 1.02, 1.12, 1.6, 4.8)
-"""Of a turn that does not begin with the prompt before: how much it keeps of it, and how long it is, as a share."""
+"""Of a turn that does not begin with the prompt before: how much it keeps of it, and how long it
+is, as a share."""
 CONTEXT = 1_000_000
 """Longest prompt in tokens; then the conversation ends."""
 WITH_AGENTS = 0.0008
@@ -57,11 +61,17 @@ CHAT_WAIT_S = 30.0
 def synthetic_sessions(name: str, seed: int) -> SessionSet:
     random = Random(f"{seed}/{name}")
     draw = _agent if name == "agent" else _chat
-    origin = "the distributions of 710 Claude Code sessions" if name == "agent" else "the means of WildChat-1M"
+    origin = (
+        "the distributions of 710 Claude Code sessions"
+        if name == "agent"
+        else "the means of WildChat-1M"
+    )
     return SessionSet(
         name=name,
         format=f"drawn from {origin}",
-        sessions=[Session(id=f"{name}{number}", turns=draw(random)) for number in range(1, DRAWN + 1)],
+        sessions=[
+            Session(id=f"{name}{number}", turns=draw(random)) for number in range(1, DRAWN + 1)
+        ],
         note="" if name == "agent" else "How lengths scatter, and how long users wait, is assumed.",
     )
 
@@ -69,10 +79,18 @@ def synthetic_sessions(name: str, seed: int) -> SessionSet:
 def _agent(random: Random) -> list[Turn]:
     length, other = random.gauss(), random.gauss()
     count = CORRELATION * length + sqrt(1 - CORRELATION**2) * other
-    turns = [Turn(input_tokens=round(_at(_NORMAL.cdf(length), FIRST_PROMPT)), output_tokens=_int(random, ANSWER))]
+    turns = [
+        Turn(
+            input_tokens=round(_at(_NORMAL.cdf(length), FIRST_PROMPT)),
+            output_tokens=_int(random, ANSWER),
+        )
+    ]
     for _ in range(round(_at(_NORMAL.cdf(count), TURNS)) - 1):
         before = turns[-1]
-        kept, total = before.input_tokens, before.input_tokens + before.output_tokens + _int(random, ADDED)
+        kept, total = (
+            before.input_tokens,
+            before.input_tokens + before.output_tokens + _int(random, ADDED),
+        )
         changed = random.random() < CHANGED
         if changed:
             kept = round(kept * min(_drawn(random, KEPT), 0.99))
@@ -98,12 +116,16 @@ def _agents(random: Random, after: int) -> list[Branch]:
         count += 1
     branches = []
     for number in range(1, count + 1):
-        turns = [Turn(input_tokens=_int(random, AGENT_FIRST), output_tokens=_int(random, AGENT_ANSWER))]
+        turns = [
+            Turn(input_tokens=_int(random, AGENT_FIRST), output_tokens=_int(random, AGENT_ANSWER))
+        ]
         for _ in range(_int(random, AGENT_TURNS) - 1):
             before = turns[-1]
             turns.append(
                 Turn(
-                    input_tokens=before.input_tokens + before.output_tokens + _int(random, AGENT_ADDED),
+                    input_tokens=before.input_tokens
+                    + before.output_tokens
+                    + _int(random, AGENT_ADDED),
                     output_tokens=_int(random, AGENT_ANSWER),
                     shared_tokens=before.input_tokens,
                     wait_ns=round(_drawn(random, AGENT_WAIT_S) * NS_PER_S),
@@ -117,7 +139,9 @@ def _chat(random: Random) -> list[Turn]:
     turns: list[Turn] = []
     while not turns or random.random() < 1 - 1 / CHAT_TURNS:
         kept = turns[-1].input_tokens if turns else 0
-        added = _log_normal(random, CHAT_PROMPT, CHAT_SPREAD) + (turns[-1].output_tokens if turns else 0)
+        added = _log_normal(random, CHAT_PROMPT, CHAT_SPREAD) + (
+            turns[-1].output_tokens if turns else 0
+        )
         turns.append(
             Turn(
                 input_tokens=kept + added,

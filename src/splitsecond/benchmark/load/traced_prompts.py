@@ -1,11 +1,13 @@
-"""The texts of the prompts of a trace: each of its own length, with the shared beginnings that the trace records.
+"""The texts of the prompts of a trace: each of its own length, with the shared beginnings that the
+trace records.
 
-The length of a prompt of plain words in tokens is a line, known by calibration. The ends of blocks are rounded to whole
-words one by one, so errors do not add up over a long prompt.
+The length of a prompt of plain words in tokens is a line, known by calibration. The ends of blocks
+are rounded to whole words one by one, so errors do not add up over a long prompt.
 
-A block begins with words picked by a hash of its id. As an id stands for its block and all those before it, two prompts
-are equal exactly as far as their ids are. The first words of a prompt without ids are picked by its call. All of them
-also depend on the run and its condition, so that no cache filled before can serve them.
+A block begins with words picked by a hash of its id. As an id stands for its block and all those
+before it, two prompts are equal exactly as far as their ids are. The first words of a prompt
+without ids are picked by its call. All of them also depend on the run and its condition, so that no
+cache filled before can serve them.
 """
 
 import msgspec
@@ -13,7 +15,9 @@ import msgspec
 from splitsecond.benchmark.load.traces import BLOCK_TOKENS, TracedRequest
 from splitsecond.benchmark.load.words import NONCE_WORDS, Filler, picked
 
-INSTRUCTION = "Write a very long and detailed story, as long as you can. Use many of these words in it:"
+INSTRUCTION = (
+    "Write a very long and detailed story, as long as you can. Use many of these words in it:"
+)
 
 
 class PromptScale(msgspec.Struct, frozen=True):
@@ -32,10 +36,14 @@ class TracedPrompts:
         self._instruction = len(INSTRUCTION.split())
 
     def text(self, call: str, request: TracedRequest) -> str:
-        """Return the prompt of a request. `call` makes it unique from its last block with an id on."""
+        """Return the prompt of a request. `call` makes it unique from its last block with an id
+        on."""
         end = self._scale.words(request.input_tokens or 0)
         names = [f"block {each}" for each in request.hash_ids]
-        bounds = [0, *(min(self._scale.words(BLOCK_TOKENS * (at + 1)), end) for at in range(len(names)))]
+        bounds = [
+            0,
+            *(min(self._scale.words(BLOCK_TOKENS * (at + 1)), end) for at in range(len(names))),
+        ]
         if not names or bounds[-1] < end:
             names.append(call)
             bounds.append(end)

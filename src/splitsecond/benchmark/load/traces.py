@@ -2,19 +2,21 @@
 
 The format is recognised by the content:
 
-- Mooncake: JSON lines with `timestamp` in milliseconds, `input_length`, `output_length`, and `hash_ids`, one for each
-  block of 512 tokens of the prompt; equal ids are equal blocks
-- Qwen-Bailian: the fields of Mooncake with `chat_id` and others, `timestamp` in seconds, and blocks of 16 tokens
+- Mooncake: JSON lines with `timestamp` in milliseconds, `input_length`, `output_length`, and
+  `hash_ids`, one for each block of 512 tokens of the prompt; equal ids are equal blocks
+- Qwen-Bailian: the fields of Mooncake with `chat_id` and others, `timestamp` in seconds, and blocks
+  of 16 tokens
 - Azure LLM inference: CSV with the columns TIMESTAMP (a date), ContextTokens and GeneratedTokens
 - BurstGPT: CSV with the columns Timestamp (seconds), "Request tokens" and "Response tokens"
-- ours: JSON lines with `timestamp` in seconds, and perhaps `input_tokens`, `output_tokens` and `hash_ids`; or one
-  number of seconds a line
+- ours: JSON lines with `timestamp` in seconds, and perhaps `input_tokens`, `output_tokens` and
+  `hash_ids`; or one number of seconds a line
 
-Formats resemble each other, and some tools write variants. So a line of Mooncake's format with a field that could
-change its meaning (a delay, a text) is refused, and so are timestamps that are probably seconds.
+Formats resemble each other, and some tools write variants. So a line of Mooncake's format with a
+field that could change its meaning (a delay, a text) is refused, and so are timestamps that are
+probably seconds.
 
-Lines are read one after another, only as many as are sent, and must be in order of time. Requests without a response in
-the recording have failed there and are left out.
+Lines are read one after another, only as many as are sent, and must be in order of time. Requests
+without a response in the recording have failed there and are left out.
 """
 
 import csv
@@ -44,7 +46,8 @@ MAX_REQUESTS = 200_000
 MAX_BLOCKS = 4_000_000
 """Most ids of blocks of a trace; Mooncake's hour of conversations has 288,500."""
 MAX_FRACTIONAL_RATE = 100
-"""Requests per second in a trace with fractions of a millisecond. Denser ones are probably in seconds."""
+"""Requests per second in a trace with fractions of a millisecond. Denser ones are probably in
+seconds."""
 LONGEST_LINE = 1 << 20
 _NOT_OURS = frozenset({"input_length", "output_length", "text_input", "delay", "session_id"})
 """Fields by which a line is of Mooncake's format, or of a variant of it that is refused."""
@@ -57,9 +60,11 @@ Tokens = Annotated[int, Meta(ge=0, le=2_000_000)]
 
 
 class TracedRequest(Struct, frozen=True, array_like=True):
-    """One request of a trace: when it is due, in ns after the start, and its lengths in tokens (None: not recorded).
+    """One request of a trace: when it is due, in ns after the start, and its lengths in tokens
+    (None: not recorded).
 
-    `hash_ids`: the blocks of `BLOCK_TOKENS` that its prompt begins with; equal ids are equal blocks.
+    `hash_ids`: the blocks of `BLOCK_TOKENS` that its prompt begins with; equal ids are equal
+    blocks.
     """
 
     due_ns: int
@@ -69,7 +74,8 @@ class TracedRequest(Struct, frozen=True, array_like=True):
 
 
 class Trace(Struct, frozen=True, kw_only=True):
-    """A trace as it is sent. `warning`: why its arrivals may not be those of users; "": no reason found."""
+    """A trace as it is sent. `warning`: why its arrivals may not be those of users; "": no reason
+    found."""
 
     requests: list[TracedRequest]
     format: str
@@ -100,7 +106,8 @@ def read_trace(
 ) -> Trace:
     """Read a trace: at most its first `most` requests, and those of its first `duration_s` seconds.
 
-    Raises `CallerFault` with the line for a file that is not understood, and for more than `MAX_REQUESTS`.
+    Raises `CallerFault` with the line for a file that is not understood, and for more than
+    `MAX_REQUESTS`.
     """
     requests: list[TracedRequest] = []
     times_ns: list[int] = []
@@ -118,9 +125,14 @@ def read_trace(
             begun_ns = 0 if parse is _SECONDS else found.due_ns
         due_ns = found.due_ns - begun_ns
         if due_ns < before_ns:
-            _refuse(f"{place}: the timestamp is earlier than that of the line before", "Sort the file by time.")
+            _refuse(
+                f"{place}: the timestamp is earlier than that of the line before",
+                "Sort the file by time.",
+            )
         if requests and (found.input_tokens is None) != (requests[0].input_tokens is None):
-            _refuse(f"{place}: only some lines have lengths", "Give lengths in all lines or in none.")
+            _refuse(
+                f"{place}: only some lines have lengths", "Give lengths in all lines or in none."
+            )
         before_ns, due_ns = due_ns, round(due_ns * time_scale)
         if duration_s is not None and due_ns > duration_s * NS_PER_S:
             break
@@ -131,13 +143,24 @@ def read_trace(
         times_ns.append(before_ns)
         blocks += len(found.hash_ids)
         if len(requests) > MAX_REQUESTS or blocks > MAX_BLOCKS:
-            limit = f"{MAX_REQUESTS:,} requests" if blocks <= MAX_BLOCKS else f"{MAX_BLOCKS:,} blocks"
-            _refuse(f"{path}: the trace has more than {limit}", "Limit the number of requests, or the duration.")
+            limit = (
+                f"{MAX_REQUESTS:,} requests" if blocks <= MAX_BLOCKS else f"{MAX_BLOCKS:,} blocks"
+            )
+            _refuse(
+                f"{path}: the trace has more than {limit}",
+                "Limit the number of requests, or the duration.",
+            )
         if len(requests) == most:
             break
     if parse is _MOONCAKE and _probably_seconds(times_ns):
-        words = f"{path}: its timestamps are probably seconds, but those of Mooncake's format are milliseconds"
-        _refuse(words, 'For seconds, write {"timestamp": 0.25, "input_tokens": 512, "output_tokens": 128}.')
+        words = (
+            f"{path}: its timestamps are probably seconds, but those of Mooncake's format are "
+            f"milliseconds"
+        )
+        _refuse(
+            words,
+            'For seconds, write {"timestamp": 0.25, "input_tokens": 512, "output_tokens": 128}.',
+        )
     if parse is None or not requests:
         _refuse(f"{path}: no request found, expected one a line", FORMATS)
     return Trace(
@@ -149,7 +172,8 @@ def read_trace(
 
 
 FORMATS = (
-    'Known are seconds ("0.25"), our JSON lines ({"timestamp": 0.25, "input_tokens": 512, "output_tokens": 128}), '
+    'Known are seconds ("0.25"), our JSON lines ({"timestamp": 0.25, "input_tokens": 512, '
+    '"output_tokens": 128}), '
     "the JSONL of Mooncake and Qwen-Bailian, and the CSV files of Azure and BurstGPT."
 )
 
@@ -260,7 +284,8 @@ class _Mooncake(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Bailian(Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of Qwen-Bailian. Its `timestamp` counts from the start, also of later turns of a conversation."""
+    """A line of Qwen-Bailian. Its `timestamp` counts from the start, also of later turns of a
+    conversation."""
 
     timestamp: Annotated[float, Meta(ge=0, lt=1e11)]
     input_length: Tokens
@@ -279,14 +304,25 @@ def _ours(line: str, place: str) -> TracedRequest:
         _wrong(place, line, f'a JSON object with "timestamp" in seconds ({parser_words(error)})')
     if (found.input_tokens is None) != (found.output_tokens is None):
         _wrong(place, line, "both input_tokens and output_tokens, or neither")
-    return _with_blocks(round(found.timestamp * NS_PER_S), found.input_tokens, found.output_tokens, found, line, place)
+    return _with_blocks(
+        round(found.timestamp * NS_PER_S),
+        found.input_tokens,
+        found.output_tokens,
+        found,
+        line,
+        place,
+    )
 
 
 def _mooncake(line: str, place: str) -> TracedRequest:
     try:
         found = msgspec.json.decode(line, type=_Mooncake)
     except PARSER_ERRORS as error:
-        _wrong(place, line, f"timestamp in milliseconds, input_length and output_length ({parser_words(error)})")
+        _wrong(
+            place,
+            line,
+            f"timestamp in milliseconds, input_length and output_length ({parser_words(error)})",
+        )
     due_ns = round(found.timestamp * NS_PER_MS)
     return _with_blocks(due_ns, found.input_length, found.output_length, found, line, place)
 
@@ -295,14 +331,25 @@ def _bailian(line: str, place: str) -> TracedRequest:
     try:
         found = msgspec.json.decode(line, type=_Bailian)
     except PARSER_ERRORS as error:
-        _wrong(place, line, f"timestamp in seconds, input_length, output_length and chat_id ({parser_words(error)})")
+        _wrong(
+            place,
+            line,
+            f"timestamp in seconds, input_length, output_length and chat_id "
+            f"({parser_words(error)})",
+        )
     most = math.ceil(found.input_length / BAILIAN_BLOCK_TOKENS)
     if len(found.hash_ids) > most:
-        _wrong(place, line, f"at most {most:,} hash_ids, one for each {BAILIAN_BLOCK_TOKENS} tokens of the prompt")
+        _wrong(
+            place,
+            line,
+            f"at most {most:,} hash_ids, one for each {BAILIAN_BLOCK_TOKENS} tokens of the prompt",
+        )
     size = BLOCK_TOKENS // BAILIAN_BLOCK_TOKENS
     whole = range(0, len(found.hash_ids) - size + 1, size)
     ids = [_block_id(found.hash_ids[at : at + size]) for at in whole]
-    return TracedRequest(round(found.timestamp * NS_PER_S), found.input_length, found.output_length, ids)
+    return TracedRequest(
+        round(found.timestamp * NS_PER_S), found.input_length, found.output_length, ids
+    )
 
 
 def _block_id(small: Sequence[int]) -> int:
@@ -312,11 +359,20 @@ def _block_id(small: Sequence[int]) -> int:
 
 
 def _with_blocks(
-    due_ns: int, prompt: int | None, answer: int | None, found: _Ours | _Mooncake, line: str, place: str
+    due_ns: int,
+    prompt: int | None,
+    answer: int | None,
+    found: _Ours | _Mooncake,
+    line: str,
+    place: str,
 ) -> TracedRequest:
     most = math.ceil((prompt or 0) / BLOCK_TOKENS)
     if len(found.hash_ids) > most:
-        _wrong(place, line, f"at most {most:,} hash_ids, one for each {BLOCK_TOKENS} tokens of the prompt")
+        _wrong(
+            place,
+            line,
+            f"at most {most:,} hash_ids, one for each {BLOCK_TOKENS} tokens of the prompt",
+        )
     return TracedRequest(due_ns, prompt, answer, found.hash_ids)
 
 
@@ -327,7 +383,8 @@ _BAILIAN = _Format("Qwen-Bailian", _bailian)
 
 
 def _probably_seconds(times_ns: Sequence[int]) -> bool:
-    """Return whether times that were read as milliseconds have fractions, and more than 100 requests in a second."""
+    """Return whether times that were read as milliseconds have fractions, and more than 100
+    requests in a second."""
     fractions = any(at % NS_PER_MS for at in times_ns)
     return fractions and times_ns[-1] < len(times_ns) * NS_PER_S // MAX_FRACTIONAL_RATE
 
@@ -339,6 +396,8 @@ def _grid(times_ns: Iterable[int]) -> str:
     if not gaps or median(gaps) < GRID_NS or sharing < GRID_SHARE * counts.total():
         return ""
     return (
-        f"in the trace, {sharing:,} of {counts.total():,} requests share their timestamp with others, and the "
-        f"timestamps lie {median(gaps) / NS_PER_S:.3g} s apart: these bursts come from the recording, not from users."
+        f"in the trace, {sharing:,} of {counts.total():,} requests share their timestamp with "
+        f"others, and the "
+        f"timestamps lie {median(gaps) / NS_PER_S:.3g} s apart: these bursts come from the "
+        f"recording, not from users."
     )

@@ -1,5 +1,6 @@
-"""Plain, frequent English words of three letters and more, each one token for nearly every tokenizer, so that the
-length of a prompt in tokens is linear in its length in words. There are 256, so that one byte picks one."""
+"""Plain, frequent English words of three letters and more, each one token for nearly every
+tokenizer, so that the length of a prompt in tokens is linear in its length in words. There are 256,
+so that one byte picks one."""
 
 from hashlib import blake2b
 from itertools import accumulate
@@ -39,7 +40,8 @@ class Filler:
         self._ends = [0, *accumulate(len(word) + 1 for word in words)]
 
     def words(self, count: int, begin: int = 0) -> str:
-        """Return `count` words of the pool from word `begin` on, from its beginning again after its end."""
+        """Return `count` words of the pool from word `begin` on, from its beginning again after its
+        end."""
         parts = []
         while count > 0:
             begin %= len(self._ends) - 1

@@ -1,13 +1,14 @@
-"""The worker process, which sends requests and measures them: `python -m splitsecond.benchmark.load.worker [CLOCK
-[exact]]`.
+"""The worker process, which sends requests and measures them: `python -m
+splitsecond.benchmark.load.worker [CLOCK [exact]]`.
 
-CLOCK is the best clock for arrival times ("packets", "kernel" or "process"), by default packets. With "exact", no
-stream is read so seldom that its ITL is not exact.
+CLOCK is the best clock for arrival times ("packets", "kernel" or "process"), by default packets.
+With "exact", no stream is read so seldom that its ITL is not exact.
 
-Nothing else runs here: no screen, no disk, no statistics. A separate thread encodes and writes the reports, so that the
-event loop never waits for the parent or for a full pipe.
+Nothing else runs here: no screen, no disk, no statistics. A separate thread encodes and writes the
+reports, so that the event loop never waits for the parent or for a full pipe.
 
-Ctrl-C at the terminal reaches every process of the group. It is ignored here, because the parent decides what it means.
+Ctrl-C at the terminal reaches every process of the group. It is ignored here, because the parent
+decides what it means.
 """
 
 import asyncio
@@ -65,8 +66,8 @@ from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
 
 SWITCH_S = 0.0005
-"""How long the thread that writes reports may hold the interpreter while the event loop waits for it. Python's default
-is 5 ms."""
+"""How long the thread that writes reports may hold the interpreter while the event loop waits for
+it. Python's default is 5 ms."""
 LONGEST_LINE = 1 << 28
 """Maximum bytes of one command or report. A command can hold a whole file of prompts."""
 
@@ -108,7 +109,8 @@ class ReportWriter:
 
 
 class LoadWorker:
-    """Does one task after another. It reports faults; any other exception is a bug and ends the process."""
+    """Does one task after another. It reports faults; any other exception is a bug and ends the
+    process."""
 
     def __init__(
         self,
@@ -166,7 +168,9 @@ class LoadWorker:
                 case SendBlock(block, held):
                     try:
                         service = self._service(block.target)
-                    except Fault as fault:  # only on another machine than the one that calibrated the target
+                    except (
+                        Fault
+                    ) as fault:  # only on another machine than the one that calibrated the target
                         self._put(TaskEnded(fault_note(fault)))
                         continue
                     self._before_block()
@@ -174,22 +178,30 @@ class LoadWorker:
                     abandoned = await run_block(
                         block,
                         service,
-                        Composer(self._workloads[block.target], block.condition, alike=block.cache_reuse),
+                        Composer(
+                            self._workloads[block.target], block.condition, alike=block.cache_reuse
+                        ),
                         self._pacer,
                         self._report,
                         partial(self._report_reading, before),
                         worker=self._number,
                         hold=self._hold if held else None,
-                        kind=BlockRun if self._workloads[block.target].sessions is None else SessionBlockRun,
+                        kind=BlockRun
+                        if self._workloads[block.target].sessions is None
+                        else SessionBlockRun,
                     )
                     self._put(TaskEnded(abandoned))
 
-    async def _prepare(self, target: str, workload: Workload, input_tokens: int, pilot: bool) -> None:
+    async def _prepare(
+        self, target: str, workload: Workload, input_tokens: int, pilot: bool
+    ) -> None:
         name = f"{target}@calibration"
         try:
             service = self._calibrating(self._service(target), name)
             workload, input_tokens = workload.of_target(target, input_tokens)
-            calibrated = await calibrate(service, workload, input_tokens=input_tokens, name=name, pilot=pilot)
+            calibrated = await calibrate(
+                service, workload, input_tokens=input_tokens, name=name, pilot=pilot
+            )
         except Fault as fault:
             self._put(CalibrationFailed(target, record_fault(fault)))
         else:
@@ -235,10 +247,15 @@ async def _commands(reader: asyncio.StreamReader) -> AsyncIterator[Command]:
 async def _serve(client: Client, connect: ConnectTarget, put: Callable[[Report], None]) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=LONGEST_LINE)
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    loop.add_signal_handler(signal.SIGTERM, transport.close)  # has the effect of the end of the input
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+    # has the effect of the end of the input
+    loop.add_signal_handler(signal.SIGTERM, transport.close)
     with Pacer(loop) as pacer, closing(client):
-        await LoadWorker(connect, put, pacer, client.packet_counts, raise_priority).run(_commands(reader))
+        await LoadWorker(connect, put, pacer, client.packet_counts, raise_priority).run(
+            _commands(reader)
+        )
     transport.close()
 
 
@@ -250,9 +267,14 @@ def main(connect_fake: ConnectTarget | None = None) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keeps stray prints out of the reports
     raise_priority()
     sys.setswitchinterval(SWITCH_S)
-    with stamping(), ReportWriter(reports) as out, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with (
+        stamping(),
+        ReportWriter(reports) as out,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         client = Client(gather=True, arrival_clock=arrival_clock, exact_itl="exact" in sys.argv[2:])
-        # Attempts are numbered across targets, because a policy makes attempts at several targets for one call.
+        # Attempts are numbered across targets, because a policy makes attempts at several targets
+        # for one call.
         runner.run(_serve(client, connect_fake or partial(connect, client=client), out.put))
 
 

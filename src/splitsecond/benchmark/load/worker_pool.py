@@ -1,7 +1,8 @@
 """Worker processes, from the parent's side.
 
-Reports are passed on as they come, so a worker that dies loses only what it had not reported. When the pool is left,
-each process has `PATIENCE_S` to cancel its requests in flight and report them, and is then killed.
+Reports are passed on as they come, so a worker that dies loses only what it had not reported. When
+the pool is left, each process has `PATIENCE_S` to cancel its requests in flight and report them,
+and is then killed.
 """
 
 import asyncio
@@ -55,7 +56,8 @@ class Pipe(Protocol):
 
 
 class WorkerHandle:
-    """One worker process, which does one task at a time. `number` tells it from the others of the run."""
+    """One worker process, which does one task at a time. `number` tells it from the others of the
+    run."""
 
     where: str = ""
     """Where the process runs, in words; "": on this machine."""
@@ -76,8 +78,11 @@ class WorkerHandle:
     async def release(self) -> None:
         await self._write(Release())
 
-    async def do(self, task: Calibrate | SendBlock, on_measured: Callable[[], object] = lambda: None) -> TaskEnded:
-        """Send a task and pass on its reports until it has ended. Raises `WorkerLost` if the process dies.
+    async def do(
+        self, task: Calibrate | SendBlock, on_measured: Callable[[], object] = lambda: None
+    ) -> TaskEnded:
+        """Send a task and pass on its reports until it has ended. Raises `WorkerLost` if the
+        process dies.
 
         `on_measured` is called when the measured requests of a held block have ended.
         """
@@ -100,7 +105,8 @@ class WorkerHandle:
         )
 
     async def stop(self) -> None:
-        """Stop the process and pass on its last reports. A process that does not stop in time is killed."""
+        """Stop the process and pass on its last reports. A process that does not stop in time is
+        killed."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await self._write(Stop())
@@ -131,7 +137,8 @@ class WorkerPool:
         self._workers: list[WorkerHandle] = []
 
     async def start(self) -> WorkerHandle:
-        """Start a worker process on this machine. Raises `OSError` if the system cannot start one."""
+        """Start a worker process on this machine. Raises `OSError` if the system cannot start
+        one."""
         process = await ChildProcess.start(*self._command, longest_line=LONGEST_LINE)
         return self.add(WorkerHandle(process, self.on_report, self.next_number()))
 
@@ -146,9 +153,14 @@ class WorkerPool:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        endings = await asyncio.gather(*(worker.stop() for worker in self._workers), return_exceptions=True)
+        endings = await asyncio.gather(
+            *(worker.stop() for worker in self._workers), return_exceptions=True
+        )
         failures = [ending for ending in endings if ending is not None]
         if failures and error is None:
             raise failures[0]

@@ -1,12 +1,14 @@
-"""The content of requests: synthetic prompts of a chosen length, prompts from a file, or those of a trace.
+"""The content of requests: synthetic prompts of a chosen length, prompts from a file, or those of a
+trace.
 
-All synthetic requests of a seed have the same words, so that all inputs have the same length. Only the nonce differs:
-the beginning, picked by a hash of run and call, so that no prefix cache that an earlier request has filled (in this run
-or another) can serve a part of it.
+All synthetic requests of a seed have the same words, so that all inputs have the same length. Only
+the nonce differs: the beginning, picked by a hash of run and call, so that no prefix cache that an
+earlier request has filled (in this run or another) can serve a part of it.
 
-A run that measures a prompt cache sends a long system prompt, and a short user message that differs each time, so that
-no cache of whole answers applies. One condition uses a nonce per request, the other one nonce for all of its requests,
-so its first request finds an empty cache, whatever earlier runs have sent.
+A run that measures a prompt cache sends a long system prompt, and a short user message that differs
+each time, so that no cache of whole answers applies. One condition uses a nonce per request, the
+other one nonce for all of its requests, so its first request finds an empty cache, whatever earlier
+runs have sent.
 """
 
 from collections.abc import Mapping
@@ -39,13 +41,14 @@ class WorkloadVariant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of the requests to one target.
 
-    `prompts` holds request bodies from a file, which are used in turn; `traced` the requests of a trace, whose prompts
-    have their own lengths by the `scale` of the target. If both are empty, prompts are synthetic, with `system_words`
-    and `user_words` of filler drawn from `seed`, and `images`, which differ from request to request. With `questions`
-    all filler is in the system prompt, and the user message differs each time. `output_tokens` None leaves the length
-    to the provider. `extra` overrides all other body fields. `run` determines the nonces. With `sessions`, requests are
-    their turns (`session_player`): their filler has the `scale` of the target, and `output_tokens` is for answers whose
-    length was not recorded.
+    `prompts` holds request bodies from a file, which are used in turn; `traced` the requests of a
+    trace, whose prompts have their own lengths by the `scale` of the target. If both are empty,
+    prompts are synthetic, with `system_words` and `user_words` of filler drawn from `seed`, and
+    `images`, which differ from request to request. With `questions` all filler is in the system
+    prompt, and the user message differs each time. `output_tokens` None leaves the length to the
+    provider. `extra` overrides all other body fields. `run` determines the nonces. With `sessions`,
+    requests are their turns (`session_player`): their filler has the `scale` of the target, and
+    `output_tokens` is for answers whose length was not recorded.
     """
 
     run: str
@@ -80,7 +83,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Composer:
-    """Makes the request bodies of one workload, for a `condition`. With `alike` all of its prompts begin alike."""
+    """Makes the request bodies of one workload, for a `condition`. With `alike` all of its prompts
+    begin alike."""
 
     def __init__(self, workload: Workload, condition: str = "", *, alike: bool = False) -> None:
         self.workload = workload
@@ -88,7 +92,9 @@ class Composer:
         self._traced: TracedPrompts | None = None
         if workload.traced:
             longest = max(each.input_tokens or 0 for each in workload.traced)
-            self._traced = TracedPrompts(f"{workload.run}/{condition}", workload.seed, workload.scale, longest)
+            self._traced = TracedPrompts(
+                f"{workload.run}/{condition}", workload.seed, workload.scale, longest
+            )
         words = Random(workload.seed).choices(WORDS, k=workload.system_words + workload.user_words)
         self._system = " ".join([SYSTEM, *words[: workload.system_words]])
         self._user = " ".join([USER, *words[workload.system_words :]])
@@ -103,14 +109,22 @@ class Composer:
         nonce = self._picked(self._shared or call, NONCE_WORDS) + ".\n"
         if self._traced is not None:
             request = workload.traced[number % len(workload.traced)]
-            body: dict[str, Any] = {"messages": [{"role": "user", "content": self._traced.text(call, request)}]}
+            body: dict[str, Any] = {
+                "messages": [{"role": "user", "content": self._traced.text(call, request)}]
+            }
             output_tokens = request.output_tokens
         elif workload.synthetic:
             asked: Any = self._question(call) if workload.questions else self._user
             if workload.images:
-                asked = [{"type": "text", "text": asked}, *image_parts(workload.images, f"{workload.run}/{call}")]
+                asked = [
+                    {"type": "text", "text": asked},
+                    *image_parts(workload.images, f"{workload.run}/{call}"),
+                ]
             body = {
-                "messages": [{"role": "system", "content": nonce + self._system}, {"role": "user", "content": asked}]
+                "messages": [
+                    {"role": "system", "content": nonce + self._system},
+                    {"role": "user", "content": asked},
+                ]
             }
         else:
             prompt = workload.prompts[number % len(workload.prompts)]

@@ -1,12 +1,14 @@
 """Break-even of a machine paid by the hour, rented or owned, against an API paid by the token.
 
-A machine costs the same whether it works or not. The API costs its price per million tokens in the run's own mix of
-input and output. They are equal at the break-even volume, which does not depend on how fast the machine is. Its speed
-decides whether one machine can do that much: the `utilisation` is the break-even volume divided by the tokens of a
-month at the highest throughput that the run measured, day and night. Above 1 there is no break-even: a second machine
-costs as much as the first.
+A machine costs the same whether it works or not. The API costs its price per million tokens in the
+run's own mix of input and output. They are equal at the break-even volume, which does not depend on
+how fast the machine is. Its speed decides whether one machine can do that much: the `utilisation`
+is the break-even volume divided by the tokens of a month at the highest throughput that the run
+measured, day and night. Above 1 there is no break-even: a second machine costs as much as the
+first.
 
-Not included: the work of running the machine, a second one for when it fails, and the difference in quality.
+Not included: the work of running the machine, a second one for when it fails, and the difference in
+quality.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,21 +28,32 @@ HOURS_PER_MONTH = HOURS_PER_YEAR / 12
 def break_even(
     machine_usd_per_hour: float, api_usd_per_million: float, machine_tokens_per_s: float
 ) -> tuple[float, float]:
-    """Return the tokens a month from which the machine is cheaper, and the utilisation that this takes."""
+    """Return the tokens a month from which the machine is cheaper, and the utilisation that this
+    takes."""
     tokens = machine_usd_per_hour * HOURS_PER_MONTH / api_usd_per_million * MILLION
     return tokens, tokens / (machine_tokens_per_s * S_PER_HOUR * HOURS_PER_MONTH)
 
 
 def break_evens(rows: Sequence[ConditionFindings]) -> list[BreakEven]:
-    """Return the break-even of each target of a run that is paid by the hour with each that is paid by the token."""
+    """Return the break-even of each target of a run that is paid by the hour with each that is paid
+    by the token."""
     usable = [row for row in rows if not row.invalid and row.price is not None]
     by_token = [row for row in usable if row.price and row.price.per_hour_usd is None]
     apis = [row for row in lightest_rows(by_token) if row.usd_per_million]
     fastest: dict[str, ConditionFindings] = {}
     for row in usable:
-        if row.price and row.price.per_hour_usd and _tokens_per_s(row) > _tokens_per_s(fastest.get(row.target)):
+        if (
+            row.price
+            and row.price.per_hour_usd
+            and _tokens_per_s(row) > _tokens_per_s(fastest.get(row.target))
+        ):
             fastest[row.target] = row
-    return [_break_even(machine, machine.price, api) for machine in fastest.values() if machine.price for api in apis]
+    return [
+        _break_even(machine, machine.price, api)
+        for machine in fastest.values()
+        if machine.price
+        for api in apis
+    ]
 
 
 def _break_even(machine: ConditionFindings, price: Price, api: ConditionFindings) -> BreakEven:
@@ -66,7 +79,8 @@ def _tokens_per_s(row: ConditionFindings | None) -> float:
 
 
 def monthly_usd(found: BreakEven, tokens: float) -> tuple[float, float]:
-    """Return the cost of that many tokens a month on as many machines as it takes, and at the API."""
+    """Return the cost of that many tokens a month on as many machines as it takes, and at the
+    API."""
     machines = max(ceil(tokens / found.machine_tokens_per_month), 1)
     return machines * found.usd_per_month, tokens / MILLION * found.usd_per_million
 
@@ -80,16 +94,22 @@ def tokens_words(tokens: float) -> str:
 
 def break_even_statements(found: Sequence[BreakEven]) -> list[Statement]:
     """Return a statement for each machine: from which volume on it is cheaper than which target."""
-    by_machine = grouped(sorted(found, key=lambda each: each.utilisation), lambda each: each.machine)
+    by_machine = grouped(
+        sorted(found, key=lambda each: each.utilisation), lambda each: each.machine
+    )
     return [sentence for each in by_machine.values() for sentence in _sentences(each)]
 
 
 def _sentences(found: Sequence[BreakEven]) -> Iterator[Statement]:
     first = found[0]
-    costs = f"{first.machine} costs {usd(first.usd_per_month)} a month ({'owned' if first.owned else 'rented'})"
+    costs = (
+        f"{first.machine} costs {usd(first.usd_per_month)} a month "
+        f"({'owned' if first.owned else 'rented'})"
+    )
     cheaper, short = (
         [
-            f"than {each.api} from {tokens_words(each.tokens_per_month)} tokens{per} ({percent(each.utilisation)} busy)"
+            f"than {each.api} from {tokens_words(each.tokens_per_month)} tokens{per} "
+            f"({percent(each.utilisation)} busy)"
             for each in found
             if each.tokens_per_month is not None
         ]
@@ -97,14 +117,22 @@ def _sentences(found: Sequence[BreakEven]) -> Iterator[Statement]:
     )
     if cheaper:
         yield Statement(
-            f"{costs} and is cheaper {listed(cheaper)}; busy is the share of the highest throughput of this run.",
+            f"{costs} and is cheaper {listed(cheaper)}; busy is the share of the highest "
+            f"throughput of this run.",
             in_a_line(f"{first.machine} ({usd(first.usd_per_month)}/month) is cheaper ", short),
         )
-    dearer = [f"{each.api} ({usd(each.usd_per_million)})" for each in found if each.tokens_per_month is None]
+    dearer = [
+        f"{each.api} ({usd(each.usd_per_million)})"
+        for each in found
+        if each.tokens_per_month is None
+    ]
     if dearer:
         full = first.usd_per_month / first.machine_tokens_per_month * MILLION
         yield Statement(
-            f"{costs} and never pays against {listed(dearer)}: at the highest throughput of this run its million "
+            f"{costs} and never pays against {listed(dearer)}: at the highest throughput of this "
+            f"run its million "
             f"tokens cost {usd(full)}.",
-            in_a_line(f"{first.machine}, {usd(full)}/M tokens at full load, never pays against ", dearer),
+            in_a_line(
+                f"{first.machine}, {usd(full)}/M tokens at full load, never pays against ", dearer
+            ),
         )

@@ -1,12 +1,13 @@
 """Savings by a provider's prompt cache: two rows of one target, compared with each other.
 
-Under each load a target got prompts that begin differently, which no cache can hold, and prompts that share all but
-their last words (`load.plan`). The difference between the rows is the effect of the cache: in time round by round, in
-money by the input tokens billed at each price.
+Under each load a target got prompts that begin differently, which no cache can hold, and prompts
+that share all but their last words (`load.plan`). The difference between the rows is the effect of
+the cache: in time round by round, in money by the input tokens billed at each price.
 
-Money covers the input alone. The output costs the same both ways, and responses that are longer by chance must not look
-like a difference. Warm-ups are included, so that filling the cache is paid for; spread over more requests than here,
-that weighs less. A machine paid by the hour has no price for its input: the time of a request counts instead.
+Money covers the input alone. The output costs the same both ways, and responses that are longer by
+chance must not look like a difference. Warm-ups are included, so that filling the cache is paid
+for; spread over more requests than here, that weighs less. A machine paid by the hour has no price
+for its input: the time of a request counts instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,9 @@ Row = ConditionFindings
 Observed = tuple[Row, Sequence[Observation]]
 
 
-def cache_savings(rows: Sequence[Row], observations: Sequence[Observation], prices: Prices) -> list[CacheSaving]:
+def cache_savings(
+    rows: Sequence[Row], observations: Sequence[Observation], prices: Prices
+) -> list[CacheSaving]:
     observed = grouped(observations, lambda o: o.condition)
     fresh = {(c.target, c.concurrency, c.rate): c for c in rows if not c.cache_reuse}
     pairs = [
@@ -44,7 +47,9 @@ def cache_savings(rows: Sequence[Row], observations: Sequence[Observation], pric
     close = spread is not None and not spread.claims
     judged = holm({(i, p): c for i, pair in enumerate(pairs) for p, c in _compared(*pair).items()})
     return [
-        _saving(*pair, prices, {p: c for (number, p), c in judged.items() if number == i}, close=close)
+        _saving(
+            *pair, prices, {p: c for (number, p), c in judged.items() if number == i}, close=close
+        )
         for i, pair in enumerate(pairs)
     ]
 
@@ -53,11 +58,18 @@ def _compared(fresh: Observed, reuse: Observed) -> dict[str, SampleComparison]:
     figure = ttft_figure(open_loop=fresh[0].concurrency is None)
     apart, alike = (figure.sample(ended(observations)) for _, observations in (fresh, reuse))
     found = compare_figure(figure, apart, alike, paired=True)
-    return {percentile: found[percentile] for percentile in STATED_PERCENTILES if percentile in found}
+    return {
+        percentile: found[percentile] for percentile in STATED_PERCENTILES if percentile in found
+    }
 
 
 def _saving(
-    fresh: Observed, reuse: Observed, prices: Prices, found: Mapping[str, SampleComparison], *, close: bool
+    fresh: Observed,
+    reuse: Observed,
+    prices: Prices,
+    found: Mapping[str, SampleComparison],
+    *,
+    close: bool,
 ) -> CacheSaving:
     alike = successful(reuse[1])
     figure = ttft_figure(open_loop=fresh[0].concurrency is None)
@@ -75,7 +87,11 @@ def _saving(
         usd_per_request_reuse=_usd_per_request(*reuse, prices),
     )
     # Rounds that are too close give no p-value: it would be that of other minutes.
-    stated = replace(saving, ttft=[replace(each, p_value=None) for each in saving.ttft]) if close else saving
+    stated = (
+        replace(saving, ttft=[replace(each, p_value=None) for each in saving.ttft])
+        if close
+        else saving
+    )
     verdict = _verdict(stated, fresh[0], reuse[0])
     return replace(saving, verdict=verdict.long, short_verdict=verdict.short)
 
@@ -96,11 +112,13 @@ def _verdict(saving: CacheSaving, fresh: Row, reuse: Row) -> Statement:
         return Statement(
             f"{name}: the savings of the prompt cache are not judged, because INVALID: "
             f"{listed([row(c) for c in spoilt])}.",
-            f"{short}: prompt cache not judged, INVALID: {listed([row(c, short=True) for c in spoilt])}.",
+            f"{short}: prompt cache not judged, INVALID: "
+            f"{listed([row(c, short=True) for c in spoilt])}.",
         )
     if not saving.ttft:
         return Statement(
-            f"{name}: the savings of the prompt cache are unknown, because one kind of prompts has no response.",
+            f"{name}: the savings of the prompt cache are unknown, because one kind of prompts "
+            f"has no response.",
             f"{short}: the savings of the prompt cache are unknown.",
         )
     n = min(c.requests - c.errors for c in (fresh, reuse))
@@ -112,7 +130,10 @@ def _in_short(name: str, saving: CacheSaving, n: int) -> str:
     median, dollars = saving.ttft[0], _moved_usd(saving)
     if _faster(median):
         bounds = median.ci95 and (percent(-median.ci95[1]), percent(-median.ci95[0]))
-        saved = f"cache reuse saves {percent(-(median.change or 0))} of TTFT p50{evidence('', bounds, short=True)}"
+        saved = (
+            f"cache reuse saves {percent(-(median.change or 0))} of TTFT "
+            f"p50{evidence('', bounds, short=True)}"
+        )
     else:
         saved = _no_time_saved(median, n, short=True)
     money = "The provider reports no cached tokens" if not saving.hits else ""
@@ -136,8 +157,14 @@ def _reported(saving: CacheSaving, n: int) -> str:
         if dollars > 0:
             text += f", but the prompt cache saves {_per_thousand(dollars)}"
         elif dollars < 0:
-            text += f", and filling the prompt cache costs {_per_thousand(-dollars)} more than it saves"
-    came = "" if saving.cached_share is None else f"{percent(saving.cached_share)} of the input came from it, "
+            text += (
+                f", and filling the prompt cache costs {_per_thousand(-dollars)} more than it saves"
+            )
+    came = (
+        ""
+        if saving.cached_share is None
+        else f"{percent(saving.cached_share)} of the input came from it, "
+    )
     return f"{text}; {came}in {saving.hits:,} of {saving.requests:,} requests"
 
 
@@ -145,7 +172,8 @@ def _unreported(saving: CacheSaving, n: int) -> str:
     text = "the provider reports no cached tokens, "
     if _faster(saving.ttft[0]):
         text += (
-            f"but prompts that share a beginning save {_time_saved(saving.ttft[0])}: it may cache without reporting it"
+            f"but prompts that share a beginning save {_time_saved(saving.ttft[0])}: it may "
+            f"cache without reporting it"
         )
     else:
         text += f"and there is {_no_time_saved(saving.ttft[0], n)}"
@@ -169,7 +197,10 @@ def _no_time_saved(median: FigureChange, n: int, *, short: bool = False) -> str:
     bounds = median.ci95 and (change(median.ci95[0]), change(median.ci95[1]))
     known = evidence(moved, bounds, median.p_value, short=short)
     if median.real:
-        return f"no saving but a higher TTFT at p50, {number(median.before)} to {number(median.after)} ms{known}"
+        return (
+            f"no saving but a higher TTFT at p50, {number(median.before)} to "
+            f"{number(median.after)} ms{known}"
+        )
     untested = "" if median.needs or median.detectable is not None else " in fewer than five rounds"
     return f"no saving of TTFT that n = {n}{untested} could show{known}"
 

@@ -1,8 +1,9 @@
 """What a policy gains over each of its single targets: one figure for speed, one for money.
 
-A run that measures a policy beside its targets has both under the same load. Speed is the median of total TPS, which
-contains every wait. Money is the cost of a successful request, with losers, hedges and retries. A target that the
-policy names but did not ask is compared, too: leaving it out may be the gain.
+A run that measures a policy beside its targets has both under the same load. Speed is the median of
+total TPS, which contains every wait. Money is the cost of a successful request, with losers, hedges
+and retries. A target that the policy names but did not ask is compared, too: leaving it out may be
+the gain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,10 +18,14 @@ from splitsecond.core.wording import Statement, level, listed, ratio
 from splitsecond.log.statistics.resampling import interval, median_draws, resamples
 
 
-def route_gains(rows: Sequence[ConditionFindings], observations: Sequence[Observation]) -> list[RouteGain]:
+def route_gains(
+    rows: Sequence[ConditionFindings], observations: Sequence[Observation]
+) -> list[RouteGain]:
     if not any("(" in row.target for row in rows):
         return []
-    answered = grouped((o for o in successful(observations) if o.total_tps is not None), lambda o: o.condition)
+    answered = grouped(
+        (o for o in successful(observations) if o.total_tps is not None), lambda o: o.condition
+    )
     random = np.random.default_rng(0)
     valid = [row for row in rows if not row.invalid]
     return [
@@ -63,7 +68,8 @@ def _gain(
 def route_gain_statements(found: Sequence[RouteGain]) -> list[Statement]:
     return [
         Statement(
-            f"{load.capitalize()}, by total TPS, {policy} is {listed([_in_full(each) for each in gains])}.",
+            f"{load.capitalize()}, by total TPS, {policy} is "
+            f"{listed([_in_full(each) for each in gains])}.",
             "\n".join([f"{load.capitalize()}, {policy}", *map(_in_short, gains)]),
         )
         for (load, policy), gains in grouped(found, lambda each: (each.load, each.policy)).items()

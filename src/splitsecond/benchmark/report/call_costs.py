@@ -10,7 +10,8 @@ from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import listed
 
 NOTE = (
-    "The calls have the run's own lengths. Retries, and a discount for cached prompts that the run did not have, are "
+    "The calls have the run's own lengths. Retries, and a discount for cached prompts that the "
+    "run did not have, are "
     "not included."
 )
 
@@ -19,7 +20,13 @@ def call_costs_table(found: Sequence[CallCost], calls: str, console: Console) ->
     priced = [each for each in found if each.usd_per_day is not None]
     table = titled_table(f"What {calls} cost")
     machines = any(each.machines for each in priced)
-    headings = ["at", "$ per\ncall", "$ a day", "$ in\n30 days", *(["machines"] if machines else [])]
+    headings = [
+        "at",
+        "$ per\ncall",
+        "$ a day",
+        "$ in\n30 days",
+        *(["machines"] if machines else []),
+    ]
     table.add_column("target", no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -32,6 +39,8 @@ def call_costs_table(found: Sequence[CallCost], calls: str, console: Console) ->
         print_item(console, "", NOTE, "dim")
     unknown = [each.target for each in found if each.usd_per_day is None]
     if unknown:
-        print_item(console, "", f"No price is known of {listed(unknown)}: measure with --price.", "yellow")
+        print_item(
+            console, "", f"No price is known of {listed(unknown)}: measure with --price.", "yellow"
+        )
     if not found:
         print_item(console, "", "No row can be relied on.", "yellow")

@@ -8,7 +8,14 @@ from splitsecond.benchmark.report import rows
 from splitsecond.core.pages import figure_cells
 from splitsecond.core.pages.figure_cells import FigureCell, Remark, number
 
-HEADINGS = ("within limits", "TTFT p50", "TTFT p95", "TPS p50", "system tokens/s", "good requests/s")
+HEADINGS = (
+    "within limits",
+    "TTFT p50",
+    "TTFT p95",
+    "TPS p50",
+    "system tokens/s",
+    "good requests/s",
+)
 VERDICTS: Mapping[str, str] = {
     "holds": "holds",
     "promising": "likely",
@@ -21,7 +28,8 @@ BAD = ("fails", "breaks", "invalid")
 
 
 class StepRow(Struct, frozen=True, kw_only=True):
-    """One step of a search: a cell for each of `HEADINGS` and of `limit_headings`; `verdict` is a key of `VERDICTS`.
+    """One step of a search: a cell for each of `HEADINGS` and of `limit_headings`; `verdict` is a
+    key of `VERDICTS`.
 
     `heaviest`: this is the heaviest load within the limits: the capacity.
     """
@@ -33,7 +41,9 @@ class StepRow(Struct, frozen=True, kw_only=True):
 
 
 def limit_headings(found: Capacity) -> list[str]:
-    return [f"{limited(name, open_loop=found.open_loop).label} p95" for name in _other_limits(found)]
+    return [
+        f"{limited(name, open_loop=found.open_loop).label} p95" for name in _other_limits(found)
+    ]
 
 
 def _other_limits(found: Capacity) -> list[str]:
@@ -56,9 +66,14 @@ def step_rows(run: Run, found: Capacity) -> list[StepRow]:
 def _cells(found: Capacity, step: CapacityStep, row: ConditionFindings) -> list[FigureCell]:
     low, high = (100 * bound for bound in step.share_ci98)
     ttft = rows.ttft(row)
-    others = [getattr(row, limited(name, open_loop=found.open_loop).name) for name in _other_limits(found)]
+    others = [
+        getattr(row, limited(name, open_loop=found.open_loop).name) for name in _other_limits(found)
+    ]
     # The table of all figures has the intervals; this one has the interval that decides.
-    figures = [figure_cells.cell(summary, p) for summary, p in ((ttft, "p50"), (ttft, "p95"), (row.tps, "p50"))]
+    figures = [
+        figure_cells.cell(summary, p)
+        for summary, p in ((ttft, "p50"), (ttft, "p95"), (row.tps, "p50"))
+    ]
     limits = [figure_cells.cell(summary, "p95") for summary in others]
     return [
         FigureCell(figure=f"{step.met:,} of {step.sent:,}", interval=f"{low:.1f}–{high:.1f}%"),
@@ -75,7 +90,9 @@ def remarks(run: Run) -> list[Remark]:
     for level in levels:
         for remark in rows.remarks(level):
             if remark.kind != "server":
-                found.setdefault((remark.kind, remark.text), []).append(rows.load_words(level.conditions[0]))
+                found.setdefault((remark.kind, remark.text), []).append(
+                    rows.load_words(level.conditions[0])
+                )
     return [
         Remark(kind=kind, who="" if len(loads) == len(levels) else ", ".join(loads), text=text)
         for (kind, text), loads in found.items()

@@ -11,14 +11,20 @@ Values = list[tuple[float, float, str]]
 
 
 def capacity_plots(run: Run, found: Capacity) -> list[Plot]:
-    """Draw one plot for each limit and one of the throughput, each only where a step has the figure.
+    """Draw one plot for each limit and one of the throughput, each only where a step has the
+    figure.
 
     INVALID steps are left out: a plot would make them look like measurements.
     """
-    verdicts = {step.condition: VERDICTS[step.verdict] for step in found.steps if step.verdict != "invalid"}
+    verdicts = {
+        step.condition: VERDICTS[step.verdict] for step in found.steps if step.verdict != "invalid"
+    }
     steps = [(row, verdicts[row.condition]) for row in run.conditions if row.condition in verdicts]
     steps.sort(key=lambda step: load_of(step[0]))
-    return [*(drawn for name in found.limits for drawn in _limit(found, name, steps)), *_throughput(found, steps)]
+    return [
+        *(drawn for name in found.limits for drawn in _limit(found, name, steps)),
+        *_throughput(found, steps),
+    ]
 
 
 def _limit(found: Capacity, name: str, steps: Steps) -> list[Plot]:
@@ -38,7 +44,9 @@ def _limit(found: Capacity, name: str, steps: Steps) -> list[Plot]:
     chart = _chart(found, steps, fitted(figure.unit, [*known, limit]))
     chart.add(None, chart.level_rule(limit, f"limit: {limit:,g} {figure.unit}"))
     for percentile, own in values.items():
-        _curve(chart, found, own, f"{figure.label} {percentile}", figure.unit, dash=percentile == "p95")
+        _curve(
+            chart, found, own, f"{figure.label} {percentile}", figure.unit, dash=percentile == "p95"
+        )
     return [
         _plot(
             chart,
@@ -60,25 +68,33 @@ def _throughput(found: Capacity, steps: Steps) -> list[Plot]:
     chart = _chart(found, steps, fitted("tokens per second", [value for _, value, _ in values]))
     _curve(chart, found, values, "system", "tokens/s", dash=False)
     title = "Tokens per second of the whole system"
-    description = f"{title} against the load. Where the line is flat, more load gives no more throughput."
+    description = (
+        f"{title} against the load. Where the line is flat, more load gives no more throughput."
+    )
     return [_plot(chart, "capacity-throughput", title, description)]
 
 
 def _chart(found: Capacity, steps: Steps, y: Axis) -> Chart:
-    chart = Chart(load_axis({load_of(row) for row, _ in steps}, load_unit(open_loop=found.open_loop)), y)
+    chart = Chart(
+        load_axis({load_of(row) for row, _ in steps}, load_unit(open_loop=found.open_loop)), y
+    )
     if found.holds is not None:
         chart.add(None, chart.upright_rule(found.holds, f"capacity: {found.holds:g}"))
     return chart
 
 
-def _curve(chart: Chart, found: Capacity, values: Values, label: str, unit: str, *, dash: bool) -> None:
+def _curve(
+    chart: Chart, found: Capacity, values: Values, label: str, unit: str, *, dash: bool
+) -> None:
     entry: LegendEntry = target_entries([found.target])[found.target]
     what = load_unit(open_loop=found.open_loop)
     chart.add(
         entry,
         chart.line([(load, value) for load, value, _ in values], dash=dash, tip=label),
         *(
-            chart.mark(entry, load, value, f"{what} {load:g}: {verdict}\n{label} {number(value)} {unit}")
+            chart.mark(
+                entry, load, value, f"{what} {load:g}: {verdict}\n{label} {number(value)} {unit}"
+            )
             for load, value, verdict in values
         ),
     )

@@ -17,7 +17,15 @@ from splitsecond.core.transport.timestamping import CardStamps
 from splitsecond.core.wording import counted_as, listed, percent
 from splitsecond.log.statistics.summary import Summary
 
-_FEWER_OF_LEVELS = ("token\np99", "TTFT\nmax", "CPU", "receive\np99", "send\np99", "lag\np99", "TTFT\np50")
+_FEWER_OF_LEVELS = (
+    "token\np99",
+    "TTFT\nmax",
+    "CPU",
+    "receive\np99",
+    "send\np99",
+    "lag\np99",
+    "TTFT\np50",
+)
 _FEWER_OF_TARGETS = ("tokens\nby", "round\ntrip", "DNS")
 """Columns that a narrow console leaves out, one after another."""
 
@@ -25,8 +33,8 @@ _FEWER_OF_TARGETS = ("tokens\nby", "round\ntrip", "DNS")
 class TargetCheck(Struct, frozen=True):
     """The check of one target: why it does not work, "" if it does.
 
-    `first_token`: by each clock, the nanoseconds from sending the last request to its first token. `left_after_ns`: how
-    long after it was written that request left the kernel; None: not known.
+    `first_token`: by each clock, the nanoseconds from sending the last request to its first token.
+    `left_after_ns`: how long after it was written that request left the kernel; None: not known.
     """
 
     name: str
@@ -44,19 +52,26 @@ def accuracy_table(levels: Sequence[Accuracy], console: Console) -> None:
     console.print(Text(_highest(levels), "bold"))
     clocks = ", ".join(dict.fromkeys(level.clock for level in levels if level.clock))
     priorities = ", ".join(dict.fromkeys(level.priority for level in levels if level.priority))
-    console.print(Text(f"Arrival times: {clocks}. Priority of the measuring process: {priorities}.", "dim"))
+    console.print(
+        Text(f"Arrival times: {clocks}. Priority of the measuring process: {priorities}.", "dim")
+    )
     console.print(
         Text(
-            f"Trusted: TTFT within {TRUSTED_TTFT_MS:g} ms and TPOT within {percent(TRUSTED_TPOT_SHARE)} at p99, and no "
-            "request lost. The errors of sending the request and of receiving the first token add up to that of TTFT. "
-            "Lag is how long bytes waited to be read; only with the process clock it is part of the figures. CPU is in "
+            f"Trusted: TTFT within {TRUSTED_TTFT_MS:g} ms and TPOT within "
+            f"{percent(TRUSTED_TPOT_SHARE)} at p99, and no "
+            "request lost. The errors of sending the request and of receiving the first token add "
+            "up to that of TTFT. "
+            "Lag is how long bytes waited to be read; only with the process clock it is part of "
+            "the figures. CPU is in "
             "ms per 1,000 tokens.",
             "dim",
         )
     )
 
 
-def _levels(levels: Sequence[Accuracy], left_out: frozenset[str], _beside: bool, _name_width: int) -> Table:
+def _levels(
+    levels: Sequence[Accuracy], left_out: frozenset[str], _beside: bool, _name_width: int
+) -> Table:
     cells: dict[str, Callable[[Accuracy], str | Text]] = {
         "streams": lambda level: str(level.streams),
         "TTFT\np50": lambda level: _error(level.ttft_error_ms.p50),
@@ -94,30 +109,45 @@ def _highest(levels: Sequence[Accuracy]) -> str:
 
 def packet_clock_advice(refusal: str) -> str:
     if not refusal:
-        return "The packet clock is available: each token gets the time of the packet that brought it."
+        return (
+            "The packet clock is available: each token gets the time of the packet that brought it."
+        )
     return (
-        f"The packet clock is not available: {refusal}. To allow it, start a container with --cap-add NET_RAW, or copy "
+        f"The packet clock is not available: {refusal}. To allow it, start a container with "
+        f"--cap-add NET_RAW, or copy "
         "the Python interpreter and run: sudo setcap cap_net_raw,cap_sys_nice+ep PYTHON."
     )
 
 
 def send_advice(delays_ms: Summary) -> str:
     if not delays_ms.n:
-        return "When requests leave this machine is not known: the kernel gives no transmit timestamps."
+        return (
+            "When requests leave this machine is not known: the kernel gives no transmit "
+            "timestamps."
+        )
     p50, p99 = _error(delays_ms.p50), _error(delays_ms.p99)
-    return f"On the loopback, a request leaves the kernel {p50} ms (p50) and {p99} ms (p99) after it was written."
+    return (
+        f"On the loopback, a request leaves the kernel {p50} ms (p50) and {p99} ms (p99) after "
+        f"it was written."
+    )
 
 
 def card_advice(cards: Sequence[CardStamps]) -> str:
     able = [
-        f"{card.interface} ({'unknown if on' if card.enabled is None else 'on' if card.enabled else 'off'})"
+        f"{card.interface} "
+        f"({'unknown if on' if card.enabled is None else 'on' if card.enabled else 'off'})"
         for card in cards
         if card.able
     ]
     if able:
-        return f"Hardware receive timestamps: available at {listed(able)}. Arrival times are the kernel's nevertheless."
+        return (
+            f"Hardware receive timestamps: available at {listed(able)}. Arrival times are the "
+            f"kernel's nevertheless."
+        )
     alike = grouped(cards, lambda card: card.reason)
-    why = "; ".join(f"{listed([card.interface for card in each])}: {reason}" for reason, each in alike.items())
+    why = "; ".join(
+        f"{listed([card.interface for card in each])}: {reason}" for reason, each in alike.items()
+    )
     return f"Hardware receive timestamps: not available ({safe_text(why or 'no network card')})."
 
 
@@ -125,17 +155,33 @@ def target_table(checks: Sequence[TargetCheck], console: Console) -> None:
     console.print(fitting(console, partial(_targets, checks), _FEWER_OF_TARGETS))
     for check in checks:
         name, fault = check.name, check.fault
-        by_clock = ", ".join(f"{clock} {at / NS_PER_MS:,.3f}" for clock, at in check.first_token.items())
+        by_clock = ", ".join(
+            f"{clock} {at / NS_PER_MS:,.3f}" for clock, at in check.first_token.items()
+        )
         if by_clock:
-            console.print(Text(f"  {safe_text(name)}: TTFT of the last request by each clock, ms: {by_clock}.", "dim"))
+            console.print(
+                Text(
+                    f"  {safe_text(name)}: TTFT of the last request by each clock, ms: {by_clock}.",
+                    "dim",
+                )
+            )
         if check.left_after_ns is not None:
             after = f"{check.left_after_ns / NS_PER_MS:,.3f} ms after it was written"
-            console.print(Text(f"  {safe_text(name)}: the last request left the kernel {after}.", "dim"))
+            console.print(
+                Text(f"  {safe_text(name)}: the last request left the kernel {after}.", "dim")
+            )
         if fault:
-            console.print(Text(f"  {safe_text(fault)}" if name in fault else f"  {name}: {safe_text(fault)}", "red"))
+            console.print(
+                Text(
+                    f"  {safe_text(fault)}" if name in fault else f"  {name}: {safe_text(fault)}",
+                    "red",
+                )
+            )
 
 
-def _targets(checks: Sequence[TargetCheck], left_out: frozenset[str], _beside: bool, name_width: int) -> Table:
+def _targets(
+    checks: Sequence[TargetCheck], left_out: frozenset[str], _beside: bool, name_width: int
+) -> Table:
     table = titled_table("Targets, a cold and a warm request each, times in ms")
     table.add_column("target", overflow="fold", no_wrap=not name_width)
     headings = ("DNS", "TCP", "TLS", "round\ntrip", "TTFT\ncold", "TTFT\nwarm", "tokens\nby")
@@ -144,7 +190,11 @@ def _targets(checks: Sequence[TargetCheck], left_out: frozenset[str], _beside: b
             table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("works", no_wrap=True)
     for check in checks:
-        shown = (text for heading, text in zip(headings, _times(check), strict=True) if heading not in left_out)
+        shown = (
+            text
+            for heading, text in zip(headings, _times(check), strict=True)
+            if heading not in left_out
+        )
         works = Text("no", "bold red") if check.fault else Text("yes", "green")
         table.add_row(name_text(check.name, name_width), *shown, works)
     return table

@@ -25,30 +25,45 @@ def render_comparison(found: Comparison) -> str:
         levels.setdefault(rows.level_title(changed), []).append(changed)
     only = (("before", found.only_before), ("after", found.only_after))
     notes = [
-        f"{changed.name}, {rows.load_words(changed)}: {note}" for changed in found.conditions for note in changed.notes
+        f"{changed.name}, {rows.load_words(changed)}: {note}"
+        for changed in found.conditions
+        for note in changed.notes
     ]
     notes += [f"Only in the run {which}: {', '.join(names)}." for which, names in only if names]
     return render(
         "compare.html",
-        [plot for at, (title, own) in enumerate(levels.items()) for plot in _changes(f"change-{at}", title, own)],
+        [
+            plot
+            for at, (title, own) in enumerate(levels.items())
+            for plot in _changes(f"change-{at}", title, own)
+        ],
         {"changes": LEGEND},
         headline=_headline(found),
         title="Comparison of two runs",
         lead=f"Before: {found.before}. After: {found.after}.",
         statements=found.statements,
-        tables=[each for title, own in levels.items() for each in (_table(title, own), *_session_tables(title, own))],
+        tables=[
+            each
+            for title, own in levels.items()
+            for each in (_table(title, own), *_session_tables(title, own))
+        ],
         notes=notes,
     )
 
 
 def _stated(changed: ConditionChange) -> list[FigureChange]:
     figures = [f for f in changed.figures if f.percentile in STATED_PERCENTILES]
-    return figures + [total for total in changed.totals if total.change is not None and total.figure != "errors"]
+    return figures + [
+        total for total in changed.totals if total.change is not None and total.figure != "errors"
+    ]
 
 
 def _headline(found: Comparison) -> Headline:
     if not found.conditions:
-        return Headline(sentence="The runs have no row in common.", badge=Badge(text="nothing compared", look="warn"))
+        return Headline(
+            sentence="The runs have no row in common.",
+            badge=Badge(text="nothing compared", look="warn"),
+        )
     real = [(c, f) for c in found.conditions for f in _stated(c) if f.real]
     worse, better = (sum(f.better is side for _, f in real) for side in (False, True))
     parts = [
@@ -56,7 +71,11 @@ def _headline(found: Comparison) -> Headline:
         for count, word in ((worse, "worse"), (better, "better"))
         if count
     ]
-    sentence = f"The second run is {' and '.join(parts)}, beyond chance." if parts else "No change beyond chance."
+    sentence = (
+        f"The second run is {' and '.join(parts)}, beyond chance."
+        if parts
+        else "No change beyond chance."
+    )
     if found.close_rounds:
         sentence = f"{found.close_rounds.only}: {sentence[0].lower()}{sentence[1:]}"
     largest = sorted(real, key=lambda pair: -abs(pair[1].change or 0)) or [
@@ -69,7 +88,11 @@ def _headline(found: Comparison) -> Headline:
 def _badge(found: Comparison, worse: bool, better: bool) -> Badge:
     if any("INVALID" in note for c in found.conditions for note in c.notes):
         return Badge(text="INVALID rows", look="warn")
-    return Badge(text="worse", look="bad") if worse else Badge(text="better" if better else "no change", look="good")
+    return (
+        Badge(text="worse", look="bad")
+        if worse
+        else Badge(text="better" if better else "no change", look="good")
+    )
 
 
 def _tile(changed: ConditionChange, f: FigureChange) -> Tile:
@@ -123,7 +146,8 @@ def _changes(name: str, title: str, changes: Sequence[ConditionChange]) -> list[
             section="changes",
             title=title,
             legend="changes",
-            description=f"The change of each figure from the first run to the second, with its interval. "
+            description=f"The change of each figure from the first run to the second, with its "
+            f"interval. "
             f"{sum(f.real for f in figures)} of {len(figures)} are beyond chance.",
         )
     ]
@@ -136,7 +160,10 @@ def _draw(chart: Chart, entry: LegendEntry, f: FigureChange, y: float) -> None:
     if f.ci95:
         words += f"({change(f.ci95[0])} to {change(f.ci95[1])})"
     tip = f"{label}: {_values(f)}\n{words}"
-    low, high = (min(max(end, chart.x.low), chart.x.high) for end in f.ci95 or (f.change or 0.0, f.change or 0.0))
+    low, high = (
+        min(max(end, chart.x.low), chart.x.high)
+        for end in f.ci95 or (f.change or 0.0, f.change or 0.0)
+    )
     middle = min(max(f.change or 0.0, chart.x.low), chart.x.high)
     chart.add(entry, chart.span(low, high, y) if f.ci95 else "", chart.mark(entry, middle, y, tip))
     chart.add(None, chart.text(LEFT - 8, chart.top + y + 4, label, anchor="end"))
@@ -158,16 +185,24 @@ def _table(title: str, changes: Sequence[ConditionChange]) -> HtmlTable:
         for changed in changes
     ]
     return HtmlTable(
-        caption=title, head=["target", *(column.heading for column in columns), "errors"], body=body, export=True
+        caption=title,
+        head=["target", *(column.heading for column in columns), "errors"],
+        body=body,
+        export=True,
     )
 
 
 def _session_tables(title: str, changes: Sequence[ConditionChange]) -> list[HtmlTable]:
     columns = sessions.changed_columns(changes)
-    body = [[TableCell(text=c.name), *(_cell(each.column, each.column.change(c)) for each in columns)] for c in changes]
+    body = [
+        [TableCell(text=c.name), *(_cell(each.column, each.column.change(c)) for each in columns)]
+        for c in changes
+    ]
     head = ["target", *(each.column.heading for each in columns)]
     return (
-        [HtmlTable(caption=f"{title}, {sessions.TITLE.lower()}", head=head, body=body, export=True)] if columns else []
+        [HtmlTable(caption=f"{title}, {sessions.TITLE.lower()}", head=head, body=body, export=True)]
+        if columns
+        else []
     )
 
 
@@ -178,7 +213,9 @@ def _cell(column: rows.MetricColumn, f: FigureChange | None) -> str | TableCell:
     if f.ci95:
         notes.append(f"{change(f.ci95[0])} to {change(f.ci95[1])}")
     return TableCell(
-        text=column.formatted(f.after), notes=notes, look=("good" if f.better else "bad") if f.real else ""
+        text=column.formatted(f.after),
+        notes=notes,
+        look=("good" if f.better else "bad") if f.real else "",
     )
 
 
@@ -186,4 +223,6 @@ def _errors(f: FigureChange | None) -> str | TableCell:
     if f is None or f.after is None:
         return MISSING
     notes = [f"was {f.before:g}"] if f.before is not None and f.before != f.after else []
-    return TableCell(text=f"{f.after:g}", notes=notes, look="bad" if f.after > (f.before or 0) else "")
+    return TableCell(
+        text=f"{f.after:g}", notes=notes, look="bad" if f.after > (f.before or 0) else ""
+    )

@@ -20,7 +20,8 @@ def price_entries(found: SpeedAndPrice | None) -> dict[str, LegendEntry]:
 
 
 def cost_png(found: SpeedAndPrice | None) -> bytes:
-    """Return speed against price as a PNG file. Raises `CallerFault` for too few targets, or without the extra."""
+    """Return speed against price as a PNG file. Raises `CallerFault` for too few targets, or
+    without the extra."""
     entries = price_entries(found)
     for drawn in speed_against_price(found, entries):
         return png(drawn, entries)
@@ -64,7 +65,11 @@ def _headline(rows: Sequence[Spending], total: Spending, by: str) -> Headline:
     tiles = [
         Tile(label="cost of all calls", value=usd(spent), note=counted_as(total.calls, "call")),
         Tile(label="cost of a call", value=usd(total.usd_per_call)),
-        Tile(label="cost of a million tokens", value=usd(total.usd_per_million), note="input and output as they were"),
+        Tile(
+            label="cost of a million tokens",
+            value=usd(total.usd_per_million),
+            note="input and output as they were",
+        ),
     ]
     lost = f"{share(total.lost_usd / spent)} of the cost was lost" if total.lost_usd else ""
     unpriced = f"{counted_as(total.unpriced, 'attempt')} without a price" if total.unpriced else ""
@@ -91,5 +96,8 @@ def _main_finding(rows: Sequence[Spending], total: Spending, by: str) -> str:
         return f"{cheapest} is the cheapest{among}: {usd(least)} per million tokens, {of_next}."
     most = max(rows, key=lambda row: row.usd + row.rented_usd)
     if len(rows) > 1:
-        return f"{most.name or '(no name)'} has {share((most.usd + most.rented_usd) / spent)} of the cost."
+        return (
+            f"{most.name or '(no name)'} has {share((most.usd + most.rented_usd) / spent)} of "
+            f"the cost."
+        )
     return f"{counted_as(total.calls, 'call')} cost {usd(spent)}."

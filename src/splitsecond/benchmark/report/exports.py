@@ -1,4 +1,5 @@
-"""Tables for other programs: CSV with every figure as a plain number, and Markdown of what a terminal shows."""
+"""Tables for other programs: CSV with every figure as a plain number, and Markdown of what a
+terminal shows."""
 
 import csv
 import io
@@ -21,7 +22,8 @@ PERCENTILES = ("p50", "p95", "p99")
 _LISTS = (list, tuple)
 _NUMBERS = (int, float, NoneType)
 _FORMULA_BEGINS = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
-"""Beginnings of cells that spreadsheets take for formulas: those of OWASP's page on CSV injection."""
+"""Beginnings of cells that spreadsheets take for formulas: those of OWASP's page on CSV
+injection."""
 
 
 def run_records(run: Run) -> list[dict[str, Any]]:
@@ -56,10 +58,14 @@ def change_records(comparison: Comparison) -> list[dict[str, Any]]:
 def csv_text(records: Iterable[object]) -> str:
     """Return structs or mappings as CSV with a heading.
 
-    Nested values have keys with dots. An interval becomes two columns, and that of a percentile stands beside it:
-    `tps.p50.low`. A text that a spreadsheet would take for a formula begins with an apostrophe.
+    Nested values have keys with dots. An interval becomes two columns, and that of a percentile
+    stands beside it: `tps.p50.low`. A text that a spreadsheet would take for a formula begins with
+    an apostrophe.
     """
-    flat = [{_inert(key): _inert(value) for key, value in _flat(msgspec.to_builtins(record))} for record in records]
+    flat = [
+        {_inert(key): _inert(value) for key, value in _flat(msgspec.to_builtins(record))}
+        for record in records
+    ]
     text = io.StringIO()
     columns = dict.fromkeys(key for record in flat for key in record)
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
@@ -72,7 +78,11 @@ def _flat(value: Any, key: str = "") -> Iterable[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for name, part in value.items():
             yield from _flat(part, f"{key}.{name}" if key else str(name))
-    elif isinstance(value, _LISTS) and len(value) == 2 and all(isinstance(part, _NUMBERS) for part in value):
+    elif (
+        isinstance(value, _LISTS)
+        and len(value) == 2
+        and all(isinstance(part, _NUMBERS) for part in value)
+    ):
         beside = key.replace(".ci95.", ".")
         yield from zip((f"{beside}.low", f"{beside}.high"), value, strict=True)
     else:
@@ -82,7 +92,8 @@ def _flat(value: Any, key: str = "") -> Iterable[tuple[str, Any]]:
 def _inert(value: Any) -> Any:
     """Return a text with an apostrophe before it if a spreadsheet would take it for a formula.
 
-    A carriage return becomes a line feed, because the writer of CSV does not quote it, so that it would begin a row.
+    A carriage return becomes a line feed, because the writer of CSV does not quote it, so that it
+    would begin a row.
     """
     if not isinstance(value, str):
         return value
@@ -110,7 +121,9 @@ class _MarkdownConsole(Console):
             else:
                 text = shown.plain if isinstance(shown, Text) else str(shown)
                 is_item = text.startswith("• ")
-                self.lines += [f"- {_escaped(text[2:])}"] if is_item else ["", _escaped(text.strip())]
+                self.lines += (
+                    [f"- {_escaped(text[2:])}"] if is_item else ["", _escaped(text.strip())]
+                )
 
 
 def _table_lines(table: Table) -> list[str]:
@@ -118,7 +131,14 @@ def _table_lines(table: Table) -> list[str]:
     rows = zip(*(column.cells for column in table.columns), strict=True)
     aligned = ["---:" if column.justify == "right" else "---" for column in table.columns]
     headings = [str(column.header) for column in table.columns]
-    return [*title, "", _row_line(headings), f"|{'|'.join(aligned)}|", *(_row_line([*row]) for row in rows), ""]
+    return [
+        *title,
+        "",
+        _row_line(headings),
+        f"|{'|'.join(aligned)}|",
+        *(_row_line([*row]) for row in rows),
+        "",
+    ]
 
 
 def _row_line(cells: Sequence[Any]) -> str:

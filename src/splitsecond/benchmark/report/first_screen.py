@@ -1,4 +1,5 @@
-"""The first screen of a run: the conclusion, one table, the verdicts on uses, the main findings, and what went wrong.
+"""The first screen of a run: the conclusion, one table, the verdicts on uses, the main findings,
+and what went wrong.
 
 It has about 30 lines of 80 columns. `terminal.run_table` has everything.
 """
@@ -14,8 +15,19 @@ from rich.text import Text
 
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.report import rows, use_matrix
-from splitsecond.benchmark.report.tables import SHORTEST_NAME, name_text, print_item, room_left, titled_table
-from splitsecond.benchmark.report.terminal import LOOKS, print_cache_savings, print_sessions, print_steps
+from splitsecond.benchmark.report.tables import (
+    SHORTEST_NAME,
+    name_text,
+    print_item,
+    room_left,
+    titled_table,
+)
+from splitsecond.benchmark.report.terminal import (
+    LOOKS,
+    print_cache_savings,
+    print_sessions,
+    print_steps,
+)
 from splitsecond.core.pages import figure_cells
 from splitsecond.core.pages.figure_cells import number
 from splitsecond.core.wording import counted_as, listed
@@ -28,7 +40,8 @@ Row = ConditionFindings
 
 
 class Columns(Struct, frozen=True, kw_only=True):
-    """Which columns a console has room for. `name_width`: names are broken at this many columns; 0: never."""
+    """Which columns a console has room for. `name_width`: names are broken at this many columns; 0:
+    never."""
 
     name_width: int = 0
     intervals: bool = True
@@ -74,7 +87,12 @@ def first_screen(run: Run, console: Console, files: Sequence[Path] = ()) -> None
         _print_uses(run, console)
     _print_findings(console, run.highlights[1:] if run.capacity else run.highlights)
     if not run.finished:
-        print_item(console, "• ", "This run was stopped before its end: the figures cover what had finished.", "yellow")
+        print_item(
+            console,
+            "• ",
+            "This run was stopped before its end: the figures cover what had finished.",
+            "yellow",
+        )
     for path in files:
         more = f" {MORE}" if path.suffix == ".html" else ""
         console.print(Text(str(path), "cyan") + Text(more, "dim"), soft_wrap=True)
@@ -103,7 +121,11 @@ def _table(levels: Sequence[rows.LoadLevel], columns: Columns, priced: bool) -> 
     money = priced and columns.money
     between = ["95%"] if columns.intervals else []
     headings = ["TTFT p50\nms", *between, "p95\nms", "TPS p50\ntokens/s", *between]
-    headings += [*(["system\ntokens/s"] if columns.system else []), "errors", *(["$/M\ntokens"] if money else [])]
+    headings += [
+        *(["system\ntokens/s"] if columns.system else []),
+        "errors",
+        *(["$/M\ntokens"] if money else []),
+    ]
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "95%" else "right", no_wrap=True)
     for level in levels:
@@ -115,7 +137,11 @@ def _table(levels: Sequence[rows.LoadLevel], columns: Columns, priced: bool) -> 
 
 def _name(row: Row, columns: Columns) -> Text:
     name = name_text(row.target, columns.name_width)
-    return name.append("\nINVALID" if columns.name_width else " INVALID", "bold red") if row.invalid else name
+    return (
+        name.append("\nINVALID" if columns.name_width else " INVALID", "bold red")
+        if row.invalid
+        else name
+    )
 
 
 def _cells(row: Row, columns: Columns, *, money: bool) -> Iterator[Text]:

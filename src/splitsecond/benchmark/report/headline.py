@@ -17,7 +17,12 @@ def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
     badge = _badge(run)
     sentence, *further = run.conclusion or [""]
     if run.capacity is not None:
-        return Headline(sentence=sentence, further=further, tiles=_capacity_tiles(run, run.capacity), badge=badge)
+        return Headline(
+            sentence=sentence,
+            further=further,
+            tiles=_capacity_tiles(run, run.capacity),
+            badge=badge,
+        )
     lightest = lightest_rows(run.conditions)
     if not lightest:
         return Headline(sentence=sentence, further=further, badge=badge)
@@ -27,7 +32,12 @@ def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
     tiles = [_session_time(lightest, found, period)]
     tiles += [_first(name, by_metric.get(name), lightest, period) for name in (TTFT, TPS)]
     tiles.append(_throughput(run))
-    return Headline(sentence=sentence, further=further, tiles=[tile for tile in tiles if tile is not None], badge=badge)
+    return Headline(
+        sentence=sentence,
+        further=further,
+        tiles=[tile for tile in tiles if tile is not None],
+        badge=badge,
+    )
 
 
 def _badge(run: Run) -> Badge | None:
@@ -48,23 +58,33 @@ def _badge(run: Run) -> Badge | None:
     return Badge(text="measurement valid", look="good")
 
 
-def _session_time(lightest: Sequence[ConditionFindings], found: Sequence[Lead], period: str) -> Tile | None:
+def _session_time(
+    lightest: Sequence[ConditionFindings], found: Sequence[Lead], period: str
+) -> Tile | None:
     known = [(c.session.session_s, c) for c in lightest if c.session and c.session.session_s.value]
     if not known:
         return None
     time, best = min(known, key=lambda pair: pair[0].value or 0.0)
     between = figure_cells.interval_text(time.ci95, number)
-    own = [each for each in found if each.metric.name == "session_s" and each.best.condition == best.condition]
+    own = [
+        each
+        for each in found
+        if each.metric.name == "session_s" and each.best.condition == best.condition
+    ]
     return Tile(
         label=f"mean session time {level(best)}",
         value=number(time.value),
         unit="s",
         target=best.target,
-        note=_compared(own[0] if own else None, f"95% interval {between}" if between else "", period),
+        note=_compared(
+            own[0] if own else None, f"95% interval {between}" if between else "", period
+        ),
     )
 
 
-def _first(name: str, lead: Lead | None, lightest: Sequence[ConditionFindings], period: str) -> Tile | None:
+def _first(
+    name: str, lead: Lead | None, lightest: Sequence[ConditionFindings], period: str
+) -> Tile | None:
     figure = FIGURES[name].under(open_loop=rows.open_loop(lightest[0]))
     known = [(value, row) for row in lightest if (value := figure.summary(row).p50) is not None]
     if not known:
@@ -95,7 +115,11 @@ def _interval(cell: figure_cells.FigureCell) -> str:
 
 
 def _throughput(run: Run) -> Tile | None:
-    found = [(c.output_tokens_per_s, c) for c in run.conditions if c.output_tokens_per_s and not c.invalid]
+    found = [
+        (c.output_tokens_per_s, c)
+        for c in run.conditions
+        if c.output_tokens_per_s and not c.invalid
+    ]
     if not found:
         return None
     most, best = max(found, key=lambda pair: pair[0])
@@ -107,12 +131,23 @@ def _capacity_tiles(run: Run, found: Capacity) -> list[Tile]:
     what = "requests/s" if found.open_loop else "concurrency"
     share = f"{found.share:.0%} of requests"
     if found.holds is None:
-        return [Tile(label="capacity", value="none certain", note=f"{limits(found.limits)} in {share}")]
-    tiles = [Tile(label="capacity", value=f"{found.holds:g}", unit=what, note=f"{limits(found.limits)} in {share}")]
+        return [
+            Tile(label="capacity", value="none certain", note=f"{limits(found.limits)} in {share}")
+        ]
+    tiles = [
+        Tile(
+            label="capacity",
+            value=f"{found.holds:g}",
+            unit=what,
+            note=f"{limits(found.limits)} in {share}",
+        )
+    ]
     step = next(step for step in found.steps if step.load == found.holds)
     row = next(c for c in run.conditions if c.condition == step.condition)
     ttft = figure_cells.cell(rows.ttft(row), "p95")
-    tiles.append(Tile(label="TTFT p95 at this load", value=ttft.figure, unit="ms", note=_interval(ttft)))
+    tiles.append(
+        Tile(label="TTFT p95 at this load", value=ttft.figure, unit="ms", note=_interval(ttft))
+    )
     speed = number(row.output_tokens_per_s)
     tiles.append(Tile(label="system throughput at this load", value=speed, unit="tokens/s"))
     return tiles

@@ -1,7 +1,9 @@
-"""Progress of a benchmark: for each condition a bar, a count, running medians and errors; the time left and the cost.
+"""Progress of a benchmark: for each condition a bar, a count, running medians and errors; the time
+left and the cost.
 
-There is no thread and no timer: a frame is drawn when an observation arrives and the last frame is `REFRESH_NS` old. A
-frame takes some milliseconds in which no socket is read; kernel timestamps are not affected, and frames are rare.
+There is no thread and no timer: a frame is drawn when an observation arrives and the last frame is
+`REFRESH_NS` old. A frame takes some milliseconds in which no socket is read; kernel timestamps are
+not affected, and frames are rare.
 """
 
 from bisect import insort
@@ -106,7 +108,8 @@ class LiveProgress:
             self._console.print(Text(safe_text(text)), soft_wrap=True)
 
     def stop(self) -> None:
-        """Remove the bars; in a notebook they stay as they are. Calling it again, or without `start`, does nothing."""
+        """Remove the bars; in a notebook they stay as they are. Calling it again, or without
+        `start`, does nothing."""
         if self._live:
             self._draw()
             self._live.stop()
@@ -125,7 +128,10 @@ class LiveProgress:
             self._console.print(self._heading(), soft_wrap=True)
 
     def _heading(self) -> str:
-        done, total = sum(r.done for r in self._rows.values()), sum(r.total for r in self._rows.values())
+        done, total = (
+            sum(r.done for r in self._rows.values()),
+            sum(r.total for r in self._rows.values()),
+        )
         spent = self._spent_usd()
         money = f", {usd(spent)} so far" if spent else ""
         known = f"{done:,}" if self._open_ended else f"{done:,}/{total:,}"
@@ -134,13 +140,20 @@ class LiveProgress:
 
     def _table(self) -> Table:
         table = Table(
-            title=self._heading(), title_justify="left", title_style="", box=None, pad_edge=False, header_style="dim"
+            title=self._heading(),
+            title_justify="left",
+            title_style="",
+            box=None,
+            pad_edge=False,
+            header_style="dim",
         )
         table.add_column("", overflow="ellipsis", no_wrap=True)
         bar = BARS[self._console.width >= NARROW]
         table.add_column("", width=bar)
         for heading in ("\ndone", "TTFT\np50 ms", "TPS\np50", "\nerrors"):
-            table.add_column(heading, justify="right", no_wrap=True, min_width=max(map(len, heading.split("\n"))))
+            table.add_column(
+                heading, justify="right", no_wrap=True, min_width=max(map(len, heading.split("\n")))
+            )
         for condition, row in self._visible_rows():
             table.add_row(
                 Text(safe_text(condition)),
@@ -156,7 +169,9 @@ class LiveProgress:
         room = max(self._console.height - SPARE_LINES, 1)
         if len(self._rows) <= room:
             return list(self._rows.items())
-        return sorted(self._rows.items(), key=lambda item: (item[1].done >= item[1].total, not item[1].done))[:room]
+        return sorted(
+            self._rows.items(), key=lambda item: (item[1].done >= item[1].total, not item[1].done)
+        )[:room]
 
     def _time_left(self, done: int, total: int) -> str:
         if self._open_ended or done < total * KNOWN_SHARE or done >= total:

@@ -75,7 +75,10 @@ def _time(run: Run) -> dict[str, str]:
 def _load(run: Run, row: ConditionFindings, number: int) -> dict[str, Any]:
     lengths = {
         name: {"distribution": "other", "value": max(tokens, 1.0)}
-        for name, tokens in (("input_seq_len", row.input_tokens), ("output_seq_len", row.output_tokens))
+        for name, tokens in (
+            ("input_seq_len", row.input_tokens),
+            ("output_seq_len", row.output_tokens),
+        )
         if tokens is not None
     }
     settings = run.asked.get("settings", {})

@@ -31,7 +31,8 @@ def legends(run: Run) -> Legends:
 
 
 def on_axis(run: Run) -> Callable[[str], bool]:
-    """Return which targets decide the length of an axis: not the built-in engine, unless there is nothing else."""
+    """Return which targets decide the length of an axis: not the built-in engine, unless there is
+    nothing else."""
     only_engines = all(target.startswith(ENGINE) for target in rows.targets(run))
     return lambda target: only_engines or not target.startswith(ENGINE)
 
@@ -48,4 +49,6 @@ def level_slug(level: LoadLevel) -> str:
 
 def kind_suffix(reuse: bool, workload: str) -> str:
     """Return the end of a plot's name; characters that no file name can have become hyphens."""
-    return ("-reuse" if reuse else "") + (f"-{re.sub(r'[^a-z0-9]+', '-', workload.lower())}" if workload else "")
+    return ("-reuse" if reuse else "") + (
+        f"-{re.sub(r'[^a-z0-9]+', '-', workload.lower())}" if workload else ""
+    )

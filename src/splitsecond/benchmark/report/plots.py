@@ -1,14 +1,18 @@
 """The plots of a run, from its findings and from thinned samples.
 
-Where a run has nothing to draw, a function returns no plot and the page says so. The built-in engine does not stretch
-an axis that it shares with providers: its marks outside are left out.
+Where a run has nothing to draw, a function returns no plot and the page says so. The built-in
+engine does not stretch an axis that it shares with providers: its marks outside are left out.
 """
 
 from collections.abc import Iterable
 
 from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report import capacity_plots, money_plots, series
-from splitsecond.benchmark.report.distribution_plots import itl_distributions, over_time, ttft_distributions
+from splitsecond.benchmark.report.distribution_plots import (
+    itl_distributions,
+    over_time,
+    ttft_distributions,
+)
 from splitsecond.benchmark.report.load_plots import by_load, throughput
 from splitsecond.benchmark.report.request_plots import slowest, split, stages, waterfalls
 from splitsecond.benchmark.report.session_plots import session_plots
@@ -17,7 +21,9 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.pages.chart import Plot
 
 
-def plots_of(run: Run, observations: Iterable[Observation], server: ServerSeries | None = None) -> list[Plot]:
+def plots_of(
+    run: Run, observations: Iterable[Observation], server: ServerSeries | None = None
+) -> list[Plot]:
     if run.capacity:
         return [*capacity_plots.capacity_plots(run, run.capacity), *throughput(run), *stages(run)]
     everything = list(observations)

@@ -15,11 +15,27 @@ from splitsecond.log.production.spending import Spending
 from splitsecond.log.statistics.summary import Summary
 
 GRADE_LOOKS = {1: "bold green", 2: "green", 3: "", 4: "yellow", 5: "red"}
-_FEWER = ("TPS p50", "total TPS\np95", "TTFT p50\nms", "TTFT p95\nms", "$/M\ntokens", "failed", "requests")
-_FEWER_OF_SPENDING = ("cost-adj.\nTPS", "output\ntokens/$", "$/M\ntokens", "a call", "calls", "share", "of it\nlost")
+_FEWER = (
+    "TPS p50",
+    "total TPS\np95",
+    "TTFT p50\nms",
+    "TTFT p95\nms",
+    "$/M\ntokens",
+    "failed",
+    "requests",
+)
+_FEWER_OF_SPENDING = (
+    "cost-adj.\nTPS",
+    "output\ntokens/$",
+    "$/M\ntokens",
+    "a call",
+    "calls",
+    "share",
+    "of it\nlost",
+)
 DrawTable = Callable[[frozenset[str], bool, int], Table]
-"""Makes a table without some columns, with intervals beside their figures or below, and names broken at a width (0:
-whole)."""
+"""Makes a table without some columns, with intervals beside their figures or below, and names
+broken at a width (0: whole)."""
 
 
 def speed_table(speeds: Sequence[ProductionSpeed], console: Console, by: str = "target") -> None:
@@ -29,7 +45,11 @@ def speed_table(speeds: Sequence[ProductionSpeed], console: Console, by: str = "
 
 
 def _speeds(
-    speeds: Sequence[ProductionSpeed], by: str, left_out: frozenset[str], beside: bool, name_width: int
+    speeds: Sequence[ProductionSpeed],
+    by: str,
+    left_out: frozenset[str],
+    beside: bool,
+    name_width: int,
 ) -> Table:
     cells: dict[str, Callable[[ProductionSpeed], Text]] = {
         "grade": _grade,
@@ -39,7 +59,9 @@ def _speeds(
         "TTFT p95\nms": lambda speed: _figure(speed.ttft_ms, "p95", beside=beside),
         "TPS p50": lambda speed: _figure(speed.tps, "p50", beside=beside),
         "requests": lambda speed: Text(f"{speed.requests:,}"),
-        "failed": lambda speed: Text(share(speed.error_share), "red") if speed.failed else Text("0"),
+        "failed": lambda speed: (
+            Text(share(speed.error_share), "red") if speed.failed else Text("0")
+        ),
         "$/M\ntokens": lambda speed: Text(usd_or_free(speed.usd_per_million)),
     }
     shown = {heading: cell for heading, cell in cells.items() if heading not in left_out}
@@ -48,7 +70,9 @@ def _speeds(
         table.add_column(heading, justify="right", no_wrap=True)
     for speed in speeds:
         row = (cell(speed) for cell in shown.values())
-        table.add_row(name_text(speed.name, name_width), *row, style="" if speed.grade is not None else "dim")
+        table.add_row(
+            name_text(speed.name, name_width), *row, style="" if speed.grade is not None else "dim"
+        )
     return table
 
 
@@ -60,7 +84,9 @@ def table_of_names(heading: str, name_width: int) -> Table:
 
 def figure_text(found: FigureCell, *, beside: bool) -> Text:
     text = Text(found.figure, "dim" if found.needs else "")
-    return text.append(("  " if beside else "\n") + found.interval, "dim") if found.interval else text
+    return (
+        text.append(("  " if beside else "\n") + found.interval, "dim") if found.interval else text
+    )
 
 
 def _figure(spread: Summary, percentile: str, *, beside: bool) -> Text:
@@ -70,10 +96,13 @@ def _figure(spread: Summary, percentile: str, *, beside: bool) -> Text:
 def fitting(console: Console, table: DrawTable, fewer: Sequence[str]) -> Table:
     """Return the first table that fits the console, with as many columns as possible.
 
-    `fewer`: the headings that can be left out, in this order. Names are broken only if they do not fit otherwise.
+    `fewer`: the headings that can be left out, in this order. Names are broken only if they do not
+    fit otherwise.
     """
     unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
-    for name_width, left_out, beside in product((0, SHORTEST_NAME), range(len(fewer) + 1), (True, False)):
+    for name_width, left_out, beside in product(
+        (0, SHORTEST_NAME), range(len(fewer) + 1), (True, False)
+    ):
         found = table(frozenset(fewer[:left_out]), beside, name_width)
         room = console.width - console.measure(found, options=unlimited).maximum
         if room >= 0:
@@ -87,8 +116,14 @@ def fitting(console: Console, table: DrawTable, fewer: Sequence[str]) -> Table:
 def _grade(speed: ProductionSpeed) -> Text:
     if speed.grade is None:
         return Text(MISSING)
-    between = "–".join(map(str, sorted({speed.grades[0], speed.grades[-1]}))) if len(speed.grades) > 1 else ""
-    return Text.assemble((str(speed.grade), GRADE_LOOKS[speed.grade]), (f" ({between})" if between else "", "dim"))
+    between = (
+        "–".join(map(str, sorted({speed.grades[0], speed.grades[-1]})))
+        if len(speed.grades) > 1
+        else ""
+    )
+    return Text.assemble(
+        (str(speed.grade), GRADE_LOOKS[speed.grade]), (f" ({between})" if between else "", "dim")
+    )
 
 
 def spending_table(rows: Sequence[Spending], total: Spending, by: str, console: Console) -> None:
@@ -98,10 +133,19 @@ def spending_table(rows: Sequence[Spending], total: Spending, by: str, console: 
 
 
 def _spending(
-    rows: Sequence[Spending], total: Spending, by: str, left_out: frozenset[str], _beside: bool, name_width: int
+    rows: Sequence[Spending],
+    total: Spending,
+    by: str,
+    left_out: frozenset[str],
+    _beside: bool,
+    name_width: int,
 ) -> Table:
     every = [*rows, *([total] if len(rows) > 1 else [])]
-    shown = {heading: texts for heading, texts in spending_columns(every, total).items() if heading not in left_out}
+    shown = {
+        heading: texts
+        for heading, texts in spending_columns(every, total).items()
+        if heading not in left_out
+    }
     table = table_of_names(by, name_width)
     for heading in shown:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -109,7 +153,9 @@ def _spending(
         last = place == len(rows)
         if last:
             table.add_section()
-        table.add_row(name_text(row.name or "(no name)", name_width), *cells, style="bold" if last else "")
+        table.add_row(
+            name_text(row.name or "(no name)", name_width), *cells, style="bold" if last else ""
+        )
     return table
 
 
@@ -122,7 +168,9 @@ def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, li
         "of it\nlost": lambda row: share(row.lost_usd / row.usd) if row.usd else MISSING,
         "calls": lambda row: f"{row.calls:,}",
         "a call": lambda row: usd(row.usd_per_call),
-        "$/M\ntokens": lambda row: MISSING if row.usd_per_million is None else usd_or_free(row.usd_per_million),
+        "$/M\ntokens": lambda row: (
+            MISSING if row.usd_per_million is None else usd_or_free(row.usd_per_million)
+        ),
         "output\ntokens/$": lambda row: number(row.tokens_per_usd),
         "cost-adj.\nTPS": lambda row: number(row.cost_adjusted_tps),
     }
@@ -140,21 +188,28 @@ def spending_remarks(total: Spending) -> list[str]:
         )
     if total.high_usd > total.low_usd:
         bounds = f"{usd(total.low_usd)} to {usd(total.high_usd)}"
-        said.append(f"The whole cost is {bounds}: providers bill requests that we closed early in different ways.")
+        said.append(
+            f"The whole cost is {bounds}: providers bill requests that we closed early in "
+            f"different ways."
+        )
     if total.cache_saved_usd:
         moved = "saved" if total.cache_saved_usd > 0 else "cost more than they saved:"
         said.append(f"The providers' prompt caches {moved} {usd(abs(total.cache_saved_usd))}.")
     if total.rented_usd:
         said.append("By the hour: the cost of these machines if they ran all of the time.")
     if total.estimated:
-        said.append(f"Estimated, without token counts: {total.estimated:,} of {total.attempts:,} attempts.")
+        said.append(
+            f"Estimated, without token counts: {total.estimated:,} of {total.attempts:,} attempts."
+        )
     if total.other_tier:
         said.append(
-            f"Served by another speed tier than the target's name says, at its price: {total.other_tier:,} of "
+            f"Served by another speed tier than the target's name says, at its price: "
+            f"{total.other_tier:,} of "
             f"{total.attempts:,} attempts."
         )
     if total.unpriced:
         said.append(
-            f"Without a known price or counts, so in no sum: {total.unpriced:,} of {total.attempts:,} attempts."
+            f"Without a known price or counts, so in no sum: {total.unpriced:,} of "
+            f"{total.attempts:,} attempts."
         )
     return said

@@ -11,14 +11,22 @@ from splitsecond.benchmark.report.production import figure_text, fitting, table_
 from splitsecond.benchmark.report.tables import name_text, print_item
 from splitsecond.benchmark.report.use_matrix import KEEPS, short_load
 from splitsecond.core.money.cost import usd_or_free
-from splitsecond.core.pages.figure_cells import MISSING, FigureCell, interval_text, number, safe_text
+from splitsecond.core.pages.figure_cells import (
+    MISSING,
+    FigureCell,
+    interval_text,
+    number,
+    safe_text,
+)
 
 WHY_NOT = "why not"
 _FEWER = (WHY_NOT, "output\ntokens/$", "requests", "TPS\np50", "TTFT p95\nms", "$/M\ntokens", "at")
 
 
 def recommendation_table(found: Recommendation, console: Console) -> None:
-    limit = limit_words(found.use) + ("" if found.good_ms is None else f", good below {number(found.good_ms)}")
+    limit = limit_words(found.use) + (
+        "" if found.good_ms is None else f", good below {number(found.good_ms)}"
+    )
     console.print(Text.assemble((found.use, "bold"), (f"   {limit}", "dim")))
     if not found.fastest:
         console.print(Text("  No measured target can be recommended.", "yellow"))
@@ -26,7 +34,9 @@ def recommendation_table(found: Recommendation, console: Console) -> None:
         also = " It is also the cheapest." if found.cheapest and _several(found.candidates) else ""
         console.print(Text(f"  Recommended: {safe_text(found.fastest)}.{also}"))
     else:
-        console.print(Text(f"  Best: {safe_text(found.fastest)}. Cheapest: {safe_text(found.cheapest)}."))
+        console.print(
+            Text(f"  Best: {safe_text(found.fastest)}. Cheapest: {safe_text(found.cheapest)}.")
+        )
     if found.smallest:
         console.print(Text(f"  Smallest that is good enough: {safe_text(found.smallest)}."))
     if found.policy:
@@ -42,8 +52,14 @@ def recommendation_table(found: Recommendation, console: Console) -> None:
                     print_item(console, "  ", f"{c.target}: {c.why}", "dim")
 
 
-def _candidates(found: Recommendation, left_out: frozenset[str], beside: bool, name_width: int) -> Table:
-    columns = {heading: texts for heading, texts in _columns(found, beside).items() if heading not in left_out}
+def _candidates(
+    found: Recommendation, left_out: frozenset[str], beside: bool, name_width: int
+) -> Table:
+    columns = {
+        heading: texts
+        for heading, texts in _columns(found, beside).items()
+        if heading not in left_out
+    }
     table = table_of_names("target", name_width)
     for heading in columns:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -85,7 +101,9 @@ def _judged(c: TargetRating, scale: int, *, beside: bool) -> Text:
     def scaled(value: float | None) -> str:
         return number(None if value is None else value / scale)
 
-    return figure_text(FigureCell(figure=scaled(c.value), interval=interval_text(c.ci95, scaled)), beside=beside)
+    return figure_text(
+        FigureCell(figure=scaled(c.value), interval=interval_text(c.ci95, scaled)), beside=beside
+    )
 
 
 def _several(candidates: Sequence[TargetRating]) -> bool:

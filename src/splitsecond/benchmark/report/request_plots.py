@@ -33,7 +33,8 @@ def _phases(run: Run, name: str, title: str, shown: Sequence[str]) -> list[Plot]
         section="stages",
         title=title,
         legend="stages",
-        description=f"{title}: the mean of each stage, one after another, for each target and load. The table below "
+        description=f"{title}: the mean of each stage, one after another, for each target and "
+        f"load. The table below "
         "lists the numbers.",
         heading=f"Where the time goes · {title.lower()}",
     )
@@ -48,8 +49,10 @@ def split(run: Run, samples: Samples) -> list[Plot]:
         section="stages",
         title="Time to first token, by the server's own times",
         legend="split",
-        description="The mean TTFT of each target and load in parts: the round trip of the network, the queue and the "
-        "prefill as the server reports them, and the rest. Times from the server's metrics are those of all requests, "
+        description="The mean TTFT of each target and load in parts: the round trip of the "
+        "network, the queue and the "
+        "prefill as the server reports them, and the rest. Times from the server's metrics are "
+        "those of all requests, "
         "warm-up and cool-down included.",
     )
 
@@ -67,10 +70,14 @@ class Bars:
     def bar(self, name: str, begin: float, end: float, y: float) -> None:
         """Add a bar from `begin` to `end`, as far as the axis shows it."""
         if begin < self._chart.x.high:
-            self._places.setdefault(name, []).append((begin, min(end, self._chart.x.high), y + self._above))
+            self._places.setdefault(name, []).append(
+                (begin, min(end, self._chart.x.high), y + self._above)
+            )
 
     def end_row(self, y: float, height: float, end: float, words: str, tip: Sequence[str]) -> None:
-        self._texts.append(self._chart.end_label(end, self._chart.top + y + self._above + 11, words))
+        self._texts.append(
+            self._chart.end_label(end, self._chart.top + y + self._above + 11, words)
+        )
         self._hits.append(self._chart.hit(y, height, "\n".join(tip)))
 
     def draw(self, entries: Mapping[str, LegendEntry]) -> None:
@@ -80,7 +87,13 @@ class Bars:
 
 
 def _stacked(
-    run: Run, parts: Mapping[str, Mapping[str, float]], *, name: str, legend: str, title: str, **words: str
+    run: Run,
+    parts: Mapping[str, Mapping[str, float]],
+    *,
+    name: str,
+    legend: str,
+    title: str,
+    **words: str,
 ) -> list[Plot]:
     levels = rows.levels(run)
     shown = [c for level in levels for c in level.conditions if parts[c.condition]]
@@ -94,7 +107,10 @@ def _stacked(
     x = linear("ms", 0, (1.45 if several else 1.2) * (longest or max(sums.values())) or 1.0)
     gap = 12
     heights = {target: max(len(own) * ROW, MIN_ROW) for target, own in by_target.items()}
-    chart, y = Chart(x, None, height=sum(heights.values()) + gap * len(heights), left=NAMES), gap / 2
+    chart, y = (
+        Chart(x, None, height=sum(heights.values()) + gap * len(heights), left=NAMES),
+        gap / 2,
+    )
     bars = Bars(chart, 2)
     for target in (each for each in rows.targets(run) if each in by_target):
         own, below = by_target[target], y + heights[target] + gap
@@ -106,7 +122,10 @@ def _stacked(
                 bars.bar(label, begin, begin + ms, y)
                 begin += ms
             whole, load = sums[c.condition], rows.load_words(c)
-            tip = [f"{target}, {load}", *(f"{label} {number(ms)} ms" for label, ms in parts[c.condition].items())]
+            tip = [
+                f"{target}, {load}",
+                *(f"{label} {number(ms)} ms" for label, ms in parts[c.condition].items()),
+            ]
             bars.end_row(y, ROW, whole, number(whole) + (f" · {load}" if several else ""), tip)
             y += ROW
         y = below
@@ -130,7 +149,8 @@ def waterfalls(run: Run, samples: Samples) -> list[Plot]:
                 name=f"waterfall-{level_slug(level)}",
                 section="waterfall",
                 title=level.title,
-                description="Two requests of each target, from the moment they were due to the last token: a typical "
+                description="Two requests of each target, from the moment they were due to the "
+                "last token: a typical "
                 "one above, the slowest below.",
                 heading=f"Single requests · {level.title}",
             )
@@ -142,7 +162,9 @@ def slowest(run: Run, samples: Samples) -> list[Plot]:
     drawn = []
     for place, target in enumerate(rows.targets(run)):
         own = {c.condition: c for c in run.conditions if c.target == target}
-        slow = series.by_duration([o for name in own for o in samples[name]])[: -series.SLOWEST - 1 : -1]
+        slow = series.by_duration([o for name in own for o in samples[name]])[
+            : -series.SLOWEST - 1 : -1
+        ]
         bars = {
             f"{at + 1}. {rows.load_words(own[o.condition])}": steps
             for at, o in enumerate(slow)
@@ -156,7 +178,8 @@ def slowest(run: Run, samples: Samples) -> list[Plot]:
                     name=f"slowest-{place}",
                     section="slowest",
                     title=target,
-                    description=f"The {len(bars)} slowest requests to {target}, from the moment they were due to the "
+                    description=f"The {len(bars)} slowest requests to {target}, from the moment "
+                    f"they were due to the "
                     "last token.",
                     heading=f"Slowest requests · {target}",
                 )
@@ -164,10 +187,14 @@ def slowest(run: Run, samples: Samples) -> list[Plot]:
     return drawn
 
 
-def _waterfall(run: Run, requests: Mapping[str, Sequence[series.Step]], *, name: str, **words: str) -> Plot:
+def _waterfall(
+    run: Run, requests: Mapping[str, Sequence[series.Step]], *, name: str, **words: str
+) -> Plot:
     decides = on_axis(run)
     ends = {key: own[-1].end_ms for key, own in requests.items()}
-    deciding = [end for key, end in ends.items() if decides(requests[key][0].target)] or [*ends.values()]
+    deciding = [end for key, end in ends.items() if decides(requests[key][0].target)] or [
+        *ends.values()
+    ]
     x = linear("ms since the request was due", 0, max(deciding) * 1.2)
     height = ROW + 4
     left = NAMES if any("\n" in key for key in requests) else 64
@@ -180,7 +207,9 @@ def _waterfall(run: Run, requests: Mapping[str, Sequence[series.Step]], *, name:
             chart.add(None, chart.name(target, y + count * height / 2))
             last = target
         elif not newline:
-            chart.add(None, chart.text(left - 8, chart.top + y + 14, target, anchor="end", look="name"))
+            chart.add(
+                None, chart.text(left - 8, chart.top + y + 14, target, anchor="end", look="name")
+            )
         for step in own:
             bars.bar(step.name, step.begin_ms, step.end_ms, y)
         tip = [f"{own[0].target} {which or target}"]

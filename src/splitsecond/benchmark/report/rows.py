@@ -1,7 +1,7 @@
 """Content of reports, independent of its looks: load levels, columns, cells, remarks and sentences.
 
-A level is one concurrency or one request rate, with a table of its own. A remark below a table applies to some of its
-rows, or all, and is printed once.
+A level is one concurrency or one request rate, with a table of its own. A remark below a table
+applies to some of its rows, or all, and is printed once.
 """
 
 import shlex
@@ -11,7 +11,13 @@ from msgspec import Struct
 
 from splitsecond.benchmark.findings.causes import check_words
 from splitsecond.benchmark.findings.compare import ConditionChange
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, main_figures, main_totals, ttft_figure
+from splitsecond.benchmark.findings.figures import (
+    FIGURES,
+    TOTALS,
+    main_figures,
+    main_totals,
+    ttft_figure,
+)
 from splitsecond.benchmark.findings.findings import ConditionFindings, FigureChange, Run
 from splitsecond.benchmark.findings.metric import Figure, Total
 from splitsecond.benchmark.findings.row_fields import Instrument, NodeFindings
@@ -35,10 +41,11 @@ NODES_SHOWN = 8
 
 
 class LoadLevel(Struct, frozen=True, kw_only=True):
-    """Rows that were measured under the same load: a concurrency, or a rate (None: arrivals of a trace).
+    """Rows that were measured under the same load: a concurrency, or a rate (None: arrivals of a
+    trace).
 
-    Rows with `cache_reuse` have tables of their own. `searched`: they are of a capacity search, which decides on its
-    own how many requests they need.
+    Rows with `cache_reuse` have tables of their own. `searched`: they are of a capacity search,
+    which decides on its own how many requests they need.
     """
 
     open_loop: bool
@@ -62,7 +69,9 @@ def levels(run: Run) -> list[LoadLevel]:
     found: dict[tuple[bool, float, bool, int], list[ConditionFindings]] = {}
     for condition in run.conditions:
         at = order.index(condition.workload)
-        found.setdefault((open_loop(condition), load_of(condition), condition.cache_reuse, at), []).append(condition)
+        found.setdefault(
+            (open_loop(condition), load_of(condition), condition.cache_reuse, at), []
+        ).append(condition)
     return [
         LoadLevel(
             open_loop=is_open,
@@ -77,14 +86,20 @@ def levels(run: Run) -> list[LoadLevel]:
 
 
 def kinds(run: Run) -> list[tuple[bool, str]]:
-    found = dict.fromkeys((condition.cache_reuse, condition.workload) for condition in run.conditions)
+    found = dict.fromkeys(
+        (condition.cache_reuse, condition.workload) for condition in run.conditions
+    )
     return sorted(found, key=lambda kind: kind[0])
 
 
 def remarks(level: LoadLevel) -> list[Remark]:
     said = [("invalid", reason, c) for c in level.conditions for reason in c.invalid]
     said += [("error", _errors_of(c, kind), c) for c in level.conditions for kind in c.error_kinds]
-    said += [("note", note, c) for c in level.conditions for note in (*c.notes, *_too_few(c, searched=level.searched))]
+    said += [
+        ("note", note, c)
+        for c in level.conditions
+        for note in (*c.notes, *_too_few(c, searched=level.searched))
+    ]
     said += [("server", server_words(c), c) for c in level.conditions if c.server_ms]
     said += [("server", words, c) for c in level.conditions if (words := check_words(c))]
     found: dict[tuple[str, str], list[str]] = {}
@@ -103,7 +118,8 @@ def _errors_of(condition: ConditionFindings, kind: str) -> str:
 
 
 def _too_few(condition: ConditionFindings, *, searched: bool) -> list[str]:
-    """Return a note on the percentiles of the main figures that need more requests than the row has.
+    """Return a note on the percentiles of the main figures that need more requests than the row
+    has.
 
     A row that was `searched` has as many as its verdict needed.
     """
@@ -119,7 +135,9 @@ def _too_few(condition: ConditionFindings, *, searched: bool) -> list[str]:
 
 
 def server_words(condition: ConditionFindings) -> str:
-    theirs = ", ".join(f"{server_step(name)} {number(ms)}" for name, ms in condition.server_ms.items())
+    theirs = ", ".join(
+        f"{server_step(name)} {number(ms)}" for name, ms in condition.server_ms.items()
+    )
     ours = f"TTFT {number(condition.ttft_ms.p50)}, E2E {number(condition.e2e_ms.p50)}"
     return f"the server's own times, p50 in ms: {theirs}; measured here: {ours}."
 
@@ -144,7 +162,9 @@ def kind_title(*, cache_reuse: bool, workload: str) -> str:
 
 
 def load_words(condition: Loaded) -> str:
-    way = (" reuse" if condition.cache_reuse else "") + (f" {condition.workload}" if condition.workload else "")
+    way = (" reuse" if condition.cache_reuse else "") + (
+        f" {condition.workload}" if condition.workload else ""
+    )
     if condition.concurrency is not None:
         return f"c={condition.concurrency}{way}"
     return ("trace" if condition.rate is None else f"{condition.rate:g}/s") + way
@@ -170,7 +190,9 @@ class MetricColumn(Struct, frozen=True, kw_only=True):
     @property
     def heading(self) -> str:
         shown = (
-            self.metric.unit == "ms" if self.percentile else self.metric.unit in ("ms", "s") and self.metric.unit_after
+            self.metric.unit == "ms"
+            if self.percentile
+            else self.metric.unit in ("ms", "s") and self.metric.unit_after
         )
         return f"{self.name}, {self.metric.unit}" if shown else self.name
 
@@ -179,12 +201,18 @@ class MetricColumn(Struct, frozen=True, kw_only=True):
 
     def change(self, changed: ConditionChange) -> FigureChange | None:
         found = changed.figures if self.percentile else changed.totals
-        return next((f for f in found if (f.figure, f.percentile) == (self.metric.name, self.percentile)), None)
+        return next(
+            (f for f in found if (f.figure, f.percentile) == (self.metric.name, self.percentile)),
+            None,
+        )
 
     def cell(self, condition: ConditionFindings) -> FigureCell:
         if isinstance(self.metric, Total):
             between = interval_text(self.metric.ci95_of(condition), self.formatted)
-            return FigureCell(figure=self.formatted(self.metric.value(condition)), interval=between.replace("%–", "–"))
+            return FigureCell(
+                figure=self.formatted(self.metric.value(condition)),
+                interval=between.replace("%–", "–"),
+            )
         if not self.metric.applies(condition):
             return FigureCell(figure=MISSING)
         return cell(self.metric.summary(condition), self.percentile)
@@ -195,7 +223,8 @@ def main_columns(
 ) -> list[MetricColumn]:
     """Return the columns of the first table: figures at p50, then at p95, then totals.
 
-    In an open loop the figures count from due, under the label of the plain ones. `more` stands after the main figures.
+    In an open loop the figures count from due, under the label of the plain ones. `more` stands
+    after the main figures.
     """
     columns = [
         MetricColumn(metric=figure.under(open_loop=open_loop), percentile=p, label=figure.label)
@@ -207,8 +236,12 @@ def main_columns(
 
 def listed_columns(group: str) -> list[MetricColumn]:
     figures = [figure for figure in FIGURES.values() if figure.group == group]
-    columns = [MetricColumn(metric=figure, percentile=p) for figure in figures for p in figure.listed]
-    return columns + [MetricColumn(metric=total) for total in TOTALS.values() if total.group == group]
+    columns = [
+        MetricColumn(metric=figure, percentile=p) for figure in figures for p in figure.listed
+    ]
+    return columns + [
+        MetricColumn(metric=total) for total in TOTALS.values() if total.group == group
+    ]
 
 
 def errors(condition: ConditionFindings) -> str:
@@ -221,7 +254,9 @@ def priced(run: Run) -> bool:
 
 def per_million(condition: ConditionFindings) -> str:
     known = condition.price is not None or condition.cost_usd is not None
-    return (usd if known and condition.usd_per_million is None else usd_or_free)(condition.usd_per_million)
+    return (usd if known and condition.usd_per_million is None else usd_or_free)(
+        condition.usd_per_million
+    )
 
 
 def cost(condition: ConditionFindings) -> str:
@@ -263,7 +298,11 @@ def server_sentence(run: Run) -> str:
     known = [f"{target}: {software}" for target, software in servers.items()]
     if isinstance(devices, list) and devices:
         known.append(f"GPU of this machine: {listed(list(dict.fromkeys(map(str, devices))))}")
-    return f"Server software: {'; '.join(known)}." if servers else "".join(f"{words}." for words in known)
+    return (
+        f"Server software: {'; '.join(known)}."
+        if servers
+        else "".join(f"{words}." for words in known)
+    )
 
 
 def caveats(run: Run) -> list[str]:
@@ -274,10 +313,14 @@ def _unreal(run: Run) -> list[str]:
     return [
         sentence
         for beginning, sentence in (
-            (SIMULATED, "sim/… targets are simulated from published figures: no provider was measured."),
+            (
+                SIMULATED,
+                "sim/… targets are simulated from published figures: no provider was measured.",
+            ),
             (
                 ENGINE,
-                "engine/… is llama.cpp on this machine with a toy model of random weights. Its streams are real, but "
+                "engine/… is llama.cpp on this machine with a toy model of random weights. Its "
+                "streams are real, but "
                 "its speed is not comparable with a provider's, so it is ranked separately.",
             ),
         )
@@ -292,10 +335,20 @@ def asked_command(run: Run) -> str:
 
 def flat(settings: object, prefix: str = "") -> list[tuple[str, str]]:
     if isinstance(settings, dict):
-        nested = [flat(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in settings.items()]
+        nested = [
+            flat(value, f"{prefix}.{key}" if prefix else str(key))
+            for key, value in settings.items()
+        ]
         return [row for group in nested for row in group]
-    if isinstance(settings, list | tuple) and settings and all(isinstance(record, dict) for record in settings):
-        return [_record(record, f"{prefix}.{record.get('name', i)}") for i, record in enumerate(settings, 1)]
+    if (
+        isinstance(settings, list | tuple)
+        and settings
+        and all(isinstance(record, dict) for record in settings)
+    ):
+        return [
+            _record(record, f"{prefix}.{record.get('name', i)}")
+            for i, record in enumerate(settings, 1)
+        ]
     if isinstance(settings, bool):
         return [(prefix, "yes" if settings else "no")]
     said = ", ".join(map(str, settings)) if isinstance(settings, list | tuple) else str(settings)
@@ -310,7 +363,9 @@ def instrument_sentences(run: Run) -> list[str]:
     readings = [condition.instrument for condition in run.conditions]
     if not readings:
         return []
-    sentences = _clock_sentences([reading for reading in readings if reading.lag_p50_ms is not None])
+    sentences = _clock_sentences(
+        [reading for reading in readings if reading.lag_p50_ms is not None]
+    )
     for text, figures in _WORST:
         values = [worst(readings, of) for of in figures]
         if any(value is not None for value in values):
@@ -321,7 +376,9 @@ def instrument_sentences(run: Run) -> list[str]:
     sentences += _node_sentences(run)
     waited = worst(readings, lambda i: i.runqueue_wait_share)
     if waited is not None:
-        sentences.append(f"Our own process waited for a processor up to {share(waited)} of the time.")
+        sentences.append(
+            f"Our own process waited for a processor up to {share(waited)} of the time."
+        )
     if priorities := dict.fromkeys(reading.priority for reading in readings if reading.priority):
         sentences.append(f"Our process ran at priority: {', '.join(priorities)}.")
     if collections := sum(reading.collections for reading in readings):
@@ -352,16 +409,24 @@ def _node_sentences(run: Run) -> list[str]:
         parts.setdefault(part.node, []).append(part)
     if not parts:
         return []
-    error = max((part.clock_error_ms for own in parts.values() for part in own if part.clock_error_ms), default=None)
+    error = max(
+        (part.clock_error_ms for own in parts.values() for part in own if part.clock_error_ms),
+        default=None,
+    )
     sentences = [
-        f"{counted_as(len(parts), 'node', 'nodes')} sent the requests. Their clocks are known to ±{number(error)} ms, "
+        f"{counted_as(len(parts), 'node', 'nodes')} sent the requests. Their clocks are known to "
+        f"±{number(error)} ms, "
         "which matters for throughput only: each latency is measured by one clock."
     ]
     for name, own in list(parts.items())[:NODES_SHOWN]:
         readings = [part.instrument for part in own]
-        lag, late = worst(readings, lambda i: i.lag_p99_ms), worst(readings, lambda i: i.late_p99_ms)
+        lag, late = (
+            worst(readings, lambda i: i.lag_p99_ms),
+            worst(readings, lambda i: i.late_p99_ms),
+        )
         sentences.append(
-            f"Node {name}: arrived bytes waited up to {number(lag)} ms (p99), requests were sent up to {number(late)} "
+            f"Node {name}: arrived bytes waited up to {number(lag)} ms (p99), requests were sent "
+            f"up to {number(late)} "
             f"ms (p99) late{', INVALID' if any(part.invalid for part in own) else ''}."
         )
     if len(parts) > NODES_SHOWN:
@@ -379,23 +444,37 @@ def _clock_sentences(readings: Sequence[Instrument]) -> list[str]:
     by_kernel = sum(reading.kernel_time for reading in readings)
     packets = [reading.packets for reading in readings if reading.packets is not None]
     if all(reading.packet_time for reading in readings):
-        reordered, repeated = sum(each.reordered for each in packets), sum(each.repeated for each in packets)
+        reordered, repeated = (
+            sum(each.reordered for each in packets),
+            sum(each.repeated for each in packets),
+        )
         return [
-            "Arrival times are those of the packets: how long bytes waited for us is not part of the figures. Of "
-            f"{counted_as(sum(each.packets for each in packets), 'packet')}, {reordered:,} came out of order and "
+            "Arrival times are those of the packets: how long bytes waited for us is not part of "
+            "the figures. Of "
+            f"{counted_as(sum(each.packets for each in packets), 'packet')}, {reordered:,} came "
+            f"out of order and "
             f"{counted_as(repeated, 'was', 'were')} repeated."
         ]
     if packets:
         lost, missed = sum(each.lost for each in packets), sum(each.missed for each in packets)
         return [
-            f"Arrival times are those of the packets, but {counted_as(missed, 'read has', 'reads have')} the time "
-            f"of the last packet. The ring had no room for {counted_as(lost, 'packet')}, or connections were opened "
+            f"Arrival times are those of the packets, but "
+            f"{counted_as(missed, 'read has', 'reads have')} the time "
+            f"of the last packet. The ring had no room for {counted_as(lost, 'packet')}, or "
+            f"connections were opened "
             "unseen by it."
         ]
     if by_kernel == len(readings):
-        return ["Arrival times are the kernel's: how long bytes waited for us is not part of the figures."]
+        return [
+            "Arrival times are the kernel's: how long bytes waited for us is not part of the "
+            "figures."
+        ]
     has = "has" if by_kernel < 2 else "have"
-    where = "No condition has" if not by_kernel else f"Only {by_kernel} of {len(readings)} conditions {has}"
+    where = (
+        "No condition has"
+        if not by_kernel
+        else f"Only {by_kernel} of {len(readings)} conditions {has}"
+    )
     return [
         f"{where} arrival times from the kernel. Elsewhere they are the moment of our read, "
         "so the time that bytes waited for us is part of the figures."

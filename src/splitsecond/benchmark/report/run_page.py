@@ -5,7 +5,14 @@ from splitsecond.benchmark.findings.figures import FIGURES, GROUPS, TOTALS
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.recommendation import limit_words
 from splitsecond.benchmark.findings.row_fields import NodeFindings
-from splitsecond.benchmark.report import capacity, rows, savings, server_tables, sessions, use_matrix
+from splitsecond.benchmark.report import (
+    capacity,
+    rows,
+    savings,
+    server_tables,
+    sessions,
+    use_matrix,
+)
 from splitsecond.benchmark.report.definitions import definitions
 from splitsecond.benchmark.report.headline import run_headline
 from splitsecond.benchmark.report.plot_frame import legends
@@ -24,9 +31,17 @@ SHOWN_ELSEWHERE = ("command", "plan", "conditions.", "notes", "prices.")
 Column = tuple[str, Callable[[ConditionFindings], str]]
 
 
-def render_run(run: Run, observations: Sequence[Observation], server: ServerSeries | None = None) -> str:
+def render_run(
+    run: Run, observations: Sequence[Observation], server: ServerSeries | None = None
+) -> str:
     headline = run_headline(run, observations)
-    return render("run.html", plots_of(run, observations, server), legends(run), headline=headline, **_context(run))
+    return render(
+        "run.html",
+        plots_of(run, observations, server),
+        legends(run),
+        headline=headline,
+        **_context(run),
+    )
 
 
 def _context(run: Run) -> dict[str, Any]:
@@ -38,11 +53,15 @@ def _context(run: Run) -> dict[str, Any]:
         "caveats": [*filter(None, [rows.location_sentence(run)]), *rows.caveats(run)],
         "finished": run.finished,
         "invalid": _invalid(run),
-        "statements": run.statements[1:] if run.capacity else run.statements,  # the headline has the first
+        # the headline has the first
+        "statements": run.statements[1:] if run.capacity else run.statements,
         "search": run.capacity is not None,
         "steps": _steps(run),
         "step_remarks": _remark_lines(capacity.remarks(run)) if run.capacity else [],
-        "levels": [(level.heading, _level_table(run, level), _remark_lines(rows.remarks(level))) for level in levels],
+        "levels": [
+            (level.heading, _level_table(run, level), _remark_lines(rows.remarks(level)))
+            for level in levels
+        ],
         "sessions": [_session_table(level) for level in levels if sessions.of_sessions(level)],
         "sessions_note": sessions.note(sessions.columns_of(run.conditions), whole_headings=True),
         "turn_classes": _class_table(run),
@@ -52,10 +71,15 @@ def _context(run: Run) -> dict[str, Any]:
         "savings": _savings_table(run),
         "savings_note": savings.NOTE,
         "several_loads": len({(level.open_loop, level.load) for level in levels}) > 1,
-        "money": _condition_tables(run, MONEY, [c for c in run.conditions if c.cost_usd is not None]),
+        "money": _condition_tables(
+            run, MONEY, [c for c in run.conditions if c.cost_usd is not None]
+        ),
         "prices": rows.price_sentences(run),
-        "stages": _condition_tables(run, [("Means of the stages, ms", _stage_columns(run))]) + _server_tables(run),
-        "server": _condition_tables(run, server_tables.TABLES, [c for c in run.conditions if c.server]),
+        "stages": _condition_tables(run, [("Means of the stages, ms", _stage_columns(run))])
+        + _server_tables(run),
+        "server": _condition_tables(
+            run, server_tables.TABLES, [c for c in run.conditions if c.server]
+        ),
         "server_sentences": server_tables.sentences(run),
         "instrument": rows.instrument_sentences(run),
         "instrument_tables": [*_condition_tables(run, INSTRUMENT), *_node_tables(run)],
@@ -64,7 +88,8 @@ def _context(run: Run) -> dict[str, Any]:
         "command": rows.asked_command(run),
         "plan": run.asked.get("plan", ""),
         "settings": _settings(run),
-        "identity": f"Run {run.id}, started {run.began}, splitsecond {run.version or MISSING}, format {run.schema}.",
+        "identity": f"Run {run.id}, started {run.began}, splitsecond {run.version or MISSING}, "
+        f"format {run.schema}.",
     }
 
 
@@ -81,8 +106,14 @@ def _lead(run: Run, levels: Sequence[rows.LoadLevel]) -> str:
     loads = [f"concurrency {listed(list(closed))}"] if closed else []
     loads += [level.title.lower() for level in levels if level.open_loop and not level.cache_reuse]
     reuse = ", with and without cache reuse" if run.cache_savings else ""
-    workloads = list(dict.fromkeys(condition.workload for condition in run.conditions if condition.workload))
-    kinds = f", {'workload' if len(workloads) == 1 else 'workloads'} {listed(workloads)}" if workloads else ""
+    workloads = list(
+        dict.fromkeys(condition.workload for condition in run.conditions if condition.workload)
+    )
+    kinds = (
+        f", {'workload' if len(workloads) == 1 else 'workloads'} {listed(workloads)}"
+        if workloads
+        else ""
+    )
     sent = sum(condition.requests for condition in run.conditions)
     failed = sum(condition.errors for condition in run.conditions)
     requests = f"{counted_as(sent, 'request', 'requests')}{_in_sessions(run)}"
@@ -102,13 +133,21 @@ def _invalid(run: Run) -> dict[str, Any] | None:
     if not run.invalid and not affected:
         return None
     reasons = [("", reason) for reason in run.invalid]
-    reasons += [(f"{c.target}, {rows.load_words(c)}: ", reason) for c in affected for reason in c.invalid]
+    reasons += [
+        (f"{c.target}, {rows.load_words(c)}: ", reason) for c in affected for reason in c.invalid
+    ]
     some = f"INVALID: {len(affected)} of {counted_as(len(run.conditions), 'row', 'rows')}"
-    return {"heading": "INVALID" if run.invalid else some, "reasons": reasons, "all": bool(run.invalid)}
+    return {
+        "heading": "INVALID" if run.invalid else some,
+        "reasons": reasons,
+        "all": bool(run.invalid),
+    }
 
 
 def _remark_lines(remarks: Iterable[figure_cells.Remark]) -> list[str]:
-    return [f"{remark.who or 'All rows'}: {remark.text}" for remark in remarks if remark.kind == "note"]
+    return [
+        f"{remark.who or 'All rows'}: {remark.text}" for remark in remarks if remark.kind == "note"
+    ]
 
 
 def _target(condition: ConditionFindings) -> TableCell:
@@ -145,7 +184,9 @@ def _main_columns(*, open_loop: bool) -> list[MetricColumn]:
             open_loop=open_loop, percentiles=(percentile,), more=[FIGURES[name] for name in more]
         )
     ]
-    return [c for c in found if c.percentile] + [c for c in found[: len(found) // 2] if not c.percentile]
+    return [c for c in found if c.percentile] + [
+        c for c in found[: len(found) // 2] if not c.percentile
+    ]
 
 
 def _session_table(level: rows.LoadLevel) -> HtmlTable:
@@ -160,18 +201,29 @@ def _session_table(level: rows.LoadLevel) -> HtmlTable:
         for c in own
     ]
     head = ["target", *(each.column.heading for each in columns), "broke"]
-    return HtmlTable(caption=f"{sessions.TITLE} at {level.title.lower()}", head=head, body=body, export=True)
+    return HtmlTable(
+        caption=f"{sessions.TITLE} at {level.title.lower()}", head=head, body=body, export=True
+    )
 
 
 def _class_table(run: Run) -> HtmlTable | None:
     body: list[Row] = [
-        [_target(c), rows.load_words(c), sessions.class_words(each), *(of(each) for _, of in sessions.CLASS_COLUMNS)]
+        [
+            _target(c),
+            rows.load_words(c),
+            sessions.class_words(each),
+            *(of(each) for _, of in sessions.CLASS_COLUMNS),
+        ]
         for c in run.conditions
         if c.session
         for each in c.session.classes
     ]
     head = ["target", "load", "turns with", *(name for name, _ in sessions.CLASS_COLUMNS)]
-    return HtmlTable(caption=sessions.CLASSES_TITLE, head=head, body=body, export=True) if body else None
+    return (
+        HtmlTable(caption=sessions.CLASSES_TITLE, head=head, body=body, export=True)
+        if body
+        else None
+    )
 
 
 def _steps(run: Run) -> HtmlTable | None:
@@ -181,7 +233,10 @@ def _steps(run: Run) -> HtmlTable | None:
         [
             TableCell(text=step.load, look="strong" if step.heaviest else ""),
             *map(figure_cell, step.cells),
-            TableCell(text=capacity.VERDICTS[step.verdict], look="bad" if step.verdict in capacity.BAD else ""),
+            TableCell(
+                text=capacity.VERDICTS[step.verdict],
+                look="bad" if step.verdict in capacity.BAD else "",
+            ),
         ]
         for step in capacity.step_rows(run, run.capacity)
     ]
@@ -197,7 +252,11 @@ def _savings_table(run: Run) -> HtmlTable | None:
             TableCell(text=row.target, target=True),
             row.load,
             *(
-                TableCell(text=c.figure, notes=[*filter(None, (c.remark, c.interval))], look="weak" if c.weak else "")
+                TableCell(
+                    text=c.figure,
+                    notes=[*filter(None, (c.remark, c.interval))],
+                    look="weak" if c.weak else "",
+                )
                 for c in row.cells
             ),
         ]
@@ -211,7 +270,10 @@ def _use_table(run: Run) -> HtmlTable | None:
     body: list[Row] = [
         [
             TableCell(text=target, target=True),
-            *(TableCell(text=c.text, notes=[c.load] if c.load else [], look=looks.get(c.look, "")) for c in cells),
+            *(
+                TableCell(text=c.text, notes=[c.load] if c.load else [], look=looks.get(c.look, ""))
+                for c in cells
+            ),
         ]
         for target, cells in use_matrix.use_matrix(run).items()
     ]
@@ -221,7 +283,13 @@ def _use_table(run: Run) -> HtmlTable | None:
 
 def _errors(run: Run, levels: Sequence[rows.LoadLevel]) -> HtmlTable | None:
     body: list[Row] = [
-        [_target(c), rows.load_words(c), kind, f"{count:,} of {c.requests:,}", c.error_examples.get(kind, MISSING)]
+        [
+            _target(c),
+            rows.load_words(c),
+            kind,
+            f"{count:,} of {c.requests:,}",
+            c.error_examples.get(kind, MISSING),
+        ]
         for level in levels
         for c in level.conditions
         for kind, count in c.error_kinds.items()
@@ -241,7 +309,9 @@ def _settings(run: Run) -> list[HtmlTable]:
 
 
 def _condition_tables(
-    run: Run, tables: Iterable[tuple[str, Iterable[Column]]], conditions: Sequence[ConditionFindings] | None = None
+    run: Run,
+    tables: Iterable[tuple[str, Iterable[Column]]],
+    conditions: Sequence[ConditionFindings] | None = None,
 ) -> list[HtmlTable]:
     shown = run.conditions if conditions is None else conditions
     chosen = {c.condition for c in shown}
@@ -284,7 +354,8 @@ def _metric_tables(run: Run) -> list[HtmlTable]:
         return lambda condition: column.cell(condition).figure
 
     tables: dict[str, list[Column]] = {
-        group: [(column.heading, figure(column)) for column in rows.listed_columns(group)] for group in GROUPS
+        group: [(column.heading, figure(column)) for column in rows.listed_columns(group)]
+        for group in GROUPS
     }
     tables["Tokens per request"].append(("counted by", lambda c: c.token_source or MISSING))
     return _condition_tables(run, tables.items())
@@ -302,15 +373,29 @@ def _server_tables(run: Run) -> list[HtmlTable]:
         return lambda condition: number(condition.server_ms.get(name))
 
     names = dict.fromkeys(name for c in run.conditions for name in c.server_ms)
-    measured: list[Column] = [("TTFT, measured", _figure("ttft_ms")), ("E2E, measured", _figure("e2e_ms"))]
-    columns = [*measured, *((f"{rows.server_step(name)}, reported", reported(name)) for name in names)]
+    measured: list[Column] = [
+        ("TTFT, measured", _figure("ttft_ms")),
+        ("E2E, measured", _figure("e2e_ms")),
+    ]
+    columns = [
+        *measured,
+        *((f"{rows.server_step(name)}, reported", reported(name)) for name in names),
+    ]
     telling = [c for c in run.conditions if c.server_ms]
-    return _condition_tables(run, [("Times that servers report, p50 in ms", columns)], telling) if names else []
+    return (
+        _condition_tables(run, [("Times that servers report, p50 in ms", columns)], telling)
+        if names
+        else []
+    )
 
 
 def _output_share(condition: ConditionFindings) -> str:
     tokens_in, tokens_out = condition.input_tokens, condition.output_tokens
-    return MISSING if tokens_in is None or not tokens_out else figure_cells.share(tokens_out / (tokens_in + tokens_out))
+    return (
+        MISSING
+        if tokens_in is None or not tokens_out
+        else figure_cells.share(tokens_out / (tokens_in + tokens_out))
+    )
 
 
 def _cached_share(condition: ConditionFindings) -> str:

@@ -9,7 +9,8 @@ from splitsecond.core.wording import change
 TITLE = "What prompt caching saves"
 HEADINGS = ("TTFT p50, ms", "TTFT p95, ms", "cached input", "$ per 1,000 requests")
 NOTE = (
-    "Dollars cover input only, with the requests that fill the cache: output costs the same both ways. For a machine "
+    "Dollars cover input only, with the requests that fill the cache: output costs the same both "
+    "ways. For a machine "
     "paid by the hour, they cover its time."
 )
 THOUSAND = 1000
@@ -17,7 +18,8 @@ WIDE, LARGE = 0.02, 0.1
 
 
 class ChangeCell(Struct, frozen=True, kw_only=True):
-    """One figure without and with cache reuse: "412 → 243", its change "−41%", and the 95% `interval` or "".
+    """One figure without and with cache reuse: "412 → 243", its change "−41%", and the 95%
+    `interval` or "".
 
     `better`: None where that does not apply. `weak`: chance may explain the change.
     """
@@ -38,7 +40,9 @@ class SavingRow(Struct, frozen=True, kw_only=True):
 def saving_rows(run: Run) -> list[SavingRow]:
     conditions = {c.condition: c for c in run.conditions}
     return [
-        SavingRow(target=saving.target, load=load_words(conditions[saving.fresh]), cells=_cells(saving))
+        SavingRow(
+            target=saving.target, load=load_words(conditions[saving.fresh]), cells=_cells(saving)
+        )
         for saving in run.cache_savings
     ]
 
@@ -55,18 +59,24 @@ def _wait(found: FigureChange | None) -> ChangeCell:
     moved = "" if found.change is None else change(found.change)
     between = _between(*found.ci95) if found.ci95 else ""
     figure = f"{number(found.before)} → {number(found.after)}"
-    return ChangeCell(figure=figure, remark=moved, interval=between, better=found.better, weak=not found.real)
+    return ChangeCell(
+        figure=figure, remark=moved, interval=between, better=found.better, weak=not found.real
+    )
 
 
 def _between(low: float, high: float) -> str:
     digits = 2 if high - low >= WIDE and max(abs(low), abs(high)) >= LARGE else 3
-    return f"{change(round(low, digits)).removesuffix('%').rstrip()} to {change(round(high, digits))}"
+    return (
+        f"{change(round(low, digits)).removesuffix('%').rstrip()} to {change(round(high, digits))}"
+    )
 
 
 def _cached(saving: CacheSaving) -> ChangeCell:
     if saving.cached_share is None:
         return ChangeCell(figure=MISSING, remark="unreported")
-    return ChangeCell(figure=share(saving.cached_share), remark=f"in {saving.hits} of {saving.requests}")
+    return ChangeCell(
+        figure=share(saving.cached_share), remark=f"in {saving.hits} of {saving.requests}"
+    )
 
 
 def _money(saving: CacheSaving) -> ChangeCell:
@@ -76,7 +86,8 @@ def _money(saving: CacheSaving) -> ChangeCell:
     saved = reuse - fresh
     sign = "+" if saved > 0 else ""
     return ChangeCell(
-        figure=f"{_dollars(fresh)} → {_dollars(reuse)}", remark=f"{sign}{_dollars(saved)}" if saved else ""
+        figure=f"{_dollars(fresh)} → {_dollars(reuse)}",
+        remark=f"{sign}{_dollars(saved)}" if saved else "",
     )
 
 

@@ -1,7 +1,9 @@
-"""The points of a plot, computed from observations and few enough to fit in a page that opens on a phone.
+"""The points of a plot, computed from observations and few enough to fit in a page that opens on a
+phone.
 
-Nothing here grows with the number of tokens, and only up to a bound with the number of requests. All values are in
-milliseconds or tokens per second and describe the requests that succeeded, as the tables do.
+Nothing here grows with the number of tokens, and only up to a bound with the number of requests.
+All values are in milliseconds or tokens per second and describe the requests that succeeded, as the
+tables do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,15 +40,31 @@ STAGES = {
 """The stages of `ConditionFindings.phases_ms`, in order, and their names in a report."""
 
 SPLIT = ("network", "queue", "prefill", "rest")
-"""The parts of TTFT where a server reports how long a request waited in its queue, or how long its prefill took."""
+"""The parts of TTFT where a server reports how long a request waited in its queue, or how long its
+prefill took."""
 QUEUE_NAMES = frozenset({"queue", "load"})
 PREFILL_NAMES = frozenset({"prompt", "prompt_eval"})
-"""What servers call them: Groq and Cerebras queue and prompt, llama.cpp prompt, Ollama load and prompt_eval."""
+"""What servers call them: Groq and Cerebras queue and prompt, llama.cpp prompt, Ollama load and
+prompt_eval."""
 
-STEPS = ("waiting to leave", "connecting", "until the response headers", "until the first token", "streaming")
-"""What a single request does, in order. Counted from the end, steps and stages of the same place share a colour."""
+STEPS = (
+    "waiting to leave",
+    "connecting",
+    "until the response headers",
+    "until the first token",
+    "streaming",
+)
+"""What a single request does, in order. Counted from the end, steps and stages of the same place
+share a colour."""
 
-TURN_PARTS = ("tools", "network and queue", "other waiting", "reading new tokens", "cache miss", "generating")
+TURN_PARTS = (
+    "tools",
+    "network and queue",
+    "other waiting",
+    "reading new tokens",
+    "cache miss",
+    "generating",
+)
 """What a turn of a session does, in order."""
 
 Samples = Mapping[str, Sequence[Observation]]
@@ -61,7 +79,11 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 def stages_of(run: Run) -> list[str]:
-    return [stage for stage in STAGES if any(condition.phases_ms.get(stage) for condition in run.conditions)]
+    return [
+        stage
+        for stage in STAGES
+        if any(condition.phases_ms.get(stage) for condition in run.conditions)
+    ]
 
 
 def samples(run: Run, observations: Iterable[Observation]) -> dict[str, list[Observation]]:
@@ -85,7 +107,11 @@ def ecdf(values: Floats) -> list[tuple[float, float]]:
     if n == 0:
         return []
     ordered = np.sort(values)
-    kept = np.arange(n) if n < CURVE_POINTS else np.linspace(0, n - 1, CURVE_POINTS - 1).round().astype(int)
+    kept = (
+        np.arange(n)
+        if n < CURVE_POINTS
+        else np.linspace(0, n - 1, CURVE_POINTS - 1).round().astype(int)
+    )
     return [(float(ordered[0]), 0.0), *((float(ordered[i]), (i + 1) / n) for i in kept.tolist())]
 
 
@@ -103,9 +129,10 @@ def itl_values(observed: Sequence[Observation]) -> Floats:
 class LoadOverTime(Struct, frozen=True, kw_only=True):
     """The course of one condition, its rounds joined: the time between them is left out.
 
-    `ttft`: pairs of the second at which a request was sent and its TTFT in ms, by the moment from which `rows.ttft`
-    counts. `in_flight`: pairs of a second and the requests in flight from then on. `rounds`: where rounds begin, s.
-    `server`: by term, pairs of a second and the server's value then; preemptions are counted from 0 on.
+    `ttft`: pairs of the second at which a request was sent and its TTFT in ms, by the moment from
+    which `rows.ttft` counts. `in_flight`: pairs of a second and the requests in flight from then
+    on. `rounds`: where rounds begin, s. `server`: by term, pairs of a second and the server's value
+    then; preemptions are counted from 0 on.
     """
 
     ttft: list[tuple[float, float]]
@@ -119,7 +146,9 @@ SERVER_TERMS = ("waiting", "kv_use", "preemptions", "power_w")
 
 
 def over_time(
-    condition: ConditionFindings, observations: Sequence[Observation], server: ServerSeries | None = None
+    condition: ConditionFindings,
+    observations: Sequence[Observation],
+    server: ServerSeries | None = None,
 ) -> LoadOverTime:
     figure = ttft_figure(open_loop=rows.open_loop(condition))
     by_round: dict[int, list[Observation]] = {}
@@ -140,30 +169,46 @@ def over_time(
         blocks.append((begin, end, shift_ns - begin))
         shift_ns += end - begin
     sources = server.of_target(condition.target) if server else []
-    reported = {term: points for term in SERVER_TERMS if (points := _reported(sources, term, blocks))}
-    return LoadOverTime(ttft=thinned(sorted(ttft)), in_flight=steps_of(sorted(changes)), rounds=rounds, server=reported)
+    reported = {
+        term: points for term in SERVER_TERMS if (points := _reported(sources, term, blocks))
+    }
+    return LoadOverTime(
+        ttft=thinned(sorted(ttft)),
+        in_flight=steps_of(sorted(changes)),
+        rounds=rounds,
+        server=reported,
+    )
 
 
 def _reported(
     sources: Sequence[Sequence[ServerSample]], term: str, blocks: Sequence[tuple[int, int, int]]
 ) -> list[tuple[float, float]]:
-    """Return the values of a term in the blocks of a row, which are (begin, end, what to add to a time), in ns.
+    """Return the values of a term in the blocks of a row, which are (begin, end, what to add to a
+    time), in ns.
 
     A counter shows by how much it grew in these blocks.
     """
-    own = next((samples for samples in sources if any(term in sample.values for sample in samples)), ())
+    own = next(
+        (samples for samples in sources if any(term in sample.values for sample in samples)), ()
+    )
     own = [sample for sample in own if term in sample.values]
     points: list[tuple[float, float]] = []
     grown = 0.0
     for begin, end, shift in blocks:
         inside = [s for s in own if begin <= s.at_ns <= end]
         if TERMS[term].kind == "counter":  # its readings at the edges belong to the block
-            around = [s for s in own if s.at_ns < begin][-1:] + inside + [s for s in own if s.at_ns > end][:1]
+            around = (
+                [s for s in own if s.at_ns < begin][-1:]
+                + inside
+                + [s for s in own if s.at_ns > end][:1]
+            )
             for before, sample in pairwise(around):
                 grown += max(sample.values[term] - before.values[term], 0.0)
                 points.append(((min(sample.at_ns, end) + shift) / NS_PER_S, grown))
         else:
-            points += [((sample.at_ns + shift) / NS_PER_S, sample.values[term]) for sample in inside]
+            points += [
+                ((sample.at_ns + shift) / NS_PER_S, sample.values[term]) for sample in inside
+            ]
     if len(points) <= CURVE_POINTS:
         return points
     kept = np.linspace(0, len(points) - 1, CURVE_POINTS).round().astype(int)
@@ -171,7 +216,8 @@ def _reported(
 
 
 def joined_ns(requests: Sequence[Observation]) -> dict[int, int]:
-    """Return for each round what to add to its times, so that rounds follow each other at once, from 0."""
+    """Return for each round what to add to its times, so that rounds follow each other at once,
+    from 0."""
     shift, end = {}, 0
     for number, own in sorted(grouped(requests, lambda o: o.round).items()):
         begin = min(o.start_ns for o in own)
@@ -206,14 +252,22 @@ def steps_of(changes: list[tuple[float, int]]) -> list[tuple[float, float]]:
 
 
 def split(condition: ConditionFindings, observed: Sequence[Observation]) -> dict[str, float]:
-    """Return the parts of TTFT in ms: by the times in the responses, or else by the histograms of the server."""
+    """Return the parts of TTFT in ms: by the times in the responses, or else by the histograms of
+    the server."""
     return _split_by_responses(observed) or _split_by_server(condition)
 
 
 def _split_by_server(condition: ConditionFindings) -> dict[str, float]:
-    """Divide the server's TTFT in the proportion of its queue and its prefill, which it counts of whole responses."""
+    """Divide the server's TTFT in the proportion of its queue and its prefill, which it counts of
+    whole responses."""
     view = condition.server
-    if view is None or view.check is None or view.check.others or view.queue_ms is None or not view.prefill_ms:
+    if (
+        view is None
+        or view.check is None
+        or view.check.others
+        or view.queue_ms is None
+        or not view.prefill_ms
+    ):
         return {}
     check = view.check
     queue_ms = check.server_ms * view.queue_ms / (view.queue_ms + view.prefill_ms)
@@ -230,7 +284,9 @@ def _split_by_responses(observed: Sequence[Observation]) -> dict[str, float]:
                 times[step_name(name)] = took_ns / NS_PER_MS
         if o.ttft_ms is None or not times.keys() & (QUEUE_NAMES | PREFILL_NAMES):
             continue
-        queue, prefill = (sum(times.get(name, 0.0) for name in names) for names in (QUEUE_NAMES, PREFILL_NAMES))
+        queue, prefill = (
+            sum(times.get(name, 0.0) for name in names) for names in (QUEUE_NAMES, PREFILL_NAMES)
+        )
         network = min((o.rtt_ns or 0) / NS_PER_MS, o.ttft_ms)
         parts.append((network, queue, prefill, max(o.ttft_ms - network - queue - prefill, 0.0)))
     return dict(zip(SPLIT, np.mean(parts, axis=0).tolist(), strict=True)) if parts else {}
@@ -247,7 +303,10 @@ def waterfall(target: str, observed: Sequence[Observation]) -> list[Step]:
 
 
 def by_duration(observed: Sequence[Observation]) -> list[Observation]:
-    return sorted((o for o in observed if o.last_token_ns is not None and o.sent_ns is not None), key=_duration)
+    return sorted(
+        (o for o in observed if o.last_token_ns is not None and o.sent_ns is not None),
+        key=_duration,
+    )
 
 
 def _begin(observation: Observation) -> int:

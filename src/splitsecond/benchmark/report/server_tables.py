@@ -49,7 +49,10 @@ TABLES: Sequence[tuple[str, Sequence[Column]]] = (
             ("prefill", _of(number, lambda s: s.prefill_ms)),
             ("decode", _of(number, lambda s: s.decode_ms)),
             ("E2E", _of(number, lambda s: s.e2e_ms)),
-            ("TTFT, measured here", _of(number, lambda s: s.check.measured_ms if s.check else None)),
+            (
+                "TTFT, measured here",
+                _of(number, lambda s: s.check.measured_ms if s.check else None),
+            ),
             ("network", _of(number, lambda s: s.check.network_ms if s.check else None)),
             ("rest", _of(number, lambda s: s.check.rest_ms if s.check else None)),
         ),
@@ -67,18 +70,23 @@ TABLES: Sequence[tuple[str, Sequence[Column]]] = (
             ("idle before the run, W", _of(number, lambda s: s.idle_power_w)),
             ("J per output token", _of(number, lambda s: s.joules_per_token)),
             ("output tokens per kWh", _of(number, lambda s: s.tokens_per_kwh)),
-            ("$ of electricity per million output tokens", _of(usd, lambda s: s.electricity_usd_per_million)),
+            (
+                "$ of electricity per million output tokens",
+                _of(usd, lambda s: s.electricity_usd_per_million),
+            ),
         ),
     ),
 )
 
 
 def sentences(run: Run) -> list[str]:
-    """Return what readers of the tables must know: whether the clocks agree, and where there are too few readings."""
+    """Return what readers of the tables must know: whether the clocks agree, and where there are
+    too few readings."""
     found = [f"{c.target} {level(c)}: {words}" for c in run.conditions if (words := check_words(c))]
     few = [c for c in run.conditions if c.server is not None and c.server.samples < MIN_READINGS]
     found += [
-        f"{c.target} {level(c)}: only {counted_as(c.server.samples if c.server else 0, 'reading')} while the load was "
+        f"{c.target} {level(c)}: only "
+        f"{counted_as(c.server.samples if c.server else 0, 'reading')} while the load was "
         "up. Longer blocks (-n) give more."
         for c in few
     ]

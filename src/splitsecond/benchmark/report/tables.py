@@ -1,7 +1,7 @@
 """Tables on a terminal that may be narrow.
 
-A table has several layouts. The first one in which every table of the run fits is used. Names are never cut: where even
-the last layout does not fit, rows are lines.
+A table has several layouts. The first one in which every table of the run fits is used. Names are
+never cut: where even the last layout does not fit, rows are lines.
 """
 
 import re
@@ -79,7 +79,9 @@ def fit(console: Console, tables: Tables) -> bool:
 def room_left(console: Console, tables: Sequence[Table]) -> int:
     """Return how many columns the widest table leaves free; negative: how many are missing."""
     unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
-    return min((console.width - console.measure(t, options=unlimited).maximum for t in tables), default=0)
+    return min(
+        (console.width - console.measure(t, options=unlimited).maximum for t in tables), default=0
+    )
 
 
 def print_table(table: Table, console: Console) -> None:
@@ -89,7 +91,10 @@ def print_table(table: Table, console: Console) -> None:
     console.print(Text(str(table.title), "bold"))
     headings = [str(column.header).replace("\n", " ") for column in table.columns[1:]]
     for name, *cells in zip(*(map(_plain, column.cells) for column in table.columns), strict=True):
-        figures = (f"{heading} {cell}".replace("\n", " ") for heading, cell in zip(headings, cells, strict=True))
+        figures = (
+            f"{heading} {cell}".replace("\n", " ")
+            for heading, cell in zip(headings, cells, strict=True)
+        )
         name = name.replace("\nINVALID", " INVALID").replace("\n", "")
         print_item(console, "  ", f"{name}: {', '.join(figures)}")
 
@@ -99,7 +104,9 @@ def _plain(cell: object) -> str:
 
 
 def titled_table(title: str, *, collapse_padding: bool = True) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     table.collapse_padding = collapse_padding
     return table
 
@@ -119,7 +126,10 @@ def filled(
     table.add_column("target", no_wrap=True, min_width=SHORTEST_NAME)
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
-    texts = [[_name(target, invalid, layout) for target, invalid in names], *(_texts(c, layout) for c in columns)]
+    texts = [
+        [_name(target, invalid, layout) for target, invalid in names],
+        *(_texts(c, layout) for c in columns),
+    ]
     for row in zip(*texts, strict=True):
         table.add_row(*row)
     return table

@@ -1,7 +1,9 @@
-"""Findings on a terminal: a table for each level, then sentences, then the instrument's own error, then the files.
+"""Findings on a terminal: a table for each level, then sentences, then the instrument's own error,
+then the files.
 
-The tables follow General Compute's "LLM Token Generation Speed" (June 2025): TTFT and TPS at p50 and at p95. We add
-what that article leaves out: intervals, system throughput, errors. A figure with too small an n is dim.
+The tables follow General Compute's "LLM Token Generation Speed" (June 2025): TTFT and TPS at p50
+and at p95. We add what that article leaves out: intervals, system throughput, errors. A figure with
+too small an n is dim.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,11 +58,21 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         print_item(console, "INVALID: ", reason, "bold red")
     print_findings(console, paired(run.statements, run.short_statements))
     if not run.finished:
-        print_item(console, "• ", "This run was stopped before its end: the figures cover what had finished.", "yellow")
+        print_item(
+            console,
+            "• ",
+            "This run was stopped before its end: the figures cover what had finished.",
+            "yellow",
+        )
     if run.statements or run.invalid or not run.finished:
         console.print()
     instrument = " ".join(rows.instrument_sentences(run))
-    for sentence in (rows.location_sentence(run), *rows.caveats(run), *rows.price_sentences(run), instrument):
+    for sentence in (
+        rows.location_sentence(run),
+        *rows.caveats(run),
+        *rows.price_sentences(run),
+        instrument,
+    ):
         if sentence:
             print_item(console, "", sentence, "dim")
     for path in files:
@@ -70,12 +82,18 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
 def _print_levels(run: Run, console: Console) -> None:
     levels = rows.levels(run)
     priced = rows.priced(run)
-    money = priced and fit(console, lambda layout: [_level_table(level, layout, money=True) for level in levels])
-    tables = fitting(console, lambda layout: [_level_table(level, layout, money=money) for level in levels])
+    money = priced and fit(
+        console, lambda layout: [_level_table(level, layout, money=True) for level in levels]
+    )
+    tables = fitting(
+        console, lambda layout: [_level_table(level, layout, money=money) for level in levels]
+    )
     for level, table in zip(levels, tables, strict=True):
         print_table(table, console)
         if priced and not money:
-            costs = (f"{c.target} {rows.per_million(c)} {rows.cost(c)}".strip() for c in level.conditions)
+            costs = (
+                f"{c.target} {rows.per_million(c)} {rows.cost(c)}".strip() for c in level.conditions
+            )
             print_item(console, "  ", f"$/M tokens, and row: {'; '.join(costs)}.")
         _print_left_out(level, table, console)
         _print_remarks(rows.remarks(level), len(level.conditions), console)
@@ -85,13 +103,22 @@ def _print_levels(run: Run, console: Console) -> None:
 def _print_left_out(level: rows.LoadLevel, table: Table, console: Console) -> None:
     usual = _level_table(level, BROKEN_NAMES, money=False)
     shown = {column.header for column in table.columns}
-    missing = [str(column.header).partition("\n")[0] for column in usual.columns if column.header not in shown]
+    missing = [
+        str(column.header).partition("\n")[0]
+        for column in usual.columns
+        if column.header not in shown
+    ]
     print_left_out(missing, console)
 
 
 def print_left_out(columns: Sequence[str], console: Console) -> None:
     if columns:
-        print_item(console, "  ", f"{listed(columns)} {'needs' if len(columns) == 1 else 'need'} more columns.", "dim")
+        print_item(
+            console,
+            "  ",
+            f"{listed(columns)} {'needs' if len(columns) == 1 else 'need'} more columns.",
+            "dim",
+        )
 
 
 def _print_remarks(said: Sequence[figure_cells.Remark], count: int, console: Console) -> None:
@@ -125,7 +152,11 @@ def print_sessions(run: Run, console: Console) -> None:
     narrow = not fit(console, tables(narrow=False))
     for table in fitting(console, tables(narrow=narrow)):
         print_table(table, console)
-    columns = [column for level in levels for column in sessions.columns_of(level.conditions, narrow=narrow)]
+    columns = [
+        column
+        for level in levels
+        for column in sessions.columns_of(level.conditions, narrow=narrow)
+    ]
     print_item(console, "  ", sessions.note(columns), "dim")
     console.print()
 
@@ -147,13 +178,19 @@ def comparison_table(comparison: Comparison, console: Console) -> None:
     print_item(console, "", f"Before: {comparison.before}. After: {comparison.after}.", "dim")
     levels = grouped(comparison.conditions, rows.load_words).values()
     priced = any(total.after is not None for c in comparison.conditions for total in _money(c))
-    money = priced and fit(console, lambda layout: [_change_table(shown, layout, money=True) for shown in levels])
-    tables = fitting(console, lambda layout: [_change_table(shown, layout, money=money) for shown in levels])
+    money = priced and fit(
+        console, lambda layout: [_change_table(shown, layout, money=True) for shown in levels]
+    )
+    tables = fitting(
+        console, lambda layout: [_change_table(shown, layout, money=money) for shown in levels]
+    )
     for shown, table in zip(levels, tables, strict=True):
         print_table(table, console)
         _print_below(shown, console, costs=priced and not money)
     in_sessions = [shown for shown in levels if sessions.changed_columns(shown)]
-    for table in fitting(console, lambda layout: [_session_change_table(shown, layout) for shown in in_sessions]):
+    for table in fitting(
+        console, lambda layout: [_session_change_table(shown, layout) for shown in in_sessions]
+    ):
         print_table(table, console)
     for which, missing in (("before", comparison.only_before), ("after", comparison.only_after)):
         if missing:
@@ -183,9 +220,13 @@ def print_findings(console: Console, statements: Iterable[Statement]) -> None:
 def _level_table(level: rows.LoadLevel, layout: TableLayout, *, money: bool) -> Table:
     main = _main_columns(layout, open_loop=level.open_loop)
     columns = [[_cell(column.cell(c)) for c in level.conditions] for column in main]
-    columns.append([StyledCell(text=rows.errors(c), look="red" if c.errors else "") for c in level.conditions])
+    columns.append(
+        [StyledCell(text=rows.errors(c), look="red" if c.errors else "") for c in level.conditions]
+    )
     if money:
-        columns.append([StyledCell(text=rows.per_million(c), remark=rows.cost(c)) for c in level.conditions])
+        columns.append(
+            [StyledCell(text=rows.per_million(c), remark=rows.cost(c)) for c in level.conditions]
+        )
     more = ["$/M tokens\nand row"] if money else []
     if any(c.region for c in level.conditions):
         columns.append([StyledCell(text=c.region or MISSING) for c in level.conditions])
@@ -200,7 +241,9 @@ def _main_columns(layout: TableLayout, *, open_loop: bool) -> list[rows.MetricCo
     def shown(column: rows.MetricColumn) -> bool:
         if column.percentile in ("", MAIN_PERCENTILES[0]):
             return True
-        return column.label not in further and (not layout.narrow or column.label == FIGURES["ttft_ms"].label)
+        return column.label not in further and (
+            not layout.narrow or column.label == FIGURES["ttft_ms"].label
+        )
 
     return [c for c in rows.main_columns(open_loop=open_loop, more=layout.more) if shown(c)]
 
@@ -218,21 +261,37 @@ def _change_table(shown: Sequence[ConditionChange], layout: TableLayout, *, mone
         for name in ("errors", *([PER_MILLION] if money else []))
     ]
     title = f"{rows.level_title(level)}: the second run, and how it differs from the first"
-    return _table(title, [(c.name, False) for c in shown], main, columns, layout, ["$/M\ntokens"] if money else ())
+    return _table(
+        title,
+        [(c.name, False) for c in shown],
+        main,
+        columns,
+        layout,
+        ["$/M\ntokens"] if money else (),
+    )
 
 
 def _session_change_table(shown: Sequence[ConditionChange], layout: TableLayout) -> Table:
     own = sessions.changed_columns(shown)
     columns = [[_moved(c, each.column) for c in shown] for each in own]
-    title = f"{sessions.TITLE} at {rows.level_title(shown[0]).lower()}: the second run, and how it differs"
-    return filled(title, [each.heading for each in own], [(c.name, False) for c in shown], columns, layout)
+    title = (
+        f"{sessions.TITLE} at {rows.level_title(shown[0]).lower()}: the second run, and how "
+        f"it differs"
+    )
+    return filled(
+        title, [each.heading for each in own], [(c.name, False) for c in shown], columns, layout
+    )
 
 
 def _step_table(run: Run, found: Capacity) -> Table:
     title = f"{safe_text(found.target)}: the steps of the search, times in ms"
     table = titled_table(title)
-    for at, heading in enumerate(("load", *capacity.HEADINGS, *capacity.limit_headings(found), "verdict")):
-        table.add_column(heading.replace(" ", "\n", 1), justify="right" if at else "left", overflow="fold")
+    for at, heading in enumerate(
+        ("load", *capacity.HEADINGS, *capacity.limit_headings(found), "verdict")
+    ):
+        table.add_column(
+            heading.replace(" ", "\n", 1), justify="right" if at else "left", overflow="fold"
+        )
     for line in capacity.step_rows(run, found):
         bad = line.verdict in capacity.BAD
         cells = (Text(cell.figure, "dim" if cell.needs else "") for cell in line.cells)
@@ -249,7 +308,9 @@ def _savings_table(run: Run, layout: TableLayout) -> Table:
     lines = savings.saving_rows(run)
     columns = [[StyledCell(text=line.load) for line in lines]]
     columns += [[_saved(line.cells[at], layout) for line in lines] for at in range(len(SAVINGS))]
-    return filled(savings.TITLE, ["load", *SAVINGS], [(line.target, False) for line in lines], columns, layout)
+    return filled(
+        savings.TITLE, ["load", *SAVINGS], [(line.target, False) for line in lines], columns, layout
+    )
 
 
 def _session_table(level: rows.LoadLevel, layout: TableLayout, *, narrow: bool) -> Table:
@@ -257,7 +318,10 @@ def _session_table(level: rows.LoadLevel, layout: TableLayout, *, narrow: bool) 
     shown = sessions.columns_of(own, narrow=narrow)
     columns = [[_cell(each.cell(c)) for c in own] for each in shown]
     columns.append(
-        [StyledCell(text=sessions.broke(c), look="red" if c.session and c.session.broken else "") for c in own]
+        [
+            StyledCell(text=sessions.broke(c), look="red" if c.session and c.session.broken else "")
+            for c in own
+        ]
     )
     names = [(c.target, bool(c.invalid)) for c in own]
     title = f"{sessions.TITLE} at {level.title.lower()}"
@@ -267,7 +331,10 @@ def _session_table(level: rows.LoadLevel, layout: TableLayout, *, narrow: bool) 
 def _use_table(run: Run, layout: TableLayout) -> Table:
     matrix = use_matrix.use_matrix(run)
     columns = [
-        [StyledCell(text=cells[at].text, look=cells[at].look, remark=cells[at].load) for cells in matrix.values()]
+        [
+            StyledCell(text=cells[at].text, look=cells[at].look, remark=cells[at].load)
+            for cells in matrix.values()
+        ]
         for at in range(len(run.uses))
     ]
     names = [(target, False) for target in matrix]
@@ -284,13 +351,18 @@ def _moved(changed: ConditionChange, column: rows.MetricColumn) -> StyledCell:
     moved = column.change(changed)
     if moved is None:
         return StyledCell(text=MISSING)
-    return StyledCell(text=column.formatted(moved.after), remark=_change(moved.change), remark_look=_change_look(moved))
+    return StyledCell(
+        text=column.formatted(moved.after),
+        remark=_change(moved.change),
+        remark_look=_change_look(moved),
+    )
 
 
 def _total(total: FigureChange) -> StyledCell:
     if total.figure == "errors":
         return StyledCell(
-            text=f"{total.after:g}", remark="" if total.after == total.before else f"was {total.before:g}"
+            text=f"{total.after:g}",
+            remark="" if total.after == total.before else f"was {total.before:g}",
         )
     return StyledCell(text=usd(total.after), remark=_change(total.change))
 
@@ -316,7 +388,9 @@ def _table(
     more: Sequence[str] = (),
 ) -> Table:
     headings = [
-        f"{column.name}\n{column.metric.unit}" if column.percentile else column.name.replace(" ", "\n", 1)
+        f"{column.name}\n{column.metric.unit}"
+        if column.percentile
+        else column.name.replace(" ", "\n", 1)
         for column in main
     ]
     return filled(title, [*headings, "errors", *more], names, columns, layout)
@@ -353,29 +427,57 @@ def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
     yield f"{done} in {number(found.seconds)} s{earlier}.", "bold"
     if found.answered:
         yield (
-            f"{number(found.requests_per_s)} requests/s, {number(found.output_tokens_per_s)} output tokens/s, "
+            f"{number(found.requests_per_s)} requests/s, {number(found.output_tokens_per_s)} "
+            f"output tokens/s, "
             f"up to {found.widest:,} in flight.",
             "",
         )
         if found.cost_usd is not None:
-            rate = f", {usd(found.usd_per_million)} per million tokens" if found.usd_per_million is not None else ""
-            yield (f"It cost {usd(found.cost_usd)}{rate}." if found.cost_usd else "It was free."), ""
+            rate = (
+                f", {usd(found.usd_per_million)} per million tokens"
+                if found.usd_per_million is not None
+                else ""
+            )
+            yield (
+                (f"It cost {usd(found.cost_usd)}{rate}." if found.cost_usd else "It was free."),
+                "",
+            )
             if found.low_usd != found.high_usd:
                 bounds = f"{usd(found.low_usd)} to {usd(found.high_usd)}"
-                yield f"The cost is {bounds}: providers bill requests that we closed early in different ways.", "dim"
+                yield (
+                    f"The cost is {bounds}: providers bill requests that we closed early in "
+                    f"different ways.",
+                    "dim",
+                )
         if found.estimated:
             attempts = counted_as(found.estimated, "attempt", "attempts")
-            yield f"The cost of {attempts} is estimated: closed early, or with token counts that cannot be true.", "dim"
+            yield (
+                f"The cost of {attempts} is estimated: closed early, or with token counts that "
+                f"cannot be true.",
+                "dim",
+            )
         if found.unpriced:
             unknown = counted_as(found.unpriced, "attempt whose", "attempts whose")
             yield f"Not included: {unknown} price or prompt length is not known.", "dim"
     if len(found.attempts) > 1:
-        yield f"Attempts: {', '.join(f'{safe_text(name)} {count:,}' for name, count in found.attempts.items())}.", "dim"
+        yield (
+            f"Attempts: "
+            f"{', '.join(f'{safe_text(name)} {count:,}' for name, count in found.attempts.items())}"
+            f".",
+            "dim",
+        )
     if found.cuts or found.again:
-        again = f", {counted_as(found.again, 'request was', 'requests were')} retried" if found.again else ""
+        again = (
+            f", {counted_as(found.again, 'request was', 'requests were')} retried"
+            if found.again
+            else ""
+        )
         yield f"Targets refused load {counted_as(found.cuts, 'time', 'times')}{again}.", "dim"
     if found.refused:
-        yield f"{counted_as(found.refused, 'request was', 'requests were')} refused permanently.", "red"
+        yield (
+            f"{counted_as(found.refused, 'request was', 'requests were')} refused permanently.",
+            "red",
+        )
     if found.left:
         why = f": {safe_text(found.stopped).rstrip('.')}" if found.stopped else ""
         yield f"{found.left:,} not sent{why}. The same command continues from here.", "yellow"

@@ -15,8 +15,13 @@ FIRST = "★ marks the first of a use, by its own figure, where it is clear. "
 AHEAD = "★ marks the target that was clearly ahead in a use, by its own figure. "
 LOADS = "Below a verdict is its load; below a no, ≤ is the heaviest load within the limit. "
 LOADS_AFTER = "≤ is the heaviest load within the limit. "
-TOO_FEW = "No verdicts on uses: {} per row are too few. Verdicts begin at {}; a p95 has an interval with -n {}."
-MORE = "The command splitsecond recommend RUN USE shows the figures and what would change a verdict."
+TOO_FEW = (
+    "No verdicts on uses: {} per row are too few. Verdicts begin at {}; a p95 has an "
+    "interval with -n {}."
+)
+MORE = (
+    "The command splitsecond recommend RUN USE shows the figures and what would change a verdict."
+)
 
 
 class MatrixCell(Struct, frozen=True, kw_only=True):
@@ -26,7 +31,8 @@ class MatrixCell(Struct, frozen=True, kw_only=True):
 
 
 def use_matrix(run: Run) -> dict[str, list[MatrixCell]]:
-    """Return the verdicts on each target, by use; none where every row has too few requests for a recommendation."""
+    """Return the verdicts on each target, by use; none where every row has too few requests for a
+    recommendation."""
     if _most_requests(run) < MIN_REQUESTS:
         return {}
     order = dict.fromkeys(c.target for c in run.conditions)
@@ -44,16 +50,21 @@ def note(run: Run, *, beside: bool = False) -> str:
     if not matrix:
         most = _most_requests(run)
         return (
-            TOO_FEW.format(counted_as(most, "request"), MIN_REQUESTS, advised(0.95)) if 0 < most < MIN_REQUESTS else ""
+            TOO_FEW.format(counted_as(most, "request"), MIN_REQUESTS, advised(0.95))
+            if 0 < most < MIN_REQUESTS
+            else ""
         )
     several_loads = any(cell.load for cells in matrix.values() for cell in cells)
     loads = LOADS_AFTER if beside else LOADS
     first = FIRST if run.spread is None or run.spread.claims else AHEAD
-    return (first if any(map(_has_first, run.uses)) else "") + (loads if several_loads else "") + MORE
+    return (
+        (first if any(map(_has_first, run.uses)) else "") + (loads if several_loads else "") + MORE
+    )
 
 
 def use_lines(run: Run) -> dict[str, str]:
-    """Return, by use and its load, the targets of each verdict, and up to which load the others meet the limit."""
+    """Return, by use and its load, the targets of each verdict, and up to which load the others
+    meet the limit."""
     if not use_matrix(run):
         return {}
     lines = {}
@@ -76,7 +87,10 @@ def heading(run: Run) -> str:
     others = [f"{listed(uses)} {load}" for load, uses in loads.items() if load != usual]
     workload = run.conditions[0].workload if run.conditions else ""
     several = f", workload {workload}" if workload else ""
-    return f"Uses at {usual}{several}{f' ({listed(others)})' if others else ''}, ★ is the first of a use:"
+    return (
+        f"Uses at {usual}{several}{f' ({listed(others)})' if others else ''}, ★ is the first "
+        f"of a use:"
+    )
 
 
 def target_lines(run: Run) -> dict[str, str]:
@@ -87,7 +101,9 @@ def target_lines(run: Run) -> dict[str, str]:
         for use, cell in zip(run.uses, cells, strict=True):
             star, _, word = cell.text.rpartition("★ ")
             by_word[word].append(f"{'★ ' if star or cell.text.startswith('★') else ''}{use.use}")
-        lines[target] = "; ".join(f"{word} {', '.join(uses)}" for word, uses in by_word.items() if uses)
+        lines[target] = "; ".join(
+            f"{word} {', '.join(uses)}" for word, uses in by_word.items() if uses
+        )
     return lines
 
 
@@ -97,7 +113,9 @@ def _targets(use: Recommendation, keeps: str, shared: str) -> list[str]:
         cell = _cell(use, rating)
         if rating.keeps == keeps and (cell.load or keeps != "no"):
             star = "★ " if cell.text.startswith("★") else ""
-            marked.append(f"{star}{rating.target}{f' ({cell.load})' if cell.load not in ('', shared) else ''}")
+            marked.append(
+                f"{star}{rating.target}{f' ({cell.load})' if cell.load not in ('', shared) else ''}"
+            )
     return marked
 
 
@@ -123,4 +141,6 @@ def _has_first(use: Recommendation) -> bool:
 
 
 def short_load(load: str) -> str:
-    return load.replace("concurrency ", "c=").replace(" requests/s", "/s").replace(" sessions/s", "/s")
+    return (
+        load.replace("concurrency ", "c=").replace(" requests/s", "/s").replace(" sessions/s", "/s")
+    )

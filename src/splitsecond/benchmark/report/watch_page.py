@@ -2,7 +2,13 @@ from collections.abc import Collection, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from splitsecond.benchmark.findings.watching import DriftPeriod, SeriesPoint, WatchedSeries, WatchFindings, minute
+from splitsecond.benchmark.findings.watching import (
+    DriftPeriod,
+    SeriesPoint,
+    WatchedSeries,
+    WatchFindings,
+    minute,
+)
 from splitsecond.benchmark.report.watch_plots import STATES, skipped_words, watch_plots
 from splitsecond.benchmark.statistics.control_chart import SETTLES
 from splitsecond.benchmark.statistics.expectation import MIN
@@ -11,9 +17,16 @@ from splitsecond.core.pages.figure_cells import MISSING, number, share
 from splitsecond.core.pages.html import Badge, Headline, HtmlTable, TableCell, Tile, render
 from splitsecond.core.wording import counted_as, listed
 
-HEADINGS = {"ttft_ms": "Time to first token, ms", "tps": "TPS of one request, tokens/s", "errors": "Errors"}
+HEADINGS = {
+    "ttft_ms": "Time to first token, ms",
+    "tps": "TPS of one request, tokens/s",
+    "errors": "Errors",
+}
 FAILURES_SHOWN = 20
-_UNBROKEN = [name.replace(" p", "\N{NO-BREAK SPACE}p") for name in ("TTFT p50, ms", "TTFT p95, ms", "TPS p50")]
+_UNBROKEN = [
+    name.replace(" p", "\N{NO-BREAK SPACE}p")
+    for name in ("TTFT p50, ms", "TTFT p95, ms", "TPS p50")
+]
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 _STATES = {
     "usual": "usual",
@@ -28,13 +41,19 @@ def render_watch(found: WatchFindings) -> str:
     targets = list(dict.fromkeys(line.target for line in found.lines))
     subject = targets[0] if len(targets) == 1 else counted_as(len(targets), "target", "targets")
     gone = [(minute(at), "all rows", why) for at, why in found.failed.items()]
-    gone += [(minute(at), name, why) for name, own in found.left_out.items() for at, why in own.items()]
+    gone += [
+        (minute(at), name, why) for name, own in found.left_out.items() for at, why in own.items()
+    ]
     gone += [(minute(at), "all rows", skipped_words(count)) for at, count in found.skipped.items()]
     gone.sort(reverse=True)
     return render(
         "watch.html",
         watch_plots(found),
-        {"states": {state: replace(STATES[state], label=words) for state, words in _STATES.items()}},
+        {
+            "states": {
+                state: replace(STATES[state], label=words) for state, words in _STATES.items()
+            }
+        },
         title=f"{subject} over time",
         lead=_lead(found, targets),
         headline=_headline(found),
@@ -42,9 +61,17 @@ def render_watch(found: WatchFindings) -> str:
         last=_last_round(found),
         headings=HEADINGS,
         failures=HtmlTable(
-            caption="Rounds without figures", head=["UTC", "of", "reason"], body=gone[:FAILURES_SHOWN], prose=True
+            caption="Rounds without figures",
+            head=["UTC", "of", "reason"],
+            body=gone[:FAILURES_SHOWN],
+            prose=True,
         ),
-        rule={"days": WINDOW_HOURS // 24, "least": MIN, "early": HOURS_KNOWN_AFTER // 24, "settles": SETTLES},
+        rule={
+            "days": WINDOW_HOURS // 24,
+            "least": MIN,
+            "early": HOURS_KNOWN_AFTER // 24,
+            "settles": SETTLES,
+        },
     )
 
 
@@ -60,19 +87,28 @@ def _headline(found: WatchFindings) -> Headline:
         sentence = f"The last round failed. {sentence}"
     elif doubts and not drifting:
         sentence = f"{sentence} In the last round, {listed(doubts)}."
-    return Headline(sentence=sentence, tiles=_tiles(found), badge=_badge(found, drifting, bool(doubts), early))
+    return Headline(
+        sentence=sentence, tiles=_tiles(found), badge=_badge(found, drifting, bool(doubts), early)
+    )
 
 
-def _badge(found: WatchFindings, drifting: Sequence[DriftPeriod], doubts: bool, early: str) -> Badge | None:
+def _badge(
+    found: WatchFindings, drifting: Sequence[DriftPeriod], doubts: bool, early: str
+) -> Badge | None:
     worse = sum(drift.worse for drift in drifting)
     if found.last in found.failed:
         return Badge(text="last round failed", look="bad")
     if not found.lines:
         return None
     if worse:
-        return Badge(text=f"{counted_as(worse, 'figure', 'figures')} drifted for the worse", look="bad")
+        return Badge(
+            text=f"{counted_as(worse, 'figure', 'figures')} drifted for the worse", look="bad"
+        )
     if drifting:
-        return Badge(text=f"{counted_as(len(drifting), 'figure', 'figures')} drifted for the better", look="good")
+        return Badge(
+            text=f"{counted_as(len(drifting), 'figure', 'figures')} drifted for the better",
+            look="good",
+        )
     if doubts or early:
         return Badge(text="last round in doubt" if doubts else early, look="warn")
     return Badge(text="no drift", look="good")
@@ -84,22 +120,36 @@ def _tiles(found: WatchFindings) -> list[Tile]:
         (len({at for own in found.left_out.values() for at in own}), "with rows not judged"),
         (sum(found.skipped.values()), "skipped"),
     )
-    note = ", ".join(f"{count:,} {word}" for count, word in kinds if count) or "none failed, INVALID or skipped"
+    note = (
+        ", ".join(f"{count:,} {word}" for count, word in kinds if count)
+        or "none failed, INVALID or skipped"
+    )
     tiles = [Tile(label="rounds", value=f"{found.rounds:,}", note=note)]
     for figure, unit in (("ttft_ms", "ms"), ("tps", "tokens/s")):
         line = next((line for line in found.lines if line.figure == figure), None)
         if line is not None:
             point = line.points[-1]
-            usual = "" if point.low is None else f", usually {number(point.low)}–{number(point.high)}"
+            usual = (
+                "" if point.low is None else f", usually {number(point.low)}–{number(point.high)}"
+            )
             tiles.append(
-                Tile(label=f"last {line.label}", value=number(point.value), unit=unit, note=f"{line.name}{usual}")
+                Tile(
+                    label=f"last {line.label}",
+                    value=number(point.value),
+                    unit=unit,
+                    note=f"{line.name}{usual}",
+                )
             )
     return tiles
 
 
 def _last_doubts(found: WatchFindings) -> list[str]:
     lost = sum(found.last in own for own in found.left_out.values())
-    unusual = [line for line in found.lines if line.points[-1].at == found.last and line.points[-1].state == "unusual"]
+    unusual = [
+        line
+        for line in found.lines
+        if line.points[-1].at == found.last and line.points[-1].state == "unusual"
+    ]
     doubts = [f"{counted_as(lost, 'row was', 'rows were')} not judged"] if lost else []
     if len(unusual) == 1:
         doubts.append(f"{unusual[0].label} of {unusual[0].name} was unusual")
@@ -114,10 +164,16 @@ def _too_early(lines: Iterable[WatchedSeries]) -> str:
 
 
 def _lead(found: WatchFindings, targets: list[str]) -> str:
-    failed = f" {counted_as(len(found.failed), 'round', 'rounds')} failed as a whole." if found.failed else ""
+    failed = (
+        f" {counted_as(len(found.failed), 'round', 'rounds')} failed as a whole."
+        if found.failed
+        else ""
+    )
     return (
-        f"{counted_as(found.rounds, 'round', 'rounds')} from {minute(found.first)} to {minute(found.last)} UTC, "
-        f"now one every {_interval(found.every_s)}: {listed(targets) or 'nothing was measured'}.{failed}"
+        f"{counted_as(found.rounds, 'round', 'rounds')} from {minute(found.first)} to "
+        f"{minute(found.last)} UTC, "
+        f"now one every {_interval(found.every_s)}: "
+        f"{listed(targets) or 'nothing was measured'}.{failed}"
     )
 
 
@@ -132,7 +188,12 @@ def _last_round(found: WatchFindings) -> HtmlTable:
         rows.setdefault(line.name, {})[line.figure] = line
     head = ["target and load", "last measured, UTC", *_UNBROKEN, "errors", "state"]
     body = [
-        (name, *_cells(lines, gone=found.last in found.failed or found.last in found.left_out.get(name, ())))
+        (
+            name,
+            *_cells(
+                lines, gone=found.last in found.failed or found.last in found.left_out.get(name, ())
+            ),
+        )
         for name, lines in rows.items()
     ]
     return HtmlTable(caption="The last round", head=head, body=body, prose=True)

@@ -1,10 +1,15 @@
-"""The plots of a watch. Each row has its own, because the bands of several rows would hide each other. All share one
-time axis."""
+"""The plots of a watch. Each row has its own, because the bands of several rows would hide each
+other. All share one time axis."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from splitsecond.benchmark.findings.watching import SeriesPoint, WatchedSeries, WatchFindings, minute
+from splitsecond.benchmark.findings.watching import (
+    SeriesPoint,
+    WatchedSeries,
+    WatchFindings,
+    minute,
+)
 from splitsecond.core.pages.axis import Axis, linear, moments
 from splitsecond.core.pages.chart import Chart, LegendEntry, Plot, picture
 from splitsecond.core.pages.figure_cells import MISSING, number, share
@@ -32,22 +37,38 @@ def watch_plots(found: WatchFindings) -> list[Plot]:
     shown = [point.at for line in found.lines for point in line.points[-SHOWN:]]
     everywhere = [(at, f"the round failed: {why}") for at, why in found.failed.items()]
     everywhere += [(at, skipped_words(count)) for at, count in found.skipped.items()]
-    gone = {line.name: [*everywhere, *found.left_out.get(line.name, {}).items()] for line in found.lines}
+    gone = {
+        line.name: [*everywhere, *found.left_out.get(line.name, {}).items()] for line in found.lines
+    }
     shown += [at for own in gone.values() for at, _ in own if at >= min(shown)]
     period = (_when(min(shown)), _when(max(shown))) if shown else (0.0, 0.0)
-    return [_line_plot(index, line, gone[line.name], period) for index, line in enumerate(found.lines)]
+    return [
+        _line_plot(index, line, gone[line.name], period) for index, line in enumerate(found.lines)
+    ]
 
 
-def _line_plot(index: int, line: WatchedSeries, gone: Sequence[tuple[str, str]], period: tuple[float, float]) -> Plot:
+def _line_plot(
+    index: int, line: WatchedSeries, gone: Sequence[tuple[str, str]], period: tuple[float, float]
+) -> Plot:
     points = line.points[-SHOWN:]
     x = moments(*period)
     margin = 0.015 * (x.high - x.low)
     x = Axis(title="", low=x.low - margin, high=x.high + margin, ticks=x.ticks, grid=False)
     chart = Chart(x, _axis(line, points), height=AREA_HEIGHT, left=56)
     _draw_bands(chart, points)
-    rules = [chart.upright_rule(_when(at), tip=f"{minute(at)} UTC\n{why}") for at, why in gone if x.shows(_when(at))]
+    rules = [
+        chart.upright_rule(_when(at), tip=f"{minute(at)} UTC\n{why}")
+        for at, why in gone
+        if x.shows(_when(at))
+    ]
     crosses = [
-        chart.mark(STATES["invalid"], _when(at), chart.y.low if chart.y else 0.0, f"{minute(at)} UTC\n{why}", size=5)
+        chart.mark(
+            STATES["invalid"],
+            _when(at),
+            chart.y.low if chart.y else 0.0,
+            f"{minute(at)} UTC\n{why}",
+            size=5,
+        )
         for at, why in gone
     ]
     if rules:
@@ -74,7 +95,8 @@ def _description(line: WatchedSeries, points: list[SeriesPoint]) -> str:
     value = share(last.value) if line.figure == "errors" else f"{number(last.value)} {line.unit}"
     drift = f" It has drifted since {minute(line.drifting.since)} UTC." if line.drifting else ""
     return (
-        f"{line.label} of {line.name} in {counted_as(len(points), 'round')} from {minute(first.at)} to "
+        f"{line.label} of {line.name} in {counted_as(len(points), 'round')} from "
+        f"{minute(first.at)} to "
         f"{minute(last.at)} UTC, with its usual range as a band. The last value is {value}.{drift}"
     )
 
@@ -97,7 +119,13 @@ def _draw_bands(chart: Chart, points: list[SeriesPoint]) -> None:
         else:
             pieces[-1].append(p)
     bands = [
-        chart.band([(_when(p.at), p.low, p.high) for p in piece if p.low is not None and p.high is not None])
+        chart.band(
+            [
+                (_when(p.at), p.low, p.high)
+                for p in piece
+                if p.low is not None and p.high is not None
+            ]
+        )
         for piece in pieces
         if len(piece) > 1
     ]
@@ -108,7 +136,9 @@ def _draw_bands(chart: Chart, points: list[SeriesPoint]) -> None:
 def _draw_drifts(chart: Chart, line: WatchedSeries, points: list[SeriesPoint]) -> None:
     first, last = points[0].at, points[-1].at
     levels = [
-        chart.line([(_when(max(d.since, first)), d.after), (_when(d.until or last), d.after)], dash=True)
+        chart.line(
+            [(_when(max(d.since, first)), d.after), (_when(d.until or last), d.after)], dash=True
+        )
         for d in line.drifts
         if (d.until or last) > first
     ]
@@ -127,10 +157,16 @@ def _draw_marks(chart: Chart, line: WatchedSeries, points: list[SeriesPoint]) ->
         for p in own:
             usual = MISSING if p.low is None else f"{words(p.low)} to {words(p.high)}"
             tail = f"\np95 {words(p.tail)}" if line.figure == "ttft_ms" else ""
-            tip = f"{minute(p.at)} UTC: {state}\n{line.label} {words(p.value)}{tail}\nusual: {usual}"
+            tip = (
+                f"{minute(p.at)} UTC: {state}\n{line.label} {words(p.value)}{tail}\nusual: {usual}"
+            )
             small = state in SMALL
             at = _when(p.at)
-            marks.append(chart.dot(at, p.value, tip) if small else chart.mark(entry, at, p.value, tip, size=5))
+            marks.append(
+                chart.dot(at, p.value, tip)
+                if small
+                else chart.mark(entry, at, p.value, tip, size=5)
+            )
         if marks:
             chart.add(entry, *marks, look="full")
 

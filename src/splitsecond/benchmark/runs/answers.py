@@ -23,11 +23,14 @@ from splitsecond.log.production.speed_and_price import (
 )
 
 
-def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[Statement], use: str = "") -> None:
-    """Put the answers about uses, money, length and load into `run`, add their statements to those `found` before, and
-    conclude.
+def add_answers(
+    run: Run, observations: Sequence[Observation], found: Sequence[Statement], use: str = ""
+) -> None:
+    """Put the answers about uses, money, length and load into `run`, add their statements to those
+    `found` before, and conclude.
 
-    If the run says nothing about other minutes, that is its first statement. `use`: that of the run's limits, or "".
+    If the run says nothing about other minutes, that is its first statement. `use`: that of the
+    run's limits, or "".
     """
     run.uses = recommend(evidence_of_run(run.conditions))
     run.route_gains = route_gains(run.conditions, observations)
@@ -42,7 +45,9 @@ def add_answers(run: Run, observations: Sequence[Observation], found: Sequence[S
     run.state(
         [
             *([] if claims else apart),
-            *use_statements(run.uses, use, "" if claims or run.spread is None else run.spread.period()),
+            *use_statements(
+                run.uses, use, "" if claims or run.spread is None else run.spread.period()
+            ),
             *found,
             *route_gain_statements(run.route_gains),
             *workload_statements(run.workload_changes),

@@ -38,11 +38,11 @@ def _check(router: Router, model: str, items: Sequence[BatchItem]) -> None:
 class BatchSession:
     """The requests of `file` that have no response yet; use it once, in an event loop.
 
-    Responses are appended to `path`, by default FILE.answers.jsonl. Requests that fail for good are written to
-    `refused_path`, which is removed if there are none. `model` replaces the model of each request, unless it is "".
-    `interrupt` lets the requests in flight end; cancelling the task ends these as well, and `run` still returns. `most`
-    is the highest concurrency, `max_cost` in US dollars. `on_progress` gets the number of ended requests and a short
-    status.
+    Responses are appended to `path`, by default FILE.answers.jsonl. Requests that fail for good are
+    written to `refused_path`, which is removed if there are none. `model` replaces the model of
+    each request, unless it is "". `interrupt` lets the requests in flight end; cancelling the task
+    ends these as well, and `run` still returns. `most` is the highest concurrency, `max_cost` in US
+    dollars. `on_progress` gets the number of ended requests and a short status.
     """
 
     def __init__(
@@ -79,7 +79,8 @@ class BatchSession:
         self._on_progress = on_progress
 
     async def run(self) -> BatchThroughput:
-        """Send the requests. Raises `CallerFault` for an unknown model, and for files that cannot be written."""
+        """Send the requests. Raises `CallerFault` for an unknown model, and for files that cannot
+        be written."""
         items = self.items
         counting = Listeners(sinks=[lambda record: self._count(record, router)])
         router = Router(self._settings, say=self._on_note, listeners=counting)
@@ -87,7 +88,9 @@ class BatchSession:
             models = dict.fromkeys(item.request.model for item in items)
             for model in models:
                 _check(router, model, items)
-            await router.learn_prices([name for model in models for name in targets(router.routes.expression(model))])
+            await router.learn_prices(
+                [name for model in models for name in targets(router.routes.expression(model))]
+            )
             await router.warm_start()
             batch_file.remove_partial_line(self.path)
             with _opened(self.path, "ab") as good, _opened(self.refused_path, "wb") as bad:
@@ -103,7 +106,9 @@ class BatchSession:
         if self._batch is not None:
             self._batch.stop()
 
-    async def _run(self, batch: Batch, items: Sequence[BatchItem], tracker: CallTracker) -> BatchThroughput:
+    async def _run(
+        self, batch: Batch, items: Sequence[BatchItem], tracker: CallTracker
+    ) -> BatchThroughput:
         task = asyncio.current_task()
         self._batch = batch
         if self._stopped:

@@ -30,11 +30,18 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.core.wording import Statement
-from splitsecond.log.store.folder import RUN, read_observations, read_readings, read_run, read_server
+from splitsecond.log.store.folder import (
+    RUN,
+    read_observations,
+    read_readings,
+    read_run,
+    read_server,
+)
 
 
 class SessionsRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The sessions of a run: their source, how many there were to draw from, and their distributions."""
+    """The sessions of a run: their source, how many there were to draw from, and their
+    distributions."""
 
     name: str
     format: str
@@ -60,10 +67,10 @@ class SessionsRecord(msgspec.Struct, frozen=True, kw_only=True):
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What `run.json` keeps under `asked`: enough to repeat the run and to recompute its findings.
 
-    `command` is empty for a run of the Python API; `settings` are its options by name. `plan`: the file with which
-    `splitsecond bench` repeats it; "": there is none. `prices` are those of the day of the run. `sessions` tells which
-    sessions were sent. `share`, of a capacity search: the share of requests that must meet the limits. `usd_per_kwh`:
-    price of electricity.
+    `command` is empty for a run of the Python API; `settings` are its options by name. `plan`: the
+    file with which `splitsecond bench` repeats it; "": there is none. `prices` are those of the day
+    of the run. `sessions` tells which sessions were sent. `share`, of a capacity search: the share
+    of requests that must meet the limits. `usd_per_kwh`: price of electricity.
     """
 
     command: list[str]
@@ -94,7 +101,13 @@ def conclude(
     spread = None if share else round_spread(observations)
     of_round = spread.requests_of_round if spread else None
     run.conditions = condition_rows(
-        conditions, observations, readings, slo=slo, prices=prices, of_round=of_round, searched=bool(share)
+        conditions,
+        observations,
+        readings,
+        slo=slo,
+        prices=prices,
+        of_round=of_round,
+        searched=bool(share),
     )
     if server:
         add_server_views(run.conditions, observations, readings, server, usd_per_kwh)
@@ -103,23 +116,38 @@ def conclude(
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
     run.statements, run.short_statements, run.highlights = [], [], []
     if run.capacity:
-        confirmed = [step.condition for step in run.capacity.steps if step.load == run.capacity.holds]
-        run.spread = round_spread(o for o in observations if not confirmed or o.condition in confirmed)
+        confirmed = [
+            step.condition for step in run.capacity.steps if step.load == run.capacity.holds
+        ]
+        run.spread = round_spread(
+            o for o in observations if not confirmed or o.condition in confirmed
+        )
         run.state(capacity_statements(run.capacity, run.conditions))
         run.state([spread_statement(run.spread)] if run.spread else [])
         run.conclusion = conclusion(run, observations)
     else:
         found = [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
         found += session_statements(run.conditions) + server_statements(run.conditions)
-        add_answers(run, observations, found + statements(run.conditions, observations), slo.use if slo else "")
+        add_answers(
+            run,
+            observations,
+            found + statements(run.conditions, observations),
+            slo.use if slo else "",
+        )
         add_forecasts(run, observations)
     by_target: dict[str, list[str]] = {}
     for note in run.asked.get("notes", ()):
         place, _, text = note.partition(": ")
         by_target.setdefault(place, []).append(text)
     for condition in run.conditions:
-        places = (condition.condition, swept(condition.target, condition.workload), condition.target)
-        condition.notes += [note for place in dict.fromkeys(places) for note in by_target.get(place, [])]
+        places = (
+            condition.condition,
+            swept(condition.target, condition.workload),
+            condition.target,
+        )
+        condition.notes += [
+            note for place in dict.fromkeys(places) for note in by_target.get(place, [])
+        ]
 
 
 def read_series(path: Path) -> ServerSeries:
@@ -140,12 +168,16 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
         return _of_other_tool(read_result(path), slo)
     run = read_run(path, Run)
     if run.schema != SCHEMA:
-        raise CallerFault(f"{path}: got the schema {run.schema!r}, expected {SCHEMA!r}", kind="bad_run")
+        raise CallerFault(
+            f"{path}: got the schema {run.schema!r}, expected {SCHEMA!r}", kind="bad_run"
+        )
     path = run_folder(path)
     try:
         asked = msgspec.convert(run.asked, RunRequest)
     except msgspec.ValidationError as error:
-        raise CallerFault(f"{path}: what was asked cannot be read: {error}", kind="bad_run") from None
+        raise CallerFault(
+            f"{path}: what was asked cannot be read: {error}", kind="bad_run"
+        ) from None
     observations = read_observations(path)
     limits = slo or asked.slo
     slo_limits = parse_slo(limits) if limits else None

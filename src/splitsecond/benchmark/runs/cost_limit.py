@@ -1,7 +1,9 @@
-"""The cost of a run: the prices of its targets, an estimate before it starts, a meter while it runs, and a limit.
+"""The cost of a run: the prices of its targets, an estimate before it starts, a meter while it
+runs, and a limit.
 
-A price that the caller gives for a target comes first, then the catalogue and the public list, then the caller's price
-for all other targets. So a private contract wins, and a private endpoint can have a price.
+A price that the caller gives for a target comes first, then the catalogue and the public list, then
+the caller's price for all other targets. So a private contract wins, and a private endpoint can
+have a price.
 """
 
 import math
@@ -28,7 +30,8 @@ from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.construction.expression import targets as targets_of
 
 LONG_S, FEW = 180, 16
-"""Seconds of a run from which on a shorter one is proposed, and the requests of each of its rows."""
+"""Seconds of a run from which on a shorter one is proposed, and the requests of each of its
+rows."""
 CHARACTERS_PER_TOKEN = 4
 
 
@@ -44,7 +47,9 @@ class CostLimit(msgspec.Struct, frozen=True, kw_only=True):
 class CostMeter:
     """Meter of a run's cost. A machine that is paid by the hour costs from its first request on."""
 
-    def __init__(self, allowance: CostLimit, spent_usd: float = 0.0, *, prompt_tokens: int = 0) -> None:
+    def __init__(
+        self, allowance: CostLimit, spent_usd: float = 0.0, *, prompt_tokens: int = 0
+    ) -> None:
         """`prompt_tokens`: assumed length of a prompt whose tokens nobody has counted."""
         self._allowance = allowance
         self._typical = prompt_tokens
@@ -65,7 +70,8 @@ class CostMeter:
         if most is not None and self.spent_usd > most and not self._stopped:
             self._stopped = True
             raise CostReached(
-                f"the run was stopped: it has cost {usd(self.spent_usd)}, the limit is {usd(most)}; "
+                f"the run was stopped: it has cost {usd(self.spent_usd)}, the limit is "
+                f"{usd(most)}; "
                 "what was measured is reported",
                 kind="cost_reached",
                 phase="queue",
@@ -78,7 +84,9 @@ class CostMeter:
         cost = cost_usd(o, price)
         if cost is None:
             prompt = self._prompts.get(o.target, self._typical)
-            cost = price.cost_usd(input_tokens=prompt, output_tokens=o.output_tokens or 0, tier=o.tier)
+            cost = price.cost_usd(
+                input_tokens=prompt, output_tokens=o.output_tokens or 0, tier=o.tier
+            )
         return cost
 
     def _by_hour(self, o: Observation, usd: float) -> float:
@@ -87,8 +95,11 @@ class CostMeter:
         return usd * (self._until_ns[o.target] - until_ns) / (S_PER_HOUR * clock.NS_PER_S)
 
 
-def find_prices(targets: Iterable[str], given: Mapping[str, Price] | None = None) -> dict[str, Price]:
-    """Return the prices of the targets that have one; in `given`, "" is the price of targets without another.
+def find_prices(
+    targets: Iterable[str], given: Mapping[str, Price] | None = None
+) -> dict[str, Price]:
+    """Return the prices of the targets that have one; in `given`, "" is the price of targets
+    without another.
 
     Raises `CallerFault` if `given` names a target that is not in `targets`.
     """
@@ -97,15 +108,21 @@ def find_prices(targets: Iterable[str], given: Mapping[str, Price] | None = None
     others = named.pop("", None)
     for name, price in named.items():
         if name not in wanted:
-            setting = "price" if price.per_hour_usd is None else "price_per_hour" if price.owned is None else "owned"
+            setting = (
+                "price"
+                if price.per_hour_usd is None
+                else "price_per_hour"
+                if price.owned is None
+                else "owned"
+            )
             raise wrong(setting, name, f"one of this run's targets: {listed(wanted)}")
     found = {target: price for target, price in prices(wanted, named).items() if price is not None}
     return found | ({target: others for target in wanted if target not in found} if others else {})
 
 
 def tokens_of_prompts(workload: Workload, asked: int) -> int:
-    """Estimate the tokens of a prompt: `asked` for synthetic ones, the mean of a trace or of sessions, by the
-    characters of a file."""
+    """Estimate the tokens of a prompt: `asked` for synthetic ones, the mean of a trace or of
+    sessions, by the characters of a file."""
     if workload.traced:
         return sum(each.input_tokens or 0 for each in workload.traced) // len(workload.traced)
     if workload.sessions is not None:
@@ -117,20 +134,28 @@ def tokens_of_prompts(workload: Workload, asked: int) -> int:
 
 
 def estimate_usd(
-    plan: RunPlan, workload: Workload, *, input_tokens: int, prices: Mapping[str, Price], ideal: bool = False
+    plan: RunPlan,
+    workload: Workload,
+    *,
+    input_tokens: int,
+    prices: Mapping[str, Price],
+    ideal: bool = False,
 ) -> float:
     """Estimate the cost of the plan's tokens, warm-ups and cool-downs included, on the high side.
 
-    It assumes that every response has its full length, that each slot sends one cool-down, that a policy sends each
-    call to all of its targets, and that prompts that begin alike, or like the turn before, fill a cache each time and
-    never hit it. With `ideal`, turns of sessions find all in the cache that they can.
+    It assumes that every response has its full length, that each slot sends one cool-down, that a
+    policy sends each call to all of its targets, and that prompts that begin alike, or like the
+    turn before, fill a cache each time and never hit it. With `ideal`, turns of sessions find all
+    in the cache that they can.
     """
     sessions = workload.sessions
     input_tokens = tokens_of_prompts(workload, input_tokens)
     cached = round(sessions.mean("shared_tokens")) if sessions is not None and ideal else 0
     limit = output_limit(workload.extra)
     if limit is None and workload.traced:
-        limit = math.ceil(sum(each.output_tokens or 0 for each in workload.traced) / len(workload.traced))
+        limit = math.ceil(
+            sum(each.output_tokens or 0 for each in workload.traced) / len(workload.traced)
+        )
     if limit is None and sessions is not None:
         limit = math.ceil(sessions.mean("output_tokens"))
     output_tokens = limit or workload.output_tokens or 0
@@ -141,7 +166,10 @@ def estimate_usd(
         if cached:
             new = input_tokens - cached
             one = price.cost_usd(
-                input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached, cache_write_tokens=new
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                cached_tokens=cached,
+                cache_write_tokens=new,
             )
         elif written:
             one = price.dearest_usd(input_tokens=input_tokens, output_tokens=output_tokens)
@@ -159,12 +187,17 @@ def estimate_usd(
 
 
 def announce(
-    plan: RunPlan, workload: Workload, allowance: CostLimit, targets: Iterable[str], *, input_tokens: int
+    plan: RunPlan,
+    workload: Workload,
+    allowance: CostLimit,
+    targets: Iterable[str],
+    *,
+    input_tokens: int,
 ) -> str:
     """Return what the run will cost, in words; "" if it costs nothing.
 
-    A plan that may cost more than the limit still starts: responses may be shorter than asked, and the `CostMeter`
-    stops it. Raises `CallerFault` if a limit is set and a price is unknown.
+    A plan that may cost more than the limit still starts: responses may be shorter than asked, and
+    the `CostMeter` stops it. Raises `CallerFault` if a limit is set and a price is unknown.
     """
     _check_known(allowance, targets)
     most = allowance.most_usd
@@ -177,15 +210,23 @@ def announce(
     stop = f" It stops at {usd(most)}." if most is not None and about > most else ""
     cost = f"about {usd(about)} with full-length responses"
     if workload.sessions is not None:
-        least = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices, ideal=True)
+        least = estimate_usd(
+            plan, workload, input_tokens=input_tokens, prices=allowance.prices, ideal=True
+        )
         cost = f"about {usd(least)} with an ideal prompt cache to {usd(about)} without one"
     words = f"This run costs {cost}, for {_requests(plan)}.{stop}"
     return " ".join(filter(None, (words, rent)))
 
 
 def _rent(prices: Mapping[str, Price]) -> str:
-    rented = [f"{name} {usd(price.per_hour_usd)}" for name, price in prices.items() if price.per_hour_usd]
-    return f"Cost per hour, from the first request to the end of the last: {listed(rented)}." if rented else ""
+    rented = [
+        f"{name} {usd(price.per_hour_usd)}" for name, price in prices.items() if price.per_hour_usd
+    ]
+    return (
+        f"Cost per hour, from the first request to the end of the last: {listed(rented)}."
+        if rented
+        else ""
+    )
 
 
 def announce_rounds(
@@ -216,7 +257,9 @@ def announce_rounds(
 def _check_known(allowance: CostLimit, targets: Iterable[str]) -> None:
     if allowance.most_usd is None:
         return
-    unknown = [t for t in targets if t not in allowance.prices and not t.startswith((SIMULATED, ENGINE))]
+    unknown = [
+        t for t in targets if t not in allowance.prices and not t.startswith((SIMULATED, ENGINE))
+    ]
     if unknown:
         raise CallerFault(
             f"a cost limit needs the price of {listed(unknown)}, which is unknown",
@@ -226,7 +269,8 @@ def _check_known(allowance: CostLimit, targets: Iterable[str]) -> None:
 
 
 def _requests(plan: RunPlan) -> str:
-    """Return the number of requests in words, without calibration: nobody knows yet how much it needs."""
+    """Return the number of requests in words, without calibration: nobody knows yet how much it
+    needs."""
     count = sum(map(_count, plan.conditions))
     unmeasured = count - sum(condition.requests for condition in plan.conditions)
     words = counted_as(count, "request", "requests")
@@ -247,23 +291,33 @@ def announce_duration(
     by_round: bool,
     usd_at_least: float | None = None,
 ) -> str:
-    """Return about how long the run takes, with how many requests and at what cost, in words; and what a run takes that
-    says anything about other minutes, if this one does not.
+    """Return about how long the run takes, with how many requests and at what cost, in words; and
+    what a run takes that says anything about other minutes, if this one does not.
 
-    `usd_at_least`: None: only the highest cost is estimated. `piloted` has the response times of targets, each measured
-    alone; under load they may take longer. `by_round`: the words are about one round, because their number is not
-    known.
+    `usd_at_least`: None: only the highest cost is estimated. `piloted` has the response times of
+    targets, each measured alone; under load they may take longer. `by_round`: the words are about
+    one round, because their number is not known.
     """
-    busy_s = max((_expected_s(lane, piloted) for lane in plan.lanes), default=0.0) / max(plan.rounds, 1)
+    busy_s = max((_expected_s(lane, piloted) for lane in plan.lanes), default=0.0) / max(
+        plan.rounds, 1
+    )
     apart_s = max(busy_s, plan.apart_s)
     seconds = busy_s if by_round else busy_s + apart_s * (plan.rounds - 1)
     rounds = max(plan.rounds, 1) if by_round else 1
     count = round(sum(map(_count, plan.conditions)) / rounds)
     measured = round(sum(condition.requests for condition in plan.conditions) / rounds)
-    minutes = f"{int(seconds) // 60}:{int(seconds) % 60:02d} min" if seconds >= 60 else f"{max(seconds, 1):.0f} s"
+    minutes = (
+        f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
+        if seconds >= 60
+        else f"{max(seconds, 1):.0f} s"
+    )
     spread = f", in rounds {apart_s:.0f} s apart" if plan.apart_s else ""
     traced = any(condition.load.trace for condition in plan.conditions)
-    claim = "" if apart_s >= CLAIM_APART_S or traced else f" It says nothing about other minutes; for that: {CLAIM}."
+    claim = (
+        ""
+        if apart_s >= CLAIM_APART_S or traced
+        else f" It says nothing about other minutes; for that: {CLAIM}."
+    )
     least = "about" if usd_at_least is None else f"about {usd(usd_at_least / rounds)} to"
     cost = f", {least} {usd(usd_at_most / rounds)}" if usd_at_most else ""
     fewest = min((condition.requests for condition in plan.conditions), default=0)
@@ -273,17 +327,24 @@ def announce_duration(
     long = seconds >= LONG_S and many and not by_round and not plan.apart_s
     shorter = f" For a first look: -n {FEW} --output-tokens 64." if long else ""
     if plan.apart_s:
-        shorter = " For less: --quick, a first look without pauses. Ctrl-C keeps what was measured until then."
+        shorter = (
+            " For less: --quick, a first look without pauses. Ctrl-C keeps what was "
+            "measured until then."
+        )
     return (
-        f"{'A round' if by_round else 'This run'} takes about {minutes}{spread}, longer if responses slow down under "
-        f"load: {counted_as(count, 'request')}, {measured:,} of them measured{cost}.{shorter}{more}{claim}"
+        f"{'A round' if by_round else 'This run'} takes about {minutes}{spread}, longer if "
+        f"responses slow down under "
+        f"load: {counted_as(count, 'request')}, {measured:,} of them "
+        f"measured{cost}.{shorter}{more}{claim}"
     )
 
 
 def _expected_s(lane: Iterable[RequestBlock], piloted: Mapping[str, Calibrated]) -> float:
     return sum(
         expected_s(
-            block, ttft_s=(pilot.ttft_ns or 0) / clock.NS_PER_S, response_s=(pilot.response_ns or 0) / clock.NS_PER_S
+            block,
+            ttft_s=(pilot.ttft_ns or 0) / clock.NS_PER_S,
+            response_s=(pilot.response_ns or 0) / clock.NS_PER_S,
         )
         for block in lane
         if (pilot := piloted.get(block.target))

@@ -8,7 +8,13 @@ from splitsecond import __version__
 from splitsecond.benchmark.runs.server_software import gpus
 
 PACKAGES = ("uvloop", "httptools", "msgspec", "numpy")
-REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION", "GOOGLE_CLOUD_REGION", "FLY_REGION", "VERCEL_REGION")
+REGION_VARIABLES = (
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "GOOGLE_CLOUD_REGION",
+    "FLY_REGION",
+    "VERCEL_REGION",
+)
 LOCALTIME = Path("/etc/localtime")
 ZONES = "zoneinfo/"
 
@@ -16,7 +22,8 @@ ZONES = "zoneinfo/"
 def environment(place: str = "", servers: Mapping[str, str] | None = None) -> dict[str, object]:
     """Return the machine and the versions for `run.json`. No host name, no user name, no address.
 
-    `place`: where the machine stands, if the user says so. `servers`: the software of the servers, by target.
+    `place`: where the machine stands, if the user says so. `servers`: the software of the servers,
+    by target.
     """
     return {
         "location": location(place),
@@ -27,15 +34,20 @@ def environment(place: str = "", servers: Mapping[str, str] | None = None) -> di
         "system": f"{platform.system()} {platform.release()}",
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "load_average": [round(value, 2) for value in os.getloadavg()],
         "frequency_governor": _file_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "packages": {name: _version(name) for name in PACKAGES},
     }
 
 
-def location(given: str = "", environment: Mapping[str, str] = os.environ, localtime: Path = LOCALTIME) -> str:
-    """Return the location of this machine in words: `given`, a cloud's region, or its time zone; "" if unknown."""
+def location(
+    given: str = "", environment: Mapping[str, str] = os.environ, localtime: Path = LOCALTIME
+) -> str:
+    """Return the location of this machine in words: `given`, a cloud's region, or its time zone; ""
+    if unknown."""
     if given:
         return given
     for variable in REGION_VARIABLES:

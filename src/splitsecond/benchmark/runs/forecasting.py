@@ -19,7 +19,11 @@ from splitsecond.routing.construction.expression import Expression, TargetName, 
 from splitsecond.routing.machinery.settings import Duration, Share
 from splitsecond.routing.policies.hedge import EXTRA_LOAD
 
-SUPPORTED = {"race": frozenset[str](), "fallback": frozenset({"ttft"}), "hedge": frozenset({"extra_load"})}
+SUPPORTED = {
+    "race": frozenset[str](),
+    "fallback": frozenset({"ttft"}),
+    "hedge": frozenset({"extra_load"}),
+}
 Place = tuple[int | None, float | None, str]
 
 
@@ -32,8 +36,11 @@ def add_forecasts(run: Run, observations: Sequence[Observation]) -> None:
             continue
 
 
-def forecast_policies(run: Run, observations: Sequence[Observation], policies: Sequence[str]) -> None:
-    """Put forecasts of `policies` into a run, with their sentences. Raises `CallerFault` for one that cannot be."""
+def forecast_policies(
+    run: Run, observations: Sequence[Observation], policies: Sequence[str]
+) -> None:
+    """Put forecasts of `policies` into a run, with their sentences. Raises `CallerFault` for one
+    that cannot be."""
     for policy in map(parse, policies):
         if any(known.policy == repr(policy) for known in run.forecasts):
             continue
@@ -52,11 +59,14 @@ def _forecasts(policy: Expression, run: Run, observations: Sequence[Observation]
     places = [found for found in rows.values() if all(name in found for name in names)]
     if not places:
         raise CallerFault(
-            f"cannot forecast {policy!r}: the run has no load with a valid row for each of {', '.join(names)}",
+            f"cannot forecast {policy!r}: the run has no load with a valid row for each of "
+            f"{', '.join(names)}",
             kind="bad_forecast",
         )
     sent = grouped(ended(observations), lambda o: o.condition)
-    return [found for place in places if (found := _forecast(policy, names, place, sent)) is not None]
+    return [
+        found for place in places if (found := _forecast(policy, names, place, sent)) is not None
+    ]
 
 
 def _check(policy: Expression) -> None:
@@ -64,11 +74,16 @@ def _check(policy: Expression) -> None:
         return
     unknown = [name for name, _ in policy.settings if name not in SUPPORTED.get(policy.policy, ())]
     if policy.policy not in SUPPORTED or policy.named or unknown:
-        what = f"{policy.policy} with {', '.join(unknown)}" if policy.policy in SUPPORTED else policy.policy
+        what = (
+            f"{policy.policy} with {', '.join(unknown)}"
+            if policy.policy in SUPPORTED
+            else policy.policy
+        )
         raise CallerFault(
             f"cannot forecast {what}",
             kind="bad_forecast",
-            hint="A forecast knows race(a, b), fallback(a, b, ttft=...) and hedge(a, b, extra_load=...).",
+            hint="A forecast knows race(a, b), fallback(a, b, ttft=...) and hedge(a, b, "
+            "extra_load=...).",
         )
     for part in policy.parts:
         _check(part)
@@ -84,15 +99,23 @@ def _forecast(
     pairs, rounds = _paired(each)
     if not len(rounds):
         return None
-    outcomes = {name: _outcomes(found, rows[name].price) for name, found in zip(names, pairs, strict=True)}
+    outcomes = {
+        name: _outcomes(found, rows[name].price) for name, found in zip(names, pairs, strict=True)
+    }
     found = _evaluate(policy, outcomes)
     drawn = resamples(rounds, np.random.default_rng(0))
     between: dict[float, Interval] = {
-        q: _interval([quantile(found.ttft_ms[i], q) for i in drawn]) if len(rounds) >= needed(q) else (None, None)
+        q: _interval([quantile(found.ttft_ms[i], q) for i in drawn])
+        if len(rounds) >= needed(q)
+        else (None, None)
         for q in (0.5, 0.95)
     }
     measured = rows.get(repr(policy))
-    cost = float(found.usd[np.isfinite(found.ttft_ms)].mean()) if np.isfinite(found.ttft_ms).any() else np.nan
+    cost = (
+        float(found.usd[np.isfinite(found.ttft_ms)].mean())
+        if np.isfinite(found.ttft_ms).any()
+        else np.nan
+    )
     return Forecast(
         policy=repr(policy),
         load=level(rows[names[0]]),
@@ -128,13 +151,17 @@ def _outcomes(sent: Sequence[Observation], price: Price | None) -> Outcomes:
         return np.array([unknown if value is None else value for value in values])
 
     prompts = [
-        price.cost_usd(input_tokens=o.input_tokens, output_tokens=0) if price and o.input_tokens is not None else None
+        price.cost_usd(input_tokens=o.input_tokens, output_tokens=0)
+        if price and o.input_tokens is not None
+        else None
         for o in sent
     ]
     return Outcomes(
         ttft_ms=column([o.ttft_ms if o.ok else None for o in sent], np.inf),
         e2e_ms=column([o.e2e_ms if o.ok else None for o in sent], np.inf),
-        failed_ms=column([None if o.ok else (o.end_ns - o.start_ns) / NS_PER_MS for o in sent], np.inf),
+        failed_ms=column(
+            [None if o.ok else (o.end_ns - o.start_ns) / NS_PER_MS for o in sent], np.inf
+        ),
         usd=column([cost_usd(o, price) for o in sent], np.nan),
         closed_usd=column(prompts, np.nan),
     )
@@ -154,7 +181,9 @@ def _evaluate(policy: Expression, outcomes: Mapping[str, Outcomes]) -> Outcomes:
             return hedge(branches[0], branches[1], share.value)
         case _:
             limit = settings.get("ttft")
-            return fallback(branches, np.inf if limit is None else Duration.parse("ttft", limit).ns / NS_PER_MS)
+            return fallback(
+                branches, np.inf if limit is None else Duration.parse("ttft", limit).ns / NS_PER_MS
+            )
 
 
 def _interval(draws: Sequence[float]) -> Interval:
@@ -164,7 +193,9 @@ def _interval(draws: Sequence[float]) -> Interval:
 
 
 def _statement(found: Forecast) -> Statement:
-    def figure(name: str, value: float | None, ci95: tuple[float | None, float | None], *, short: bool) -> str:
+    def figure(
+        name: str, value: float | None, ci95: tuple[float | None, float | None], *, short: bool
+    ) -> str:
         low, high = ci95
         between = None if low is None or high is None else (number(low), number(high))
         return f"{name} {number(value)} ms{evidence('', between, short=short)}"
@@ -179,13 +210,17 @@ def _statement(found: Forecast) -> Statement:
     few = f" (the interval of p95 needs {needed(0.95)})" if found.pairs < needed(0.95) else ""
     beside = ""
     if found.measured_ttft_p50_ms is not None:
-        beside = f"; measured: p50 {number(found.measured_ttft_p50_ms)} ms, p95 {number(found.measured_ttft_p95_ms)} ms"
+        beside = (
+            f"; measured: p50 {number(found.measured_ttft_p50_ms)} ms, p95 "
+            f"{number(found.measured_ttft_p95_ms)} ms"
+        )
         if found.usd_per_request and found.measured_usd_per_request:
             times = ratio(found.measured_usd_per_request / found.usd_per_request)
             beside += f", at {times} times the cost of the forecast"
     pairs = f"from {found.pairs:,} requests to each of its targets"
     return Statement(
-        f"{found.load.capitalize()}, {found.policy} would give TTFT {' and '.join(ttft)}, {pairs}{few}{beside}.",
+        f"{found.load.capitalize()}, {found.policy} would give TTFT {' and '.join(ttft)}, "
+        f"{pairs}{few}{beside}.",
         f"{found.load.capitalize()}, {found.policy} would give\nTTFT {' and '.join(short)},\n"
         f"{pairs}{few}{beside.replace('; ', ';' + chr(10))}.",
     )

@@ -1,7 +1,8 @@
 """One run: measured by `benchmark.load`, recorded in a folder, and concluded (`concluding`).
 
-What was measured is kept first and analysed second. If the folder cannot be written (a full disk), the run stops, and
-what is in memory is still concluded. The same holds after a fault, a reached cost limit, and a cancellation.
+What was measured is kept first and analysed second. If the folder cannot be written (a full disk),
+the run stops, and what is in memory is still concluded. The same holds after a fault, a reached
+cost limit, and a cancellation.
 """
 
 import asyncio
@@ -24,7 +25,13 @@ from splitsecond.benchmark.findings.precision import in_words as precision_in_wo
 from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
-from splitsecond.benchmark.load.coordinator import Calibration, PlanListener, RunNote, WorkerSettings, run_plan
+from splitsecond.benchmark.load.coordinator import (
+    Calibration,
+    PlanListener,
+    RunNote,
+    WorkerSettings,
+    run_plan,
+)
 from splitsecond.benchmark.load.nodes import Node
 from splitsecond.benchmark.load.plan import Condition, RunPlan, rounds_until
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
@@ -63,14 +70,16 @@ IDLE_S = 3.0
 
 
 class FolderFailed(Fault):
-    """The run's folder can no longer be written. Neither the caller nor the provider is at fault."""
+    """The run's folder can no longer be written. Neither the caller nor the provider is at
+    fault."""
 
 
 class Progress(Protocol):
     """Shows the progress of a run while it is measured."""
 
     def start(self, totals: Mapping[str, int]) -> None:
-        """Begin. `totals`: the measured requests of each condition; empty if they are not known yet (see `expect`)."""
+        """Begin. `totals`: the measured requests of each condition; empty if they are not known yet
+        (see `expect`)."""
 
     def expect(self, condition: str, requests: int) -> None:
         """Add `requests` to the total of a condition, which may be new."""
@@ -105,11 +114,12 @@ class NoProgress:
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A run to measure, as `run.json` records it.
 
-    `search` chooses the blocks of a plan without lanes. `plan_with` returns the plan for a known duration of a
-    response, in seconds, which a pilot request measures (None: the plan does not depend on it). With `precision` or
-    `duration_s`, rounds follow until one of them is reached. `on`: the Ray cluster whose nodes send the requests, at
-    most `processes` of them; "": this machine. `needs_packets`: no other clock will do. `exact_itl`: no stream is read
-    so seldom that its ITL is not exact. `server_pages` are read during the run. `remarks` are shown at the start;
+    `search` chooses the blocks of a plan without lanes. `plan_with` returns the plan for a known
+    duration of a response, in seconds, which a pilot request measures (None: the plan does not
+    depend on it). With `precision` or `duration_s`, rounds follow until one of them is reached.
+    `on`: the Ray cluster whose nodes send the requests, at most `processes` of them; "": this
+    machine. `needs_packets`: no other clock will do. `exact_itl`: no stream is read so seldom that
+    its ITL is not exact. `server_pages` are read during the run. `remarks` are shown at the start;
     `notes` begin with the name of their target or condition and a colon.
     """
 
@@ -164,10 +174,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def announced(self, max_cost: float | None) -> str:
         limit = CostLimit(prices=self.prices, most_usd=max_cost)
         conditions = [
-            msgspec.structs.replace(each, target=plain(each.target, self.workload)[0]) for each in self.plan.conditions
+            msgspec.structs.replace(each, target=plain(each.target, self.workload)[0])
+            for each in self.plan.conditions
         ]
         plan = msgspec.structs.replace(self.plan, conditions=conditions)
-        longest = [each.output_tokens for each in self.workload.variants.values() if each.output_tokens]
+        longest = [
+            each.output_tokens for each in self.workload.variants.values() if each.output_tokens
+        ]
         workload = msgspec.structs.replace(
             self.workload, output_tokens=max([*longest, self.workload.output_tokens or 0]) or None
         )
@@ -175,7 +188,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     def meter(self, max_cost: float | None, spent_usd: float = 0.0) -> CostMeter:
         limit = CostLimit(prices=self.prices, most_usd=max_cost)
-        return CostMeter(limit, spent_usd, prompt_tokens=tokens_of_prompts(self.workload, self.input_tokens))
+        return CostMeter(
+            limit, spent_usd, prompt_tokens=tokens_of_prompts(self.workload, self.input_tokens)
+        )
 
     @property
     def targets(self) -> dict[str, TargetSpec]:
@@ -184,7 +199,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fresh_run(self) -> Run:
-        conditions = [] if self.search else [self.asked(condition) for condition in self.plan.conditions]
+        conditions = (
+            [] if self.search else [self.asked(condition) for condition in self.plan.conditions]
+        )
         asked = RunRequest(
             command=self.command,
             plan=self.plan_file,
@@ -202,16 +219,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             began=clock.wall_time().isoformat(timespec="milliseconds"),
             began_ns=clock.now_ns(),
             version=__version__,
-            asked=redacted(msgspec.to_builtins(asked), [s for spec in self.specs.values() for s in secrets(spec)]),
+            asked=redacted(
+                msgspec.to_builtins(asked),
+                [s for spec in self.specs.values() for s in secrets(spec)],
+            ),
             environment=environment(self.settings.get("location") or "", self.servers),
         )
 
 
 class Measurement:
-    """One run of a `Job` into a folder. Call `measure` once; the attributes then hold what was measured.
+    """One run of a `Job` into a folder. Call `measure` once; the attributes then hold what was
+    measured.
 
-    `run` has the findings, also after `measure` raised. If no load reached a target (`loaded`), `refused` has the
-    targets that could not be measured.
+    `run` has the findings, also after `measure` raised. If no load reached a target (`loaded`),
+    `refused` has the targets that could not be measured.
     """
 
     def __init__(
@@ -222,7 +243,8 @@ class Measurement:
         progress: Progress | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        """`notes` come beside those of the job. Raises `CallerFault` for limits that cannot be read."""
+        """`notes` come beside those of the job. Raises `CallerFault` for limits that cannot be
+        read."""
         self.observations: list[Observation] = []
         self.notes: list[str] = [*job.notes, *notes]
         self.fault: Fault | None = None
@@ -251,18 +273,22 @@ class Measurement:
     async def measure(self) -> None:
         """Measure, and conclude whatever happens.
 
-        Raises the `Fault` that ended the run early: of a target that cannot be measured, `CostReached`, or
-        `FolderFailed`. When cancelled, it stops the workers within two seconds.
+        Raises the `Fault` that ended the run early: of a target that cannot be measured,
+        `CostReached`, or `FolderFailed`. When cancelled, it stops the workers within two seconds.
         """
         job = self.job
         try:
             self._folder.write_run(self.run)
         except OSError as error:
             self._folder.discard()
-            self.fault = FolderFailed(cannot_write(self._folder.path, error), kind="disk", phase="queue")
+            self.fault = FolderFailed(
+                cannot_write(self._folder.path, error), kind="disk", phase="queue"
+            )
             raise self.fault from None
         open_ended = job.search is not None or job.open_ended
-        self._progress.start({} if open_ended else {c.condition: c.requests for c in job.plan.conditions})
+        self._progress.start(
+            {} if open_ended else {c.condition: c.requests for c in job.plan.conditions}
+        )
         for remark in (*job.remarks, *job.notes):
             self._progress.note(remark)
         try:
@@ -270,7 +296,9 @@ class Measurement:
                 self._keep(partial(self._folder.add_server, source))
             async with (
                 self._nodes() as nodes,
-                ServerWatcher(job.server_pages.pages, self._take_sample, self._note_unread) as server,
+                ServerWatcher(
+                    job.server_pages.pages, self._take_sample, self._note_unread
+                ) as server,
             ):
                 await self._read_idle(server)
                 self._progress.stage("calibrating")
@@ -280,7 +308,8 @@ class Measurement:
                     Calibration(
                         workload=job.workload,
                         input_tokens=job.input_tokens,
-                        pilot=job.plan_with is not None or (job.search is not None and job.search.open_loop),
+                        pilot=job.plan_with is not None
+                        or (job.search is not None and job.search.open_loop),
                     ),
                     PlanListener(
                         on_observation=self._observe,
@@ -316,8 +345,12 @@ class Measurement:
 
         self._progress.stage("connecting to the nodes")
         urls = [spec.base_url for spec in job.specs.values()]
-        async with ray_nodes(job.on, most=job.processes, packets=job.needs_packets, base_urls=urls) as nodes:
-            self.run.environment["nodes"] = [{"name": node.name} | node.described.environment for node in nodes]
+        async with ray_nodes(
+            job.on, most=job.processes, packets=job.needs_packets, base_urls=urls
+        ) as nodes:
+            self.run.environment["nodes"] = [
+                {"name": node.name} | node.described.environment for node in nodes
+            ]
             yield nodes
 
     async def _read_idle(self, server: ServerWatcher) -> None:
@@ -359,7 +392,8 @@ class Measurement:
         )
 
     def _observe(self, observation: Observation) -> None:
-        """Keep an attempt that has ended. Raises `FolderFailed` and `CostReached`, each at most once."""
+        """Keep an attempt that has ended. Raises `FolderFailed` and `CostReached`, each at most
+        once."""
         if self.job.workload.variants:
             target, _ = plain(observation.target, self.job.workload)
             observation = msgspec.structs.replace(observation, target=target)
@@ -374,14 +408,17 @@ class Measurement:
 
     def _take_sample(self, sample: ServerSample) -> None:
         self.server.add(sample)
-        if not self._folder_failed:  # a failure of the folder ends the run where observations are kept
+        # a failure of the folder ends the run where observations are kept
+        if not self._folder_failed:
             with contextlib.suppress(OSError):
                 self._folder.add_server(sample)
 
     def _note_unread(self, why: str) -> None:
         """Note that the servers' metrics are no longer read."""
         self._progress.note(why)
-        targets = dict.fromkeys(target for source in self.job.server_pages.sources for target in source.targets)
+        targets = dict.fromkeys(
+            target for source in self.job.server_pages.sources for target in source.targets
+        )
         self.notes += [f"{target}: {why}" for target in targets]
 
     def _note(self, note: RunNote) -> None:
@@ -394,14 +431,18 @@ class Measurement:
         job = self.job
         of = "" if job.open_ended or job.search is not None else f" of {job.plan.rounds}"
         begins = f"round {block.round}{of} begins in {math.ceil(left_s)} s"
-        self._progress.stage(begins if left_s else "measuring" if job.search is None else job.search.status)
+        self._progress.stage(
+            begins if left_s else "measuring" if job.search is None else job.search.status
+        )
 
     def _blocks(self, calibrated: Mapping[str, Calibrated]) -> list[Iterable[RequestBlock]]:
         job = self.job
         self._progress.stage("measuring" if job.search is None else job.search.status)
         if job.search is not None:
             (pilot,) = calibrated.values()
-            job.search.pilot_s = None if pilot.response_ns is None else pilot.response_ns / clock.NS_PER_S
+            job.search.pilot_s = (
+                None if pilot.response_ns is None else pilot.response_ns / clock.NS_PER_S
+            )
             return [self._decided(job.search)]
         plan = self._planned(calibrated)
         if not job.open_ended:
@@ -413,21 +454,31 @@ class Measurement:
             return list(plan.lanes)
         is_precise = None if job.precision is None else lambda name: not self._imprecise(name)
         duration_ns = None if job.duration_s is None else round(job.duration_s * clock.NS_PER_S)
-        return [self._expected(rounds_until(plan, lane, is_precise, duration_ns)) for lane in plan.lanes]
+        return [
+            self._expected(rounds_until(plan, lane, is_precise, duration_ns)) for lane in plan.lanes
+        ]
 
     def _planned(self, calibrated: Mapping[str, Calibrated]) -> RunPlan:
         """Return the plan for the times of the pilots, and announce how long it takes."""
         job = self.job
-        piloted = {target: each for target, each in calibrated.items() if each.response_ns is not None}
+        piloted = {
+            target: each for target, each in calibrated.items() if each.response_ns is not None
+        }
         if job.plan_with is None or not piloted:
             return job.plan
-        plan = job.plan_with(max(each.response_ns or 0 for each in piloted.values()) / clock.NS_PER_S)
+        plan = job.plan_with(
+            max(each.response_ns or 0 for each in piloted.values()) / clock.NS_PER_S
+        )
         most, ideal = (
-            estimate_usd(plan, job.workload, input_tokens=job.input_tokens, prices=job.prices, ideal=ideal)
+            estimate_usd(
+                plan, job.workload, input_tokens=job.input_tokens, prices=job.prices, ideal=ideal
+            )
             for ideal in (False, True)
         )
         least = ideal if job.workload.sessions is not None else None
-        self._progress.note(announce_duration(plan, piloted, most, by_round=job.open_ended, usd_at_least=least))
+        self._progress.note(
+            announce_duration(plan, piloted, most, by_round=job.open_ended, usd_at_least=least)
+        )
         return plan
 
     def _expected(self, blocks: Iterable[RequestBlock]) -> Iterator[RequestBlock]:
@@ -448,14 +499,23 @@ class Measurement:
         if self.job.precision is None:
             return
         for condition in self.job.plan.conditions:
-            own = [o for o in self.observations if o.condition == condition.condition and o.role == "measured"]
+            own = [
+                o
+                for o in self.observations
+                if o.condition == condition.condition and o.role == "measured"
+            ]
             rounds = len({o.round for o in own})
             for each in self._imprecise(condition.condition):
-                self.notes.append(f"{condition.condition}: {precision_in_words(each, rounds, len(own))}")
+                self.notes.append(
+                    f"{condition.condition}: {precision_in_words(each, rounds, len(own))}"
+                )
 
     def _decided(self, search: LoadSearchDriver) -> Iterator[RequestBlock]:
         def judged(row: ConditionFindings, verdict: Verdict) -> None:
-            met = row.goodput and f", {row.goodput.met:,} of {row.goodput.sent:,} requests within the limits"
+            met = (
+                row.goodput
+                and f", {row.goodput.met:,} of {row.goodput.sent:,} requests within the limits"
+            )
             self._progress.note(f"{row.condition}: {VERDICTS[verdict]}{met or ''}")
             asked = [self.job.asked(condition) for condition in search.conditions]
             self.run.asked["conditions"] = msgspec.to_builtins(asked)
@@ -477,14 +537,16 @@ class Measurement:
             self._folder_failed = True
             self._unwritten.append(write)
             raise FolderFailed(
-                f"{cannot_write(self._folder.path, error)}; the run was stopped, what was measured is reported",
+                f"{cannot_write(self._folder.path, error)}; the run was stopped, what was "
+                f"measured is reported",
                 kind="disk",
                 phase="queue",
                 hint="Free some space, or use another folder.",
             ) from error
 
     def _write_again(self) -> None:
-        """Write what the folder did not take: the disk may have room by now. Note what is only in the report."""
+        """Write what the folder did not take: the disk may have room by now. Note what is only in
+        the report."""
         left = len(self._unwritten)
         with contextlib.suppress(OSError):
             for write in self._unwritten:
@@ -492,7 +554,8 @@ class Measurement:
                 left -= 1
         if left:
             self.notes.append(
-                f"{self._folder.path}: the last {counted_as(left, 'record')} of this run could not be written and "
+                f"{self._folder.path}: the last {counted_as(left, 'record')} of this run could "
+                f"not be written and "
                 "are only in its report."
             )
 
@@ -506,7 +569,8 @@ def new_run_id() -> str:
 def _cost_limit_notes(plan: RunPlan, observations: Sequence[Observation]) -> list[str]:
     counts = Counter(o.condition for o in ended(observations))
     return [
-        f"{c.condition}: ended early, after {counts[c.condition]} of {c.requests} requests: the cost limit was reached."
+        f"{c.condition}: ended early, after {counts[c.condition]} of {c.requests} requests: the "
+        f"cost limit was reached."
         for c in plan.conditions
         if counts[c.condition] < c.requests
     ]

@@ -50,7 +50,8 @@ from splitsecond.routing.construction.user_policies import PolicyFile
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run was asked for: as a command, and as the file `plan` that repeats it ("": there is none)."""
+    """How a run was asked for: as a command, and as the file `plan` that repeats it ("": there is
+    none)."""
 
     command: list[str] = []
     settings: dict[str, Any] = {}
@@ -62,23 +63,34 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded) -> Job:
-    """Return the job of a benchmark. Simulators and engines that it needs run until `processes` is closed.
+    """Return the job of a benchmark. Simulators and engines that it needs run until `processes` is
+    closed.
 
     Raises `CallerFault` for settings that make no sense, and as `resolve` does.
     """
     if settings.slo:
         parse_slo(settings.slo)
     if settings.policies and settings.side_by_side:
-        raise wrong("side_by_side", True, "no policy with it, because a policy calls several hosts itself")
+        raise wrong(
+            "side_by_side", True, "no policy with it, because a policy calls several hosts itself"
+        )
     settings.check()
     trace, name = None, str(settings.trace)
     if settings.trace is not None:
         trace = read_trace(
-            settings.trace, most=settings.requests, duration_s=settings.duration, time_scale=settings.time_scale
+            settings.trace,
+            most=settings.requests,
+            duration_s=settings.duration,
+            time_scale=settings.time_scale,
         )
         times = PlannedLoad(trace=[each.due_ns for each in trace.requests])
         settings = msgspec.structs.replace(
-            settings, trace=None, time_scale=1.0, loads=[times], requests=len(trace.requests), duration=None
+            settings,
+            trace=None,
+            time_scale=1.0,
+            loads=[times],
+            requests=len(trace.requests),
+            duration=None,
         )
     sessions = _sessions(settings)
     prepared = _Prepared(
@@ -108,7 +120,8 @@ def plan_run(
     response_s: float | None = None,
     sessions: SessionSet | None = None,
 ) -> RunPlan:
-    """Return the plan of a benchmark of `measured`: the names of targets and policies, and their base URLs.
+    """Return the plan of a benchmark of `measured`: the names of targets and policies, and their
+    base URLs.
 
     `response_s`: duration of the slowest target's response, in seconds (None: unknown).
     """
@@ -137,9 +150,11 @@ def plan_run(
 
 
 def default_over_s(settings: BenchSettings, targets: int) -> float | None:
-    """Return the seconds from the first round to the last one if the user gave none; None without pauses.
+    """Return the seconds from the first round to the last one if the user gave none; None without
+    pauses.
 
-    A run that compares targets gets the distance that its findings need, unless it has too few rounds to find anything.
+    A run that compares targets gets the distance that its findings need, unless it has too few
+    rounds to find anything.
     """
     rounds = settings.rounds or ROUNDS
     rounds = rounds if settings.requests is None else min(rounds, settings.requests)
@@ -153,7 +168,9 @@ def _sessions(settings: SessionSettings) -> SessionSet | None:
     name = settings.sessions
     if not name:
         return None
-    found = synthetic_sessions(name, settings.seed) if name in SYNTHETIC else read_sessions(Path(name))
+    found = (
+        synthetic_sessions(name, settings.seed) if name in SYNTHETIC else read_sessions(Path(name))
+    )
     wait_ns = round(settings.longest_wait * NS_PER_S)
     return msgspec.structs.replace(found, longest_wait_ns=wait_ns, answers=settings.answers)
 
@@ -170,8 +187,11 @@ def _measured(
     ] or [(measured, settings.loads)]
 
 
-def watch_jobs(settings: WatchSettings, processes: ExitStack, recorded: Recorded) -> Callable[[int], Job]:
-    """Return a function that makes the job of a round, from its number: other prompts, and its own order of targets.
+def watch_jobs(
+    settings: WatchSettings, processes: ExitStack, recorded: Recorded
+) -> Callable[[int], Job]:
+    """Return a function that makes the job of a round, from its number: other prompts, and its own
+    order of targets.
 
     Raises as `bench_job` does.
     """
@@ -191,7 +211,8 @@ def watch_jobs(settings: WatchSettings, processes: ExitStack, recorded: Recorded
 
 
 def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Recorded) -> Job:
-    """Return the job of a capacity search. Raises as `bench_job` does, and if tokens cost without a limit."""
+    """Return the job of a capacity search. Raises as `bench_job` does, and if tokens cost without a
+    limit."""
     limits = parse_slo(settings.slo)
     if settings.policies:
         raise wrong("target", settings.policies[0], "a single target: a search measures no policy")
@@ -200,7 +221,9 @@ def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Rec
     sessions = _sessions(settings)
     prepared = _Prepared(settings, processes, recorded, sessions=sessions)
     (spec,) = prepared.resolved.specs.values()
-    if settings.max_cost is None and any(each.input_usd or each.output_usd for each in prepared.prices.values()):
+    if settings.max_cost is None and any(
+        each.input_usd or each.output_usd for each in prepared.prices.values()
+    ):
         raise wrong("max_cost", None, f"US dollars, because {spec.name} is paid by the token")
     search = LoadSearchDriver(
         spec.name,
@@ -229,7 +252,9 @@ def _workload(
 ) -> Workload:
     traced = trace.requests if trace is not None and trace.has_lengths and prompts is None else []
     if traced and settings.input_tokens is not None:
-        raise wrong("input_tokens", settings.input_tokens, "nothing, because the trace has the lengths")
+        raise wrong(
+            "input_tokens", settings.input_tokens, "nothing, because the trace has the lengths"
+        )
     if traced and settings.images:
         raise wrong("images", settings.images, "no trace of lengths with it")
     if traced and cache_reuse:
@@ -260,7 +285,10 @@ def _of_images(images: str) -> list[str]:
         return []
     found = parse_images(images)
     several = counted_as(found.count, "image", "images")
-    return [f"Each request has {several} of {found.width}x{found.height} pixels. No cost below includes their tokens."]
+    return [
+        f"Each request has {several} of {found.width}x{found.height} pixels. No cost below "
+        f"includes their tokens."
+    ]
 
 
 class _Prepared:
@@ -287,7 +315,9 @@ class _Prepared:
         self._remarks += [sessions.in_words()] if sessions is not None else []
         self._remarks += _of_images(settings.images)
         self._warning = trace.warning if trace is not None else ""
-        self._workload = _workload(settings, workloads, prompts, trace, cache_reuse=cache_reuse, sessions=sessions)
+        self._workload = _workload(
+            settings, workloads, prompts, trace, cache_reuse=cache_reuse, sessions=sessions
+        )
         self._policy_file = PolicyFile.read(settings.policy_file) if settings.policy_file else None
         timeout_ms = round(settings.timeout * 1000)
         self.resolved = resolve_all(
@@ -302,7 +332,11 @@ class _Prepared:
             prompt_cache=sessions is not None,
         )
         self._servers = server_software(self.resolved.specs)
-        self._pages = FoundPages() if settings.no_metrics else find_pages(self.resolved.specs, settings.metrics)
+        self._pages = (
+            FoundPages()
+            if settings.no_metrics
+            else find_pages(self.resolved.specs, settings.metrics)
+        )
         self._remarks += self._pages.in_words()
         self.prices = find_prices(self.resolved.specs, self.resolved.prices | dict(settings.prices))
 
@@ -313,7 +347,10 @@ class _Prepared:
         return Job(
             run_id=run_id,
             plan=plan,
-            specs={name: msgspec.structs.replace(specs[own], name=name) for name, own in names.items()} or specs,
+            specs={
+                name: msgspec.structs.replace(specs[own], name=name) for name, own in names.items()
+            }
+            or specs,
             workload=msgspec.structs.replace(self._workload, run=run_id),
             input_tokens=self._input_tokens,
             settings=self._recorded.settings,
@@ -332,5 +369,7 @@ class _Prepared:
             search=search,
             policy_file=self._policy_file,
             remarks=self._remarks,
-            notes=[f"{each.condition}: {self._warning}" for each in plan.conditions if self._warning],
+            notes=[
+                f"{each.condition}: {self._warning}" for each in plan.conditions if self._warning
+            ],
         )

@@ -1,8 +1,9 @@
 """The nodes of a Ray cluster, for load from several machines. Needs the extra ``splitsecond[ray]``.
 
-One actor on each node, placed by a placement group (STRICT_SPREAD), starts worker processes and relays the bytes of
-their standard streams, without reading them. It keeps what a worker reports until it is asked for, so many reports
-travel in one answer. If the actor or this process dies, Ray ends the actor, and the closed pipe its workers.
+One actor on each node, placed by a placement group (STRICT_SPREAD), starts worker processes and
+relays the bytes of their standard streams, without reading them. It keeps what a worker reports
+until it is asked for, so many reports travel in one answer. If the actor or this process dies, Ray
+ends the actor, and the closed pipe its workers.
 
 Everything of Ray that blocks runs in threads. Ray is imported when `ray_nodes` is entered.
 """
@@ -35,8 +36,9 @@ from splitsecond.core.transport.packets import packet_clock_refusal
 
 PLACED_S = 60
 CONNECTIONS = 3
-"""Most attempts to connect and to start the relays. A busy head may be too slow to start a server for us in the half
-minute that Ray allows, or close the connection later; all actors of the connection end with it."""
+"""Most attempts to connect and to start the relays. A busy head may be too slow to start a server
+for us in the half minute that Ray allows, or close the connection later; all actors of the
+connection end with it."""
 SLOW_HEAD = "Initialization failure from server"
 MAX_BYTES = 1 << 22
 FASTEST = 1
@@ -59,7 +61,8 @@ class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Relay:
-    """The actor of a node: it starts worker processes and relays the bytes of their standard streams."""
+    """The actor of a node: it starts worker processes and relays the bytes of their standard
+    streams."""
 
     def __init__(self) -> None:
         self._pipes: dict[int, ChildProcess] = {}
@@ -70,14 +73,17 @@ class Relay:
 
     async def start(self, arguments: Sequence[str]) -> int:
         number = next(self._numbers)
-        self._pipes[number] = await ChildProcess.start(sys.executable, "-m", MODULE, *arguments, longest_line=MAX_BYTES)
+        self._pipes[number] = await ChildProcess.start(
+            sys.executable, "-m", MODULE, *arguments, longest_line=MAX_BYTES
+        )
         return number
 
     async def write(self, number: int, data: bytes) -> None:
         await self._pipes[number].write(zlib.decompress(data))
 
     async def read(self, number: int) -> bytes:
-        """Return the compressed output of a worker since the last call, b"" at its end. Waits for some."""
+        """Return the compressed output of a worker since the last call, b"" at its end. Waits for
+        some."""
         data = await self._pipes[number].read(MAX_BYTES)
         return zlib.compress(data, FASTEST) if data else b""
 
@@ -125,7 +131,8 @@ class RayPipe:
         self._node = node
         self._number = 0
         self._reading: asyncio.Task[bytes] | None = None
-        """The next call of `read`, which is made before its answer is needed: that halves the time of a round trip."""
+        """The next call of `read`, which is made before its answer is needed: that halves the time
+        of a round trip."""
         self._lines: deque[bytes] = deque()
         self._tail: list[bytes] = []
         self._lost = ""
@@ -143,7 +150,8 @@ class RayPipe:
         self._read_ahead()
 
     async def write(self, data: bytes) -> None:
-        """Send `data`. If the node is lost nothing is sent, and the next `read_line` returns at once."""
+        """Send `data`. If the node is lost nothing is sent, and the next `read_line` returns at
+        once."""
         await self._call("write", self._number, zlib.compress(data, FASTEST))
 
     async def read_line(self) -> bytes | None:
@@ -203,8 +211,8 @@ async def ray_nodes(
 ) -> AsyncIterator[list[RayNode]]:
     """Connect to the cluster `on` and yield at most `most` of its nodes that have a processor.
 
-    With `packets`, every node must have the packet clock. Raises `CallerFault`, also for a node that cannot reach
-    `base_urls`.
+    With `packets`, every node must have the packet clock. Raises `CallerFault`, also for a node
+    that cannot reach `base_urls`.
     """
     ray = _ray()
     owned = not ray.is_initialized()
@@ -229,7 +237,8 @@ async def ray_nodes(
 
 
 class _ConnectionLost(Exception):
-    """The head did not keep the connection until every relay had started. Another connection may succeed."""
+    """The head did not keep the connection until every relay had started. Another connection may
+    succeed."""
 
 
 class _Placed(msgspec.Struct):
@@ -243,18 +252,25 @@ def _ray() -> Any:
         import ray.util.client
     except ImportError as error:
         raise CallerFault(
-            f"load from other machines needs Ray: {error}", kind="no_extra", hint="pip install 'splitsecond[ray]'"
+            f"load from other machines needs Ray: {error}",
+            kind="no_extra",
+            hint="pip install 'splitsecond[ray]'",
         ) from None
     return ray
 
 
 def _connect(ray: Any, on: str) -> None:
     address = on if "://" in on else "auto"
-    logging.getLogger("ray").setLevel(logging.ERROR)  # it warns that it sets no signal handlers in a thread
+    # it warns that it sets no signal handlers in a thread
+    logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(action="ignore"):  # the error says the same
             ray.init(address, logging_level="ERROR", log_to_driver=False, configure_logging=False)
-    except (ConnectionError, RuntimeError, ValueError) as error:  # also of other versions of Ray or Python
+    except (
+        ConnectionError,
+        RuntimeError,
+        ValueError,
+    ) as error:  # also of other versions of Ray or Python
         if SLOW_HEAD in str(error):
             raise _ConnectionLost(_in_words(error)) from None
         raise _no_cluster(on, _in_words(error)) from None
@@ -264,7 +280,8 @@ def _no_cluster(on: str, reason: str) -> CallerFault:
     return CallerFault(
         f"no connection to the Ray cluster at {on}: {reason}",
         kind="no_cluster",
-        hint="Is its head running (`ray start --head`), with the same versions of Ray and Python as here?",
+        hint="Is its head running (`ray start --head`), with the same versions of Ray and Python "
+        "as here?",
     )
 
 
@@ -283,13 +300,21 @@ def _start_relays(ray: Any, most: int | None, placed: _Placed) -> None:
     able = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
     count = min(len(able), most or len(able))
     if not count:
-        raise CallerFault("no node of the Ray cluster has a processor", kind="no_nodes", hint="Add a node.")
+        raise CallerFault(
+            "no node of the Ray cluster has a processor", kind="no_nodes", hint="Add a node."
+        )
     placed.group = group = placement_group([{"CPU": 1}] * count, strategy="STRICT_SPREAD")
     actor = ray.remote(Relay)
     try:
         ray.get(group.ready(), timeout=PLACED_S)
-        strategies = [PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=i) for i in range(count)]
-        relays = [actor.options(num_cpus=1, scheduling_strategy=strategy).remote() for strategy in strategies]
+        strategies = [
+            PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=i)
+            for i in range(count)
+        ]
+        relays = [
+            actor.options(num_cpus=1, scheduling_strategy=strategy).remote()
+            for strategy in strategies
+        ]
         described = ray.get([relay.describe.remote() for relay in relays], timeout=PLACED_S)
         places = ray.util.placement_group_table(group)["bundles_to_node_id"]
     except GetTimeoutError:
@@ -299,7 +324,8 @@ def _start_relays(ray: Any, most: int | None, placed: _Placed) -> None:
             hint="`ray status` shows what uses them; `--processes` limits the number of nodes.",
         ) from None
     except RayError as error:
-        if isinstance(error, RayActorError) and not error.actor_init_failed:  # it ended with the connection
+        # it ended with the connection
+        if isinstance(error, RayActorError) and not error.actor_init_failed:
             raise _ConnectionLost(_in_words(error)) from None
         raise CallerFault(
             f"a node of the Ray cluster cannot run splitsecond: {_in_words(error)}",
@@ -334,7 +360,8 @@ def check_nodes(nodes: Sequence[RayNode], packets: bool, base_urls: Iterable[str
             raise CallerFault(
                 f"{local} is an address of this machine, which node {node.name} cannot reach",
                 kind="unreachable_target",
-                hint="Name a server that every node can reach; sim/ and engine/ targets run on this machine only.",
+                hint="Name a server that every node can reach; sim/ and engine/ targets run on "
+                "this machine only.",
             )
 
 

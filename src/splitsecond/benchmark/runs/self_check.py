@@ -1,4 +1,5 @@
-"""The instrument's own error on this machine: a benchmark of a simulated provider that logs what it sent when.
+"""The instrument's own error on this machine: a benchmark of a simulated provider that logs what it
+sent when.
 
 The requests are sent by the same worker processes, transport, decoder and timing that `bench` uses.
 """
@@ -12,7 +13,13 @@ from contextlib import ExitStack
 
 import msgspec
 
-from splitsecond.benchmark.load.coordinator import DEFAULT_WORKERS, Calibration, PlanListener, WorkerSettings, run_plan
+from splitsecond.benchmark.load.coordinator import (
+    DEFAULT_WORKERS,
+    Calibration,
+    PlanListener,
+    WorkerSettings,
+    run_plan,
+)
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.server_view.reader import MetricsPage
@@ -49,17 +56,19 @@ def measure_instrument(
 ) -> list[Accuracy]:
     """Measure the instrument's error at each level, a number of parallel streams of 100 tokens/s.
 
-    Each level sends `rounds` responses of `tokens` per stream (`least` or more in all), after one per stream to warm
-    up. `progress` is called when a level begins. The streams are those of so many simulated `servers`, each a process
-    that other measuring processes measure. `pages` of metrics are read meanwhile, as a bench does. Runs an event loop
-    of its own.
+    Each level sends `rounds` responses of `tokens` per stream (`least` or more in all), after one
+    per stream to warm up. `progress` is called when a level begins. The streams are those of so
+    many simulated `servers`, each a process that other measuring processes measure. `pages` of
+    metrics are read meanwhile, as a bench does. Runs an event loop of its own.
     """
     results = []
     with ExitStack() as started:
         simulated = [started.enter_context(run_simulator(YARDSTICK))[0] for _ in range(servers)]
         for level in levels:
             progress(level)
-            results.append(_measure(simulated, level, max(least, rounds * level), tokens, workers, pages))
+            results.append(
+                _measure(simulated, level, max(least, rounds * level), tokens, workers, pages)
+            )
     return results
 
 
@@ -92,7 +101,10 @@ def _measure(
             await run_plan(
                 plan,
                 specs,
-                Calibration(workload=Workload(run=f"self-check-{level}", output_tokens=tokens), input_tokens=64),
+                Calibration(
+                    workload=Workload(run=f"self-check-{level}", output_tokens=tokens),
+                    input_tokens=64,
+                ),
                 PlanListener(
                     on_observation=observations.append,
                     on_reading=readings.append,
@@ -103,7 +115,9 @@ def _measure(
             )
 
     asyncio.run(measure())
-    truth = {record.request_id: record for server in servers for record in simulator_truth(server.origin)}
+    truth = {
+        record.request_id: record for server in servers for record in simulator_truth(server.origin)
+    }
     return accuracy(of_each * len(servers), observations, truth, readings, server_tps=SERVER_TPS)
 
 
@@ -116,7 +130,8 @@ def simulator_truth(origin: str) -> list[ServerTruth]:
 
 
 class ClockTimes(msgspec.Struct, frozen=True):
-    """The arrival of the same bytes by each clock, in monotonic nanoseconds; `packets` None: not available."""
+    """The arrival of the same bytes by each clock, in monotonic nanoseconds; `packets` None: not
+    available."""
 
     packets: int | None
     kernel: int
@@ -126,9 +141,10 @@ class ClockTimes(msgspec.Struct, frozen=True):
 class ComparingClient(Client):
     """A client that takes the arrival times of every read from all clocks at once.
 
-    `times` maps the arrival time that the receiver gets to those of all clocks. The kernel's time of a read is that of
-    its last packet, and the process's is that of the read itself. `left_after_ns`: how long after it was written the
-    last request left the kernel; None: not known.
+    `times` maps the arrival time that the receiver gets to those of all clocks. The kernel's time
+    of a read is that of its last packet, and the process's is that of the read itself.
+    `left_after_ns`: how long after it was written the last request left the kernel; None: not
+    known.
     """
 
     def __init__(self) -> None:
@@ -138,10 +154,17 @@ class ComparingClient(Client):
         self._stamped: socket.socket | None = None
 
     async def send(
-        self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int | None = None
+        self,
+        origin: Origin,
+        request: Request,
+        receiver: Receiver,
+        *,
+        connect_deadline_ns: int | None = None,
     ) -> Exchange:
         comparing = _ComparingReceiver(receiver, self.times)
-        exchange = await super().send(origin, request, comparing, connect_deadline_ns=connect_deadline_ns)
+        exchange = await super().send(
+            origin, request, comparing, connect_deadline_ns=connect_deadline_ns
+        )
         self.left_after_ns = await self._left_after(exchange)
         return exchange
 
@@ -174,7 +197,9 @@ class _ComparingReceiver:
             self._read, self._read_ns = [], at + lag
         self._read.append(at)
         for packet in self._read:
-            self._times[packet] = ClockTimes(packet if source == "packets" else None, at, self._read_ns)
+            self._times[packet] = ClockTimes(
+                packet if source == "packets" else None, at, self._read_ns
+            )
         self._receiver.body_received(at, lag, source, data)
 
     def ended(self, at: int) -> None:

@@ -1,4 +1,5 @@
-"""The software of servers that users run, and the GPUs of this machine: what makes two runs comparable.
+"""The software of servers that users run, and the GPUs of this machine: what makes two runs
+comparable.
 
 Hosted providers tell nothing, so they are not asked.
 """
@@ -26,17 +27,25 @@ PATHS: Mapping[str, Callable[[Answer], tuple[str, Any, Any]]] = {
     "/props": lambda its: ("llama.cpp", its.get("build_info"), None),
     "/api/version": lambda its: ("Ollama", its.get("version"), None),
     "/get_server_info": lambda its: ("SGLang", its.get("version"), its.get("device")),
-    "/info": lambda its: ("TGI", its.get("version"), its.get("model_device_type")) if "router" in its else _NOTHING,
+    "/info": lambda its: (
+        ("TGI", its.get("version"), its.get("model_device_type")) if "router" in its else _NOTHING
+    ),
     "/version": lambda its: ("", its.get("version"), None),
 }
 
 
 def server_software(specs: Mapping[str, TargetSpec]) -> dict[str, str]:
-    """Return what the servers of these targets run, such as "vLLM 0.11.0", by target, if they tell it.
+    """Return what the servers of these targets run, such as "vLLM 0.11.0", by target, if they tell
+    it.
 
-    Only servers without TLS are asked: they are those of the user. No answer within `TIMEOUT_S` is no answer.
+    Only servers without TLS are asked: they are those of the user. No answer within `TIMEOUT_S` is
+    no answer.
     """
-    asked = {n: s for n, s in specs.items() if s.base_url.startswith("http://") and not n.startswith(SIMULATED)}
+    asked = {
+        n: s
+        for n, s in specs.items()
+        if s.base_url.startswith("http://") and not n.startswith(SIMULATED)
+    }
     if not asked:
         return {}
     with ThreadPoolExecutor(len(PATHS)) as pool:
@@ -50,7 +59,9 @@ def _software(spec: TargetSpec, pool: ThreadPoolExecutor) -> str:
         name, version, device = describe(answer)
         if isinstance(version, str) and version:
             known = "" if "unknown" in version else provider_word(version, LONGEST)
-            on = f"on {provider_word(device, LONGEST)}" if isinstance(device, str) and device else ""
+            on = (
+                f"on {provider_word(device, LONGEST)}" if isinstance(device, str) and device else ""
+            )
             return " ".join(filter(None, (name or _owner(spec), known, on)))
     return ""
 
@@ -79,5 +90,9 @@ def gpus(folder: Path = GPUS) -> list[str]:
             lines = information.read_text("utf-8").splitlines()
         except OSError:
             continue
-        found += [value.strip() for name, _, value in (line.partition(":") for line in lines) if name == "Model"]
+        found += [
+            value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+            if name == "Model"
+        ]
     return found

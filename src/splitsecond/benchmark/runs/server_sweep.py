@@ -1,9 +1,10 @@
-"""A sweep of a server's settings: each setting is started and measured several times, in random order.
+"""A sweep of a server's settings: each setting is started and measured several times, in random
+order.
 
 One start of a server is a trial. Its measurement is a run of its own, in a folder below that of the
-sweep, so an interrupted sweep continues where it ended. All trials together are one run whose rounds
-are the trials: what differs from start to start is in its intervals. A setting whose server does not
-start, or dies, is a result too.
+sweep, so an interrupted sweep continues where it ended. All trials together are one run whose
+rounds are the trials: what differs from start to start is in its intervals. A setting whose server
+does not start, or dies, is a result too.
 """
 
 import asyncio
@@ -33,7 +34,14 @@ from splitsecond.benchmark.runs.settings import CONCURRENCY, BenchSettings, Serv
 from splitsecond.core import clock
 from splitsecond.core.child_process import how_it_ended
 from splitsecond.core.clock import NS_PER_S
-from splitsecond.core.errors import CallerFault, Fault, content_faults, excerpt, file_faults, read_file
+from splitsecond.core.errors import (
+    CallerFault,
+    Fault,
+    content_faults,
+    excerpt,
+    file_faults,
+    read_file,
+)
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import Statement, listed, number
 from splitsecond.log.store.folder import RUN, RunFolder, read_observations, read_readings, read_run
@@ -44,7 +52,10 @@ FAILURE, LOG = "failure.txt", "server.log"
 POLL_S, STOP_S = 0.5, 30.0
 LOG_BYTES = 65_536
 """The end of a server's output that is searched for the reason of its end."""
-_REASON = re.compile(r"out of memory|OutOfMemory|No available memory|not enough|\b\w*Error\b|\berror\b", re.IGNORECASE)
+_REASON = re.compile(
+    r"out of memory|OutOfMemory|No available memory|not enough|\b\w*Error\b|\berror\b",
+    re.IGNORECASE,
+)
 
 Value = str | int | float | bool
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -56,8 +67,8 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     `command` starts a server; it contains ``{port}`` and the name of each of `settings` in braces.
     Every combination of their values is measured. Instead, `servers` are the addresses of servers
     that run already, by name. Each is measured in `trials` trials at every `concurrency`, with
-    `requests` each time. `model` may be "" if a server lists exactly one. `ready_s`: the longest time
-    from a server's start until it lists its models, in seconds.
+    `requests` each time. `model` may be "" if a server lists exactly one. `ready_s`: the longest
+    time from a server's start until it lists its models, in seconds.
     """
 
     command: str = ""
@@ -75,24 +86,31 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ready_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 600.0
 
     def setups(self) -> "list[Setup]":
-        """Return what is measured. Raises `CallerFault` if there is nothing, or the command does not fit."""
+        """Return what is measured. Raises `CallerFault` if there is nothing, or the command does
+        not fit."""
         if bool(self.command) == bool(self.servers):
             raise _bad_plan("expected either a command with settings or servers")
         if self.servers:
             return [Setup(name, base_url=url) for name, url in self.servers.items()]
         try:
-            used = {name for _, name, *_ in string.Formatter().parse(self.command) if name is not None}
+            used = {
+                name for _, name, *_ in string.Formatter().parse(self.command) if name is not None
+            }
         except ValueError as error:
             raise _bad_plan(f"the command cannot be read: {error}") from None
         if used != {PORT, *self.settings}:
             names = ", ".join(f"{{{name}}}" for name in (PORT, *self.settings))
             raise _bad_plan(f"expected a command with {names}, got {self.command!r}")
         combinations = itertools.product(*self.settings.values())
-        return [Setup.of(self.command, dict(zip(self.settings, each, strict=True))) for each in combinations]
+        return [
+            Setup.of(self.command, dict(zip(self.settings, each, strict=True)))
+            for each in combinations
+        ]
 
 
 class Setup(msgspec.Struct, frozen=True):
-    """One combination of settings. `command` has ``{port}`` in it; "" for a server that runs already."""
+    """One combination of settings. `command` has ``{port}`` in it; "" for a server that runs
+    already."""
 
     name: str
     command: str = ""
@@ -135,10 +153,15 @@ class ServerFailed(Exception):
 
 
 class Sweep:
-    """A sweep in a folder. `note` is called with what happens, `progress` makes the display of a trial."""
+    """A sweep in a folder. `note` is called with what happens, `progress` makes the display of a
+    trial."""
 
     def __init__(
-        self, plan: SweepPlan, folder: Path, note: Callable[[str], None], progress: Callable[[], Progress]
+        self,
+        plan: SweepPlan,
+        folder: Path,
+        note: Callable[[str], None],
+        progress: Callable[[], Progress],
     ) -> None:
         self._plan = plan
         self._folder = folder
@@ -224,7 +247,9 @@ class Sweep:
             asked = msgspec.convert(each.asked, RunRequest)
             conditions |= {condition.condition: condition for condition in asked.conditions}
             observations += [
-                msgspec.structs.replace(o, round=trial, id=f"{trial}/{o.id}", call=f"{trial}/{o.call}")
+                msgspec.structs.replace(
+                    o, round=trial, id=f"{trial}/{o.id}", call=f"{trial}/{o.call}"
+                )
                 for o in read_observations(place)
             ]
             readings += read_readings(place)
@@ -245,14 +270,19 @@ class Sweep:
         )
         slo = parse_slo(self._plan.slo) if self._plan.slo else None
         conclude(run, list(conditions.values()), observations, readings, slo, {})
-        found = [*front_statements(run.conditions), *(_failed(name, why) for name, why in failures.items())]
+        found = [
+            *front_statements(run.conditions),
+            *(_failed(name, why) for name, why in failures.items()),
+        ]
         run.statements[:0] = [each.long for each in found]
         run.short_statements[:0] = [each.short or each.long for each in found]
         return run, observations
 
 
 def _finished(place: Path) -> bool:
-    return (place / FAILURE).is_file() or ((place / RUN).is_file() and read_run(place, Run).finished)
+    return (place / FAILURE).is_file() or (
+        (place / RUN).is_file() and read_run(place, Run).finished
+    )
 
 
 def _remove_run(place: Path) -> None:
@@ -287,7 +317,11 @@ def front_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
     ]
     names = dict.fromkeys(row.target for row in rows)
     beaten = [name for name in names if name not in {row.target for row in best}]
-    found = [Statement(f"Best throughput for each TTFT p95: {listed(places)}.", "\n".join(["Front:", *places]))]
+    found = [
+        Statement(
+            f"Best throughput for each TTFT p95: {listed(places)}.", "\n".join(["Front:", *places])
+        )
+    ]
     if beaten:
         found.append(Statement(f"At no load on this front: {listed(beaten)}."))
     return found
@@ -309,7 +343,11 @@ async def _started(
     with log.open("wb") as output:
         try:
             process = await asyncio.create_subprocess_exec(
-                *command, stdout=output, stderr=output, stdin=asyncio.subprocess.DEVNULL, start_new_session=True
+                *command,
+                stdout=output,
+                stderr=output,
+                stdin=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
             )
         except OSError as error:
             raise ServerFailed(f"cannot run {command[0]}: {error.strerror}") from None
@@ -321,7 +359,9 @@ async def _started(
         await _stop(process)
 
 
-async def _ready(process: asyncio.subprocess.Process, base_url: str, log: Path, ready_s: float) -> None:
+async def _ready(
+    process: asyncio.subprocess.Process, base_url: str, log: Path, ready_s: float
+) -> None:
     deadline_ns = clock.now_ns() + round(ready_s * NS_PER_S)
     while True:
         if process.returncode is not None:
@@ -358,7 +398,11 @@ def _last_words(log: Path) -> str:
     """Return the line of a server's output that says why it ended, or its last line."""
     with log.open("rb") as file:
         file.seek(max(file.seek(0, os.SEEK_END) - LOG_BYTES, 0))
-        lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        lines = [
+            line.strip()
+            for line in file.read().decode("utf-8", "replace").splitlines()
+            if line.strip()
+        ]
     telling = [line for line in lines if _REASON.search(line)]
     return excerpt((telling or lines or ["it printed nothing"])[-1])
 

@@ -56,14 +56,23 @@ MAX_SHOWN = 20
 def server_spec(server: Server) -> TargetSpec:
     """Return the spec of a server that is not in the catalogue.
 
-    Raises `CallerFault` for an unknown API format, for an address or a name that cannot be used, and without a model.
+    Raises `CallerFault` for an unknown API format, for an address or a name that cannot be used,
+    and without a model.
     """
     if not server.model:
         raise wrong("model", "", "the name of the server's model")
     one_of("api_format", server.api_format, tuple(API_FORMATS))
     Origin.parse(server.base_url)
-    if server.name.startswith((SIMULATED, ENGINE)) or "(" in server.name or not server.name.isprintable():
-        raise wrong("name", server.name, f"a name without brackets that does not begin with {SIMULATED} or {ENGINE}")
+    if (
+        server.name.startswith((SIMULATED, ENGINE))
+        or "(" in server.name
+        or not server.name.isprintable()
+    ):
+        raise wrong(
+            "name",
+            server.name,
+            f"a name without brackets that does not begin with {SIMULATED} or {ENGINE}",
+        )
     host = urlsplit(server.base_url).netloc or server.base_url
     return TargetSpec(
         name=server.name or f"{host}/{server.model}",
@@ -90,12 +99,17 @@ def with_model(server: Server, headers: Mapping[str, str]) -> Server:
     spec = server_spec(msgspec.structs.replace(server, model="unknown"))
     if server.api_format not in LISTS_MODELS:
         raise wrong(
-            "model", "", f"the name of the model: a server of API format {server.api_format} is not asked for it"
+            "model",
+            "",
+            f"the name of the model: a server of API format "
+            f"{server.api_format} is not asked for it",
         )
     key = api_key(spec, os.environ)
     bearer = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        listed = listed_models(server.base_url, timeout_s=LIST_TIMEOUT_S, headers={**headers, **bearer})
+        listed = listed_models(
+            server.base_url, timeout_s=LIST_TIMEOUT_S, headers={**headers, **bearer}
+        )
     except LIST_ERRORS as error:
         raise CallerFault(
             f"{redacted(server.base_url)} does not list its models: {redacted(_reason(error))}",
@@ -104,18 +118,32 @@ def with_model(server: Server, headers: Mapping[str, str]) -> Server:
         ) from None
     if len(listed) != 1:
         names = ", ".join(each.id for each in listed[:MAX_SHOWN])
-        found = f"{len(listed)} models: {names}{', …' if len(listed) > MAX_SHOWN else ''}" if listed else "no model"
-        raise CallerFault(f"{redacted(server.base_url)} lists {found}", kind="no_model", hint="Name one of them.")
+        found = (
+            f"{len(listed)} models: {names}{', …' if len(listed) > MAX_SHOWN else ''}"
+            if listed
+            else "no model"
+        )
+        raise CallerFault(
+            f"{redacted(server.base_url)} lists {found}", kind="no_model", hint="Name one of them."
+        )
     return msgspec.structs.replace(server, model=listed[0].id)
 
 
-def configured_targets(path: Path, names: Sequence[str]) -> tuple[dict[str, TargetSpec], dict[str, Price]]:
-    """Return the specs, and the known prices, of those of `names` whose provider is in a gateway's configuration.
+def configured_targets(
+    path: Path, names: Sequence[str]
+) -> tuple[dict[str, TargetSpec], dict[str, Price]]:
+    """Return the specs, and the known prices, of those of `names` whose provider is in a gateway's
+    configuration.
 
-    Raises `CallerFault` for a configuration that cannot be used, and for a key or header that is read from a file.
+    Raises `CallerFault` for a configuration that cannot be used, and for a key or header that is
+    read from a file.
     """
     settings = reading.load(path, os.environ, serving=False)
-    own = [name for name in names if name.partition("/")[0] in settings.providers and not name.startswith(SIMULATED)]
+    own = [
+        name
+        for name in names
+        if name.partition("/")[0] in settings.providers and not name.startswith(SIMULATED)
+    ]
     directory = TargetDirectory(settings)
     prices = {name: price for name in own if (price := directory.price(name)) is not None}
     return {name: _configured(settings, name) for name in own}, prices
@@ -123,13 +151,17 @@ def configured_targets(path: Path, names: Sequence[str]) -> tuple[dict[str, Targ
 
 def _configured(settings: GatewaySettings, name: str) -> TargetSpec:
     spec = settings.spec(name)
-    variables = tuple(_variable(name, each) if is_reference(each) else each for each in spec.api_key_env)
+    variables = tuple(
+        _variable(name, each) if is_reference(each) else each for each in spec.api_key_env
+    )
     headers = {
         header: os.environ.get(_variable(name, value), "") if is_reference(value) else value
         for header, value in spec.headers.items()
     }
     if missing := [header for header, value in headers.items() if not value.strip()]:
-        raise CallerFault(f"the header {missing[0]} of {name} has no value", kind="missing_key", target=name)
+        raise CallerFault(
+            f"the header {missing[0]} of {name} has no value", kind="missing_key", target=name
+        )
     spec = msgspec.structs.replace(spec, api_key_env=variables, headers=headers)
     api_key(spec, os.environ)
     return spec
@@ -150,8 +182,9 @@ def _variable(name: str, reference: str) -> str:
 def parse_policies(texts: Sequence[str], file: PolicyFile | None) -> dict[str, list[str]]:
     """Return the targets of each policy, under the policy's expression in its usual form.
 
-    The policies of `file` are registered, so that all expressions of this process may name them. Raises `CallerFault`
-    for a text that is no policy, for a policy that is given twice, and for one that is only known to this process.
+    The policies of `file` are registered, so that all expressions of this process may name them.
+    Raises `CallerFault` for a text that is no policy, for a policy that is given twice, and for one
+    that is only known to this process.
     """
     own = file.policies() if file else {}
     REGISTERED.update(own)
@@ -160,7 +193,8 @@ def parse_policies(texts: Sequence[str], file: PolicyFile | None) -> dict[str, l
         policy = parse(text)
         if only_here := [name for name in user_policies(policy) if name not in own]:
             raise CallerFault(
-                f"{only_here[0]} is a policy of this process; a run sends its requests from other processes",
+                f"{only_here[0]} is a policy of this process; a run sends its requests from other "
+                f"processes",
                 kind="bad_policy",
                 hint="Put it into a file of its own, and name this file.",
             )
@@ -171,8 +205,8 @@ def parse_policies(texts: Sequence[str], file: PolicyFile | None) -> dict[str, l
 
 
 class ResolvedTargets(msgspec.Struct, frozen=True, kw_only=True):
-    """The targets of a run: a base URL for each that gets a row, and the specs of all, also those that only policies
-    call.
+    """The targets of a run: a base URL for each that gets a row, and the specs of all, also those
+    that only policies call.
 
     `prices` are those of the gateway's configuration.
     """
@@ -194,14 +228,17 @@ def resolve_all(
     config: Path | None = None,
     prompt_cache: bool = False,
 ) -> ResolvedTargets:
-    """Resolve targets, servers, and `policies` as `parse_policies` returns them. Raises as `resolve` does.
+    """Resolve targets, servers, and `policies` as `parse_policies` returns them. Raises as
+    `resolve` does.
 
-    `config`: a gateway's configuration, whose providers come before those of the catalogue. With `prompt_cache`,
-    engines reuse the beginnings of prompts.
+    `config`: a gateway's configuration, whose providers come before those of the catalogue. With
+    `prompt_cache`, engines reuse the beginnings of prompts.
     """
     servers = [with_model(server, headers) for server in servers]
     known = {*targets, *(server_spec(server).name for server in servers)}
-    inside = list(dict.fromkeys(each for names in policies.values() for each in names if each not in known))
+    inside = list(
+        dict.fromkeys(each for names in policies.values() for each in names if each not in known)
+    )
     names = [*targets, *inside]
     configured, prices = configured_targets(config, names) if config else ({}, {})
     specs = resolve(
@@ -233,16 +270,21 @@ def resolve(
     configured: Mapping[str, TargetSpec] | None = None,
     prompt_cache: bool = False,
 ) -> dict[str, TargetSpec]:
-    """Return the specs by name, in the given order. Simulators and engines run until `processes` is closed.
+    """Return the specs by name, in the given order. Simulators and engines run until `processes` is
+    closed.
 
-    `configured`: the specs of targets that are known already. Raises `CallerFault` for no target, a target that is
-    named twice, an unknown provider or profile, a missing key.
+    `configured`: the specs of targets that are known already. Raises `CallerFault` for no target, a
+    target that is named twice, an unknown provider or profile, a missing key.
     """
     _check_names(names, servers)
     simulated = [name for name in names if name.startswith(SIMULATED)]
     engines = [name for name in names if name.startswith(ENGINE)]
     specs = dict(configured or {})
-    specs |= {name: from_catalog(name, os.environ) for name in names if name not in (*simulated, *engines, *specs)}
+    specs |= {
+        name: from_catalog(name, os.environ)
+        for name in names
+        if name not in (*simulated, *engines, *specs)
+    }
     for server in servers:
         _add_server(specs, server, names, headers or {})
     for name in engines:
@@ -254,17 +296,23 @@ def resolve(
     specs |= {name: _engine(name, processes, prompt_cache) for name in engines}
     return {
         name: msgspec.structs.replace(
-            specs[name], headers=specs[name].headers | dict(headers or {}), timeouts=timeouts or specs[name].timeouts
+            specs[name],
+            headers=specs[name].headers | dict(headers or {}),
+            timeouts=timeouts or specs[name].timeouts,
         )
         for name in dict.fromkeys((*names, *specs))
     }
 
 
-def _add_server(specs: dict[str, TargetSpec], server: Server, names: Sequence[str], headers: Mapping[str, str]) -> None:
+def _add_server(
+    specs: dict[str, TargetSpec], server: Server, names: Sequence[str], headers: Mapping[str, str]
+) -> None:
     spec = server_spec(with_model(server, headers))
     api_key(spec, os.environ)
     if spec.name in names or spec.name in specs:
-        raise CallerFault(f"{spec.name} is named twice", kind="bad_target", hint="Give the server another name.")
+        raise CallerFault(
+            f"{spec.name} is named twice", kind="bad_target", hint="Give the server another name."
+        )
     specs[spec.name] = spec
 
 
@@ -273,7 +321,8 @@ def _check_names(names: Sequence[str], servers: Sequence[Server]) -> None:
         raise CallerFault(
             "no target given",
             kind="no_target",
-            hint="Name one, such as groq/openai/gpt-oss-120b; sim/groq needs neither key nor network.",
+            hint="Name one, such as groq/openai/gpt-oss-120b; sim/groq needs neither key nor "
+            "network.",
         )
     if repeated := {name for name in names if list(names).count(name) > 1}:
         raise CallerFault(f"{min(repeated)} is named twice", kind="bad_target")
@@ -290,7 +339,9 @@ def _known_engine(name: str) -> None:
 
 
 def _engine(name: str, processes: ExitStack, prompt_cache: bool) -> TargetSpec:
-    engine = processes.enter_context(EngineProcess(name.removeprefix(ENGINE), prompt_cache=prompt_cache))
+    engine = processes.enter_context(
+        EngineProcess(name.removeprefix(ENGINE), prompt_cache=prompt_cache)
+    )
     return TargetSpec(name=name, base_url=engine.base_url, model=engine.model)
 
 
@@ -310,14 +361,21 @@ def advised(fault: Fault, spec: TargetSpec | None = None) -> Fault:
     if refused and spec is not None and spec.api_key_env:
         variable = spec.key_variable(os.environ) or spec.api_key_env[0]
         fault.hint = f"{fault.hint} The key comes from {variable}.".strip()
-    if fault.kind in ("http_404", MODEL_NOT_SERVED) or (fault.kind == "http_400" and "model" in fault.message.lower()):
-        where = f"The address was {redacted(spec.base_url)}." if spec is not None and fault.kind == "http_404" else ""
+    if fault.kind in ("http_404", MODEL_NOT_SERVED) or (
+        fault.kind == "http_400" and "model" in fault.message.lower()
+    ):
+        where = (
+            f"The address was {redacted(spec.base_url)}."
+            if spec is not None and fault.kind == "http_404"
+            else ""
+        )
         fault.hint = f"{replacement_hint(*replacements(fault.target))} {fault.hint} {where}".strip()
     return fault
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run `work`, such as `resolve`, in a thread. When cancelled, wait for its end: it may still start a process."""
+    """Run `work`, such as `resolve`, in a thread. When cancelled, wait for its end: it may still
+    start a process."""
     thread: Awaitable[T] = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(thread)

@@ -1,10 +1,12 @@
-"""A watch: rounds at fixed intervals, each one a run of its own that is judged by the rounds before it.
+"""A watch: rounds at fixed intervals, each one a run of its own that is judged by the rounds before
+it.
 
-Rounds begin at the start and then at whole multiples of one interval. These times are absolute, so a long round does
-not delay the following ones; one that is due while another runs is skipped.
+Rounds begin at the start and then at whole multiples of one interval. These times are absolute, so
+a long round does not delay the following ones; one that is due while another runs is skipped.
 
-A round that fails as a whole (no network, a withdrawn key) is kept as such, and the watch continues; if only some
-targets cannot be measured, the others are. A folder that cannot be written and a reached cost limit end the watch.
+A round that fails as a whole (no network, a withdrawn key) is kept as such, and the watch
+continues; if only some targets cannot be measured, the others are. A folder that cannot be written
+and a reached cost limit end the watch.
 """
 
 import asyncio
@@ -17,7 +19,12 @@ import msgspec
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.gate import Gate
 from splitsecond.benchmark.findings.usable_rows import row
-from splitsecond.benchmark.findings.watching import RoundNews, WatchFindings, WatchHistory, WatchRound
+from splitsecond.benchmark.findings.watching import (
+    RoundNews,
+    WatchFindings,
+    WatchHistory,
+    WatchRound,
+)
 from splitsecond.benchmark.load.calibration import fault_note
 from splitsecond.benchmark.load.plan import without
 from splitsecond.benchmark.runs.cost_limit import CostLimit, CostMeter, CostReached, announce_rounds
@@ -40,7 +47,8 @@ from splitsecond.log.store.folder import RUN, RunFolder, read_run
 T = TypeVar("T")
 
 ACCEPTED = "accepted.json"
-"""The file of a watch's folder with the moments at which its drifts were accepted (RFC 3339, UTC)."""
+"""The file of a watch's folder with the moments at which its drifts were accepted (RFC 3339,
+UTC)."""
 REMEMBERED = 2000
 """Most past rounds that a new one is judged by: almost three months of hourly ones."""
 S_PER_DAY = 24 * 3600
@@ -53,7 +61,8 @@ class _Spent(msgspec.Struct):
 class MeasuredRound(msgspec.Struct, frozen=True, kw_only=True):
     """A round that has ended. `news` maps each condition to what the round says about it.
 
-    `breaches` has a sentence for each gate that failed, `unchecked` one for each gate that cannot be checked yet.
+    `breaches` has a sentence for each gate that failed, `unchecked` one for each gate that cannot
+    be checked yet.
     """
 
     run: Run
@@ -75,11 +84,13 @@ class WatchListener:
         """Something the user should know about the watch itself."""
 
     def ended(self, ended: MeasuredRound) -> None:
-        """A round has ended and is stored; also a round that was cancelled after load had reached a target."""
+        """A round has ended and is stored; also a round that was cancelled after load had reached a
+        target."""
 
 
 class Watch:
-    """The rounds of a watch in `folder`. `job` makes the job of each round from its number, counted from 0.
+    """The rounds of a watch in `folder`. `job` makes the job of each round from its number, counted
+    from 0.
 
     `findings` covers all rounds, those of earlier watches in the same folder included.
     """
@@ -109,21 +120,25 @@ class Watch:
     async def rounds(self, times: int | None = None) -> AsyncIterator[MeasuredRound]:
         """Measure `times` rounds (None: without end) and yield each.
 
-        Raises the `Fault` that ends the watch before its time. When cancelled during a round, it keeps what was
-        measured, and passes the round to the listener.
+        Raises the `Fault` that ends the watch before its time. When cancelled during a round, it
+        keeps what was measured, and passes the round to the listener.
         """
         meter = self._opened()
         number = 0
         async for skipped in due_rounds(self._every_ns, times, self._wait):
             if skipped:
                 missed = counted_as(skipped, "round was", "rounds were")
-                self._listener.note(f"{missed} skipped, as the one before took longer than the interval.", warning=True)
+                self._listener.note(
+                    f"{missed} skipped, as the one before took longer than the interval.",
+                    warning=True,
+                )
             yield await self._round(self._job(number), meter)
             number += 1
             await asyncio.sleep(0)  # takes a cancellation that came while the round was judged
 
     def _opened(self) -> CostMeter:
-        """Read the past rounds and announce the cost. Raises `CostReached` if there is no budget left."""
+        """Read the past rounds and announce the cost. Raises `CostReached` if there is no budget
+        left."""
         job = self._job(0)
         self._history, count, spent = recalled(self._folder, self._listener)
         limit = CostLimit(prices=job.prices, most_usd=self._most_usd)
@@ -138,13 +153,16 @@ class Watch:
         )
         if limit.most_usd is not None and spent > limit.most_usd:
             raise CostReached(
-                f"the rounds in {self._folder} have cost {usd(spent)}, the limit is {usd(limit.most_usd)}",
+                f"the rounds in {self._folder} have cost {usd(spent)}, the limit is "
+                f"{usd(limit.most_usd)}",
                 kind="cost_reached",
                 phase="queue",
                 hint="Raise the limit, or watch in another folder.",
             )
         if count:
-            self._listener.note(f"Continuing after {counted_as(count, 'round', 'rounds')} in {self._folder}.")
+            self._listener.note(
+                f"Continuing after {counted_as(count, 'round', 'rounds')} in {self._folder}."
+            )
         if cost:
             self._listener.note(cost)
         return job.meter(self._most_usd, spent)
@@ -160,7 +178,9 @@ class Watch:
         with RunFolder.create(_unused(self._folder / f"{began:%Y-%m-%dT%H%M%SZ}")) as folder:
             measurement = Measurement(job, folder, meter, self._listener.progress(meter))
             try:
-                while not await _succeeds(measurement) and (others := self._of_others(measurement, folder, meter)):
+                while not await _succeeds(measurement) and (
+                    others := self._of_others(measurement, folder, meter)
+                ):
                     measurement = others
             except asyncio.CancelledError as error:
                 if not measurement.loaded:
@@ -170,7 +190,9 @@ class Watch:
             try:
                 folder.write_run(measurement.run)
             except OSError as error:
-                raise FolderFailed(cannot_write(folder.path, error), kind="disk", phase="queue") from None
+                raise FolderFailed(
+                    cannot_write(folder.path, error), kind="disk", phase="queue"
+                ) from None
         ended = self._judged(measurement.run, folder.path)
         self._listener.ended(ended)
         if cancelled is not None:
@@ -179,8 +201,11 @@ class Watch:
             raise measurement.fault
         return ended
 
-    def _of_others(self, failed: Measurement, folder: RunFolder, meter: CostMeter) -> Measurement | None:
-        """Measure the targets that can be measured; return None, with the cause in the run, if none can."""
+    def _of_others(
+        self, failed: Measurement, folder: RunFolder, meter: CostMeter
+    ) -> Measurement | None:
+        """Measure the targets that can be measured; return None, with the cause in the run, if none
+        can."""
         job, fault = failed.job, failed.fault
         assert fault is not None  # it failed
         words = fault_note(advised(fault, job.specs.get(fault.target)))
@@ -190,7 +215,9 @@ class Watch:
             failed.run.invalid = [words]
             return None
         job = msgspec.structs.replace(job, plan=left)
-        return Measurement(job, folder, meter, self._listener.progress(meter), [*failed.notes, words])
+        return Measurement(
+            job, folder, meter, self._listener.progress(meter), [*failed.notes, words]
+        )
 
     def _judged(self, run: Run, folder: Path) -> MeasuredRound:
         judged = WatchRound.of(run)
@@ -203,12 +230,18 @@ class Watch:
             for gate in self._gates:
                 breaches += gate.check(judged.rows, usual if gate.relative else None)
                 if gate.relative and unknown:
-                    unchecked.append(f"{gate.text!r} cannot be checked yet for {listed(unknown)}: too few rounds.")
-        return MeasuredRound(run=run, folder=folder, judged=judged, news=news, breaches=breaches, unchecked=unchecked)
+                    unchecked.append(
+                        f"{gate.text!r} cannot be checked yet for "
+                        f"{listed(unknown)}: too few rounds."
+                    )
+        return MeasuredRound(
+            run=run, folder=folder, judged=judged, news=news, breaches=breaches, unchecked=unchecked
+        )
 
 
 def recalled(folder: Path, listener: WatchListener) -> tuple[WatchHistory, int, float]:
-    """Return the history of the rounds in `folder`, their number, and what all rounds have cost, in US dollars."""
+    """Return the history of the rounds in `folder`, their number, and what all rounds have cost, in
+    US dollars."""
     folders = sorted(path.parent for path in folder.glob(f"*/{RUN}"))
     older = _readable(folders[:-REMEMBERED], _Spent, listener)
     past = sorted(_readable(folders[-REMEMBERED:], Run, listener), key=lambda run: run.began)
@@ -225,8 +258,11 @@ def recalled(folder: Path, listener: WatchListener) -> tuple[WatchHistory, int, 
     return history, len(past), sum(spent)
 
 
-def accept_drifts(folder: Path, every_ns: int, listener: WatchListener) -> tuple[list[str], WatchFindings]:
-    """Accept all drifts of the watch in `folder`. Return them as sentences, and the findings afterwards.
+def accept_drifts(
+    folder: Path, every_ns: int, listener: WatchListener
+) -> tuple[list[str], WatchFindings]:
+    """Accept all drifts of the watch in `folder`. Return them as sentences, and the findings
+    afterwards.
 
     Raises `CallerFault` if the folder has no rounds, and `FolderFailed` if it cannot be written.
     """
@@ -263,8 +299,11 @@ def _readable(folders: Sequence[Path], kind: type[T], listener: WatchListener) -
     return found
 
 
-async def due_rounds(every_ns: int, times: int | None, wait: Callable[[int], Awaitable[None]]) -> AsyncIterator[int]:
-    """Yield each time a round is due, `times` times (None: for ever): the number of rounds skipped before it.
+async def due_rounds(
+    every_ns: int, times: int | None, wait: Callable[[int], Awaitable[None]]
+) -> AsyncIterator[int]:
+    """Yield each time a round is due, `times` times (None: for ever): the number of rounds skipped
+    before it.
 
     `wait` returns at the given time.
     """
@@ -301,4 +340,8 @@ async def _succeeds(measurement: Measurement) -> bool:
 
 def drifting_for_the_worse(findings: WatchFindings, rows: Sequence[ConditionFindings]) -> bool:
     watched = {row(each) for each in rows}
-    return any(line.drifting is not None and line.drifting.worse for line in findings.lines if line.name in watched)
+    return any(
+        line.drifting is not None and line.drifting.worse
+        for line in findings.lines
+        if line.name in watched
+    )

@@ -1,4 +1,5 @@
-"""Where the servers of a run tell what they do: found at the places of known engines, or given by the user."""
+"""Where the servers of a run tell what they do: found at the places of known engines, or given by
+the user."""
 
 import os
 import socket
@@ -34,11 +35,13 @@ class FoundPages(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> FoundPages:
-    """Return the pages of the servers of `specs`, by target, and those in `given`: each is ``[TARGET=]URL``.
+    """Return the pages of the servers of `specs`, by target, and those in `given`: each is
+    ``[TARGET=]URL``.
 
-    Only servers without TLS are asked at the known places: they are those of the user. No answer within `TIMEOUT_S` is
-    no answer. GPUs of this machine are read if a target runs on it. Raises `CallerFault` for a given page that cannot
-    be read or is of no known engine, and for a target that the run does not have.
+    Only servers without TLS are asked at the known places: they are those of the user. No answer
+    within `TIMEOUT_S` is no answer. GPUs of this machine are read if a target runs on it. Raises
+    `CallerFault` for a given page that cannot be read or is of no known engine, and for a target
+    that the run does not have.
     """
     own = {name: spec for name, spec in specs.items() if spec.base_url.startswith("http://")}
     found: dict[str, list[str]] = {}
@@ -51,7 +54,9 @@ def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> Fo
     places = dict.fromkeys((root, place) for spec in own.values() for root, place in _places(spec))
     with ThreadPoolExecutor(16) as pool:
         keys = {_root(spec): _key(spec) for spec in own.values()}
-        answers = list(pool.map(lambda place: _engines_at(place[0], place[1], keys[place[0]]), places))
+        answers = list(
+            pool.map(lambda place: _engines_at(place[0], place[1], keys[place[0]]), places)
+        )
     at = {place: names for place, names in zip(places, answers, strict=True) if names}
     for name, spec in own.items():
         for place in _places(spec):
@@ -66,8 +71,14 @@ def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> Fo
     for number, (url, targets) in enumerate(found.items()):
         names = engines_at.get(url, ())
         title = listed([engines()[name].title for name in names]) or GPUS_TITLE
-        pages.append(MetricsPage(number=number, engines=names, url=url, headers=headers.get(url, {})))
-        sources.append(ServerSource(number=number, title=title, url=_shown(url), targets=list(dict.fromkeys(targets))))
+        pages.append(
+            MetricsPage(number=number, engines=names, url=url, headers=headers.get(url, {}))
+        )
+        sources.append(
+            ServerSource(
+                number=number, title=title, url=_shown(url), targets=list(dict.fromkeys(targets))
+            )
+        )
     return FoundPages(pages=pages, sources=sources)
 
 
@@ -78,7 +89,8 @@ def _given(text: str, specs: Mapping[str, TargetSpec]) -> tuple[list[str], str]:
     parts = urlsplit(url)
     if "@" in parts.netloc:
         raise CallerFault(
-            "metrics: an address must have no user or password, because the run's folder would keep it",
+            "metrics: an address must have no user or password, because "
+            "the run's folder would keep it",
             kind="bad_metrics",
             param="metrics",
         )
@@ -89,7 +101,9 @@ def _given(text: str, specs: Mapping[str, TargetSpec]) -> tuple[list[str], str]:
             param="metrics",
         )
     if target and target not in specs:
-        raise CallerFault(f"metrics: the run has no target {target!r}", kind="bad_metrics", param="metrics")
+        raise CallerFault(
+            f"metrics: the run has no target {target!r}", kind="bad_metrics", param="metrics"
+        )
     return [target] if target else list(specs), url
 
 
@@ -101,7 +115,8 @@ def _recognised(url: str) -> tuple[str, ...]:
             f"metrics: {_shown(url)} cannot be read: {error}",
             kind="bad_metrics",
             param="metrics",
-            hint="Are the server's metrics switched on? docs/server-view.md says how for each engine.",
+            hint="Are the server's metrics switched on? docs/server-view.md "
+            "says how for each engine.",
         ) from None
     if not (found := engines_of(page)):
         known = ", ".join(each.title for each in engines().values())
@@ -133,7 +148,8 @@ def _url(root: str, place: str) -> str:
 
 
 def _engines_at(root: str, place: str, headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what has a page at this place, if one is an engine whose page is known to be there; otherwise nothing."""
+    """Return what has a page at this place, if one is an engine whose page is known to be there;
+    otherwise nothing."""
     try:
         sent = {} if place.startswith(":") else headers
         page = fetch(_url(root, place), timeout_s=TIMEOUT_S, headers=sent, most=MAX_PAGE)

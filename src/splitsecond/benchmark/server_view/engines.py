@@ -1,7 +1,7 @@
 """Pages of metrics in Prometheus' text format: whose page it is, and its values in our `TERMS`.
 
-Each engine and each exporter of GPUs is a file in `engines/`. Only the lines of the metrics that it names are parsed,
-by Prometheus' own parser: a page of vLLM has 650 lines, of which 20 matter.
+Each engine and each exporter of GPUs is a file in `engines/`. Only the lines of the metrics that it
+names are parsed, by Prometheus' own parser: a page of vLLM has 650 lines, of which 20 matter.
 """
 
 import tomllib
@@ -21,12 +21,13 @@ Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class EngineMetric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A metric of an engine that gives one of our terms. Of several with one term, the first that a page has counts.
+    """A metric of an engine that gives one of our terms. Of several with one term, the first that a
+    page has counts.
 
-    `name` is that of its samples, of a histogram without the suffix. `labels`: only series with these. `over`: divide
-    by the series of the same metric with these labels instead. `scale` makes our unit of its unit. `bits`: the value is
-    a bit mask, and the term is 1 if one of these is set. `since`: the oldest version that is known to have it; "": not
-    known.
+    `name` is that of its samples, of a histogram without the suffix. `labels`: only series with
+    these. `over`: divide by the series of the same metric with these labels instead. `scale` makes
+    our unit of its unit. `bits`: the value is a bit mask, and the term is 1 if one of these is set.
+    `since`: the oldest version that is known to have it; "": not known.
     """
 
     term: Text
@@ -45,9 +46,9 @@ class EngineMetric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An engine, or an exporter of GPUs, as its file describes it.
 
-    `places`: where its page is, as a path on the server of the target, or ``:PORT/PATH`` on its host; without places, a
-    user gives its address. `prefixes`: a page with a metric that begins so is its page. `source`: where its metrics are
-    documented, or who recorded them.
+    `places`: where its page is, as a path on the server of the target, or ``:PORT/PATH`` on its
+    host; without places, a user gives its address. `prefixes`: a page with a metric that begins so
+    is its page. `source`: where its metrics are documented, or who recorded them.
     """
 
     title: Text
@@ -62,22 +63,33 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def engines() -> dict[str, Engine]:
     """Return all engines by the names of their files."""
     folder = resources.files(__package__) / "engines"
-    files = sorted((each for each in folder.iterdir() if each.name.endswith(".toml")), key=lambda each: each.name)
+    files = sorted(
+        (each for each in folder.iterdir() if each.name.endswith(".toml")),
+        key=lambda each: each.name,
+    )
     return {
-        each.name.removesuffix(".toml"): msgspec.convert(tomllib.loads(each.read_text("utf-8")), Engine)
+        each.name.removesuffix(".toml"): msgspec.convert(
+            tomllib.loads(each.read_text("utf-8")), Engine
+        )
         for each in files
     }
 
 
 def engines_of(page: str) -> tuple[str, ...]:
-    """Return the names of the engines whose metrics a page has, and then those of exporters of GPUs."""
+    """Return the names of the engines whose metrics a page has, and then those of exporters of
+    GPUs."""
     lines = [line for line in page.splitlines() if not line.startswith("#")]
-    found = [name for name, engine in engines().items() if any(line.startswith(engine.prefixes) for line in lines)]
+    found = [
+        name
+        for name, engine in engines().items()
+        if any(line.startswith(engine.prefixes) for line in lines)
+    ]
     return tuple(sorted(found, key=lambda name: not engines()[name].places))
 
 
 def values_of(page: str, engine: Engine) -> dict[str, float]:
-    """Return the values of a page by term. Raises `ValueError` for a page that Prometheus could not read."""
+    """Return the values of a page by term. Raises `ValueError` for a page that Prometheus could not
+    read."""
     samples = _samples(page, engine)
     values: dict[str, float] = {}
     for metric in engine.metrics:
@@ -92,7 +104,8 @@ def values_of(page: str, engine: Engine) -> dict[str, float]:
 
 
 def _samples(page: str, engine: Engine) -> "dict[str, list[Sample]]":
-    from prometheus_client.parser import text_string_to_metric_families  # which only the reading process loads
+    # which only the reading process loads
+    from prometheus_client.parser import text_string_to_metric_families
 
     names = {metric.name + part for metric in engine.metrics for part in ("", "_sum", "_count")}
     begins = tuple(name + end for name in names for end in "{ ")
@@ -107,7 +120,8 @@ def _samples(page: str, engine: Engine) -> "dict[str, list[Sample]]":
 def _value(samples: "Iterable[Sample]", metric: EngineMetric) -> float | None:
     values = [sample.value for sample in samples if metric.labels.items() <= sample.labels.items()]
     values = [float(bool(int(value) & metric.bits)) if metric.bits else value for value in values]
-    if not values or any(value != value for value in values):  # NaN: the engine has not measured it yet
+    # NaN: the engine has not measured it yet
+    if not values or any(value != value for value in values):
         return None
     if metric.over:
         whole = [sample.value for sample in samples if metric.over.items() <= sample.labels.items()]

@@ -1,4 +1,5 @@
-"""The GPUs of this machine, by NVIDIA's library NVML (`nvidia-ml-py`, the extra `gpu`). Only this module imports it."""
+"""The GPUs of this machine, by NVIDIA's library NVML (`nvidia-ml-py`, the extra `gpu`). Only this
+module imports it."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -8,7 +9,8 @@ from splitsecond.benchmark.server_view.engines import combined
 
 INSTALL = "pip install 'splitsecond[gpu]'"
 POWER, HEAT = 0x04 | 0x80, 0x20 | 0x40
-"""Bits of NVML's reasons for a lower clock: a power cap of the software, a power brake of the hardware; and heat."""
+"""Bits of NVML's reasons for a lower clock: a power cap of the software, a power brake of the
+hardware; and heat."""
 
 
 class Gpus:
@@ -50,5 +52,7 @@ class Gpus:
 
     def _reasons(self, gpu: Any) -> int:
         name = "nvmlDeviceGetCurrentClocksEventReasons"  # before NVML 12.2 another name
-        read = getattr(self._nvml, name, None) or self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        read = (
+            getattr(self._nvml, name, None) or self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        )
         return int(read(gpu))

@@ -1,8 +1,10 @@
-"""The process that reads pages of metrics during a run: `python -m splitsecond.benchmark.server_view.reader`.
+"""The process that reads pages of metrics during a run: `python -m
+splitsecond.benchmark.server_view.reader`.
 
-It is a process of its own, because parsing a page takes milliseconds that a measuring process must not lose. The first
-line of its standard input has the pages; each further line asks for a reading now. It reads all pages once a second,
-and writes a line for each page. A reading that was asked for ends with an empty line. It ends with its standard input.
+It is a process of its own, because parsing a page takes milliseconds that a measuring process must
+not lose. The first line of its standard input has the pages; each further line asks for a reading
+now. It reads all pages once a second, and writes a line for each page. A reading that was asked for
+ends with an empty line. It ends with its standard input.
 """
 
 import os
@@ -66,7 +68,8 @@ class PageReader:
 
 def main() -> None:
     received = b""
-    while b"\n" not in received:  # not by a buffered file, which would take later lines with the first
+    # not by a buffered file, which would take later lines with the first
+    while b"\n" not in received:
         if not (data := os.read(0, 1 << 16)):
             return
         received += data

@@ -6,10 +6,11 @@ from msgspec import Struct
 
 
 class ServerSource(Struct, frozen=True, kw_only=True, tag="source"):
-    """One page of metrics, or the GPUs of this machine. `number` tells it from the others of the run.
+    """One page of metrics, or the GPUs of this machine. `number` tells it from the others of the
+    run.
 
-    `targets`: the names of the targets that it is about. `title`: the engine, or what reports the GPUs. `url`: "" for
-    the GPUs of this machine.
+    `targets`: the names of the targets that it is about. `title`: the engine, or what reports the
+    GPUs. `url`: "" for the GPUs of this machine.
     """
 
     number: int
@@ -21,7 +22,8 @@ class ServerSource(Struct, frozen=True, kw_only=True, tag="source"):
 class ServerSample(Struct, frozen=True, kw_only=True, tag="sample"):
     """The values of one source at one moment, by term (`terms.TERMS`).
 
-    `at_ns`: the middle of the time in which it was read, on the monotonic clock. `failed`: why there are no values.
+    `at_ns`: the middle of the time in which it was read, on the monotonic clock. `failed`: why
+    there are no values.
     """
 
     source: int
@@ -53,12 +55,18 @@ class ServerSeries:
 
     def has(self, term: str) -> bool:
         """Return whether any sample has a value of `term`."""
-        return any(term in sample.values for samples in self._samples.values() for sample in samples)
+        return any(
+            term in sample.values for samples in self._samples.values() for sample in samples
+        )
 
     def of_target(self, target: str) -> list[Sequence[ServerSample]]:
         """Return the samples of each source that is about a target."""
-        return [self._samples.get(each.number, []) for each in self.sources if target in each.targets]
+        return [
+            self._samples.get(each.number, []) for each in self.sources if target in each.targets
+        ]
 
     def title(self, target: str) -> str:
         """Return the engine of a target; "" if no page of it was read."""
-        return next((each.title for each in self.sources if target in each.targets and each.url), "")
+        return next(
+            (each.title for each in self.sources if target in each.targets and each.url), ""
+        )

@@ -1,4 +1,5 @@
-"""Our terms for what servers and GPUs report: a name, a unit, and how the values of several series become one."""
+"""Our terms for what servers and GPUs report: a name, a unit, and how the values of several series
+become one."""
 
 from typing import Literal
 
@@ -24,10 +25,14 @@ TERMS = {
     "running": Term("gauge", "requests", "requests that are computed"),
     "waiting": Term("gauge", "requests", "requests that wait to be computed"),
     "kv_use": Term("gauge", "share", "share of the KV cache in use", "mean"),
-    "preemptions": Term("counter", "requests", "requests that lost their place in the KV cache and began again"),
+    "preemptions": Term(
+        "counter", "requests", "requests that lost their place in the KV cache and began again"
+    ),
     "prompt_tokens": Term("counter", "tokens", "tokens of prompts, cached ones included"),
     "computed_tokens": Term("counter", "tokens", "tokens of prompts without cached ones"),
-    "looked_up_tokens": Term("counter", "tokens", "tokens of prompts that were looked up in the prefix cache"),
+    "looked_up_tokens": Term(
+        "counter", "tokens", "tokens of prompts that were looked up in the prefix cache"
+    ),
     "cached_tokens": Term("counter", "tokens", "tokens of prompts that the prefix cache had"),
     "output_tokens": Term("counter", "tokens", "tokens of answers"),
     "drafted_tokens": Term("counter", "tokens", "tokens that speculative decoding proposed"),

@@ -21,8 +21,8 @@ EDGE_S = 2.0
 class ServerWatcher:
     """Reads `pages` once a second while the context is open, and passes on each sample.
 
-    If the reading process cannot be started, or ends by itself, `on_end` gets the reason, nothing more is read, and the
-    run goes on. With no pages it does nothing.
+    If the reading process cannot be started, or ends by itself, `on_end` gets the reason, nothing
+    more is read, and the run goes on. With no pages it does nothing.
     """
 
     def __init__(
@@ -46,13 +46,17 @@ class ServerWatcher:
             try:
                 self._child = await ChildProcess.start(*self._command)
             except OSError as error:
-                self._on_end(f"the process that reads metrics cannot be started: {error.strerror or error}")
+                self._on_end(
+                    f"the process that reads metrics cannot be started: {error.strerror or error}"
+                )
                 return self
             await self._child.write(msgspec.json.encode(self._pages) + b"\n")
             self._passing = asyncio.create_task(self._pass_on(self._child))
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
         if self._child is None or self._passing is None:
             return
         self._leaving = True

@@ -1,10 +1,11 @@
 """Error of the instrument: our times compared with those that a server on the same machine reports.
 
-All timestamps come from the same clock, so their difference is the error, including delivery through the kernel's
-loopback. The true TTFT runs from when the server's kernel received the request until right before the server wrote the
-first token. Ours is longer by an error on the send side (stamped before it reached the server) and one on the receive
-side (stamped after it was written). A long request takes time to leave, which is no error, but a part of TTFT; so here
-ours counts from when the kernel had taken the last byte of the request.
+All timestamps come from the same clock, so their difference is the error, including delivery
+through the kernel's loopback. The true TTFT runs from when the server's kernel received the request
+until right before the server wrote the first token. Ours is longer by an error on the send side
+(stamped before it reached the server) and one on the receive side (stamped after it was written). A
+long request takes time to leave, which is no error, but a part of TTFT; so here ours counts from
+when the kernel had taken the last byte of the request.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,25 +20,27 @@ from splitsecond.core.wording import percent
 from splitsecond.log.statistics.summary import Floats, Summary, summary_of
 
 TRUSTED_TTFT_MS = 2.0
-"""Largest p99 of the error of TTFT at which a load is trusted: 1% of the limit on TTFT of translation (200 ms)."""
+"""Largest p99 of the error of TTFT at which a load is trusted: 1% of the limit on TTFT of
+translation (200 ms)."""
 TRUSTED_TPOT_SHARE = 0.02
 TRUSTED_PACE = 0.95
-"""Least share of its tokens per second that the server must have sent: otherwise the load was a lighter one."""
+"""Least share of its tokens per second that the server must have sent: otherwise the load was a
+lighter one."""
 
 INTERRUPTED_NS = 500 * NS_PER_US
-"""A write takes 10 to 30 µs, or some 200 if it wakes a process that runs at once. If it took longer than this, the
-server did not run in between."""
+"""A write takes 10 to 30 µs, or some 200 if it wakes a process that runs at once. If it took longer
+than this, the server did not run in between."""
 
 
 class Accuracy(Struct, kw_only=True):
     """Error of the instrument with `streams` responses in flight. Errors are absolute values.
 
-    `send_error_ms` and `receive_error_ms` are the parts of `ttft_error_ms`; the former is empty if the server's system
-    has no receive timestamps. `token_error_ms`: of every token, without responses that were read sparsely.
-    `cpu_ms_per_1000_tokens`: processor time that measuring took. `in_flight`: the most at once. `clock`: those that
-    arrival times were taken from. `server_tps`: the median tokens/s of a stream, as the server sent them.
-    `interrupted`: requests that look late because the server was interrupted in the
-    write. `why_not`: why the load is not `trusted`.
+    `send_error_ms` and `receive_error_ms` are the parts of `ttft_error_ms`; the former is empty if
+    the server's system has no receive timestamps. `token_error_ms`: of every token, without
+    responses that were read sparsely. `cpu_ms_per_1000_tokens`: processor time that measuring took.
+    `in_flight`: the most at once. `clock`: those that arrival times were taken from. `server_tps`:
+    the median tokens/s of a stream, as the server sent them. `interrupted`: requests that look late
+    because the server was interrupted in the write. `why_not`: why the load is not `trusted`.
     """
 
     streams: int
@@ -62,10 +65,12 @@ class Accuracy(Struct, kw_only=True):
 
 
 class ServerTruth(Struct, frozen=True):
-    """A server's times of one request, in monotonic nanoseconds; the fields are those of the simulator's records.
+    """A server's times of one request, in monotonic nanoseconds; the fields are those of the
+    simulator's records.
 
-    `received_ns`: when the kernel received the request (0: unknown). `actual_ns`: right before each token was written,
-    `first_written_ns`: when the write of the first one had returned (0: unknown).
+    `received_ns`: when the kernel received the request (0: unknown). `actual_ns`: right before each
+    token was written, `first_written_ns`: when the write of the first one had returned (0:
+    unknown).
     """
 
     request_id: str
@@ -74,10 +79,11 @@ class ServerTruth(Struct, frozen=True):
     first_written_ns: int = 0
 
     def first_late_ns(self, seen_ns: int) -> tuple[int, bool]:
-        """Return by how much `seen_ns` is later than the server wrote the first token, and whether that is uncertain.
+        """Return by how much `seen_ns` is later than the server wrote the first token, and whether
+        that is uncertain.
 
-        It is uncertain if the write took more than `INTERRUPTED_NS`. Then any time until it had returned counts as
-        right.
+        It is uncertain if the write took more than `INTERRUPTED_NS`. Then any time until it had
+        returned counts as right.
         """
         late = seen_ns - self.actual_ns[0]
         if late <= INTERRUPTED_NS or self.first_written_ns - self.actual_ns[0] <= INTERRUPTED_NS:
@@ -124,12 +130,13 @@ def accuracy(
     *,
     server_tps: float = 0.0,
 ) -> Accuracy:
-    """Compare observations with the server's times. `truth` is by the id of an observation. `server_tps`: the tokens/s
-    that each stream should have.
+    """Compare observations with the server's times. `truth` is by the id of an observation.
+    `server_tps`: the tokens/s that each stream should have.
 
-    Warm-ups are not compared, but their tokens count for the processor time, because the readings cover them too. An
-    observation that is unknown to the server, or has another number of content events than tokens were sent, counts as
-    failed: it cannot be compared, so it must not be trusted.
+    Warm-ups are not compared, but their tokens count for the processor time, because the readings
+    cover them too. An observation that is unknown to the server, or has another number of content
+    events than tokens were sent, counts as failed: it cannot be compared, so it must not be
+    trusted.
     """
     measured = [o for o in observations if o.role == "measured"]
     errors = _Errors()
@@ -153,7 +160,9 @@ def accuracy(
         cpu_ms_per_1000_tokens=cpu_ns / NS_PER_MS / counted * 1000 if counted and cpu_ns else None,
         in_flight=sum(reading.peak_in_flight for reading in readings),
         clock=", ".join(dict.fromkeys(o.clock for o in errors.compared)),
-        priority=", ".join(dict.fromkeys(reading.priority for reading in readings if reading.priority)),
+        priority=", ".join(
+            dict.fromkeys(reading.priority for reading in readings if reading.priority)
+        ),
         packets=packet_counts(readings),
         interrupted=errors.interrupted,
         server_tps=float(np.median(errors.server_tps)) if errors.server_tps else None,
@@ -174,9 +183,13 @@ def _doubt(result: Accuracy, server_tps: float) -> str:
         return f"only {result.in_flight:,} of {result.streams:,} responses were in flight at once"
     sent = result.server_tps or 0.0
     if sent < TRUSTED_PACE * server_tps:
-        return f"the server sent {sent:.0f} of {server_tps:.0f} tokens/s, as this machine is too busy"
+        return (
+            f"the server sent {sent:.0f} of {server_tps:.0f} tokens/s, as this machine is too busy"
+        )
     if ttft > TRUSTED_TTFT_MS:
         return f"the error of TTFT is {ttft:.2f} ms at p99 (allowed: {TRUSTED_TTFT_MS:g} ms)"
     if pace > TRUSTED_TPOT_SHARE:
-        return f"the error of TPOT is {percent(pace)} at p99 (allowed: {percent(TRUSTED_TPOT_SHARE)})"
+        return (
+            f"the error of TPOT is {percent(pace)} at p99 (allowed: {percent(TRUSTED_TPOT_SHARE)})"
+        )
     return ""

@@ -1,18 +1,22 @@
-"""Control chart: when a figure left what was usual, with one value per round, judged by the rounds before it.
+"""Control chart: when a figure left what was usual, with one value per round, judged by the rounds
+before it.
 
-Requests of one round share an hour, so they cannot show how much hours differ; rounds can. So each round is one value.
-A model (`times_model`, `error_share`) expects each round from those before it. Its surprises show a drift:
+Requests of one round share an hour, so they cannot show how much hours differ; rounds can. So each
+round is one value. A model (`times_model`, `error_share`) expects each round from those before it.
+Its surprises show a drift:
 
-CUSUM (Page, "Continuous Inspection Schemes", 1954): surprises are added up for either side, each less `ALLOWANCE`. A
-sum above `LIMIT` is a drift. It began in the round after the sum was last 0. Where rounds are correlated, only the
-first round of a change is a large surprise; the prediction takes most of the next ones. So a second, slow CUSUM has a
-smaller allowance and a higher limit. It may begin anew in each round, with the likelihood ratio of a change in it.
+CUSUM (Page, "Continuous Inspection Schemes", 1954): surprises are added up for either side, each
+less `ALLOWANCE`. A sum above `LIMIT` is a drift. It began in the round after the sum was last 0.
+Where rounds are correlated, only the first round of a change is a large surprise; the prediction
+takes most of the next ones. So a second, slow CUSUM has a smaller allowance and a higher limit. It
+may begin anew in each round, with the likelihood ratio of a change in it.
 
-In the first days, a drift is only a change by more than half, or a lasting run of unusual rounds (`unusual_run`).
+In the first days, a drift is only a change by more than half, or a lasting run of unusual rounds
+(`unusual_run`).
 
-A drift ends when a CUSUM of likelihood ratios between the old and the new level reaches `BACK`. If it lasts for
-`SETTLES` more rounds, the new level becomes the usual one, and the pattern stays. Rounds of a possible drift are not
-part of what is usual.
+A drift ends when a CUSUM of likelihood ratios between the old and the new level reaches `BACK`. If
+it lasts for `SETTLES` more rounds, the new level becomes the usual one, and the pattern stays.
+Rounds of a possible drift are not part of what is usual.
 
 docs/watch.md has the performance in simulations, by `python -m benchmarks.watching`.
 """
@@ -32,14 +36,16 @@ ALLOWANCE, LIMIT = 0.5, 8.5
 SLOW_ALLOWANCE, SLOW_LIMIT = 0.15, 20.5
 """The same of the slow CUSUM. The first round of a change counts at most half of its limit."""
 MAX_SURPRISE = 3.5
-"""Largest surprise that counts, in standard deviations: two outliers in a row are no drift, three are."""
+"""Largest surprise that counts, in standard deviations: two outliers in a row are no drift, three
+are."""
 BACK, MAX_EVIDENCE = 5.0, 2.0
 """Logarithm of the likelihood ratio that ends a drift, and the most that one round adds to it."""
 SETTLES, SLOW_SETTLES = 24, 2
-"""The new level is usual after so many rounds, or so many times the rounds until it was found if that is more."""
+"""The new level is usual after so many rounds, or so many times the rounds until it was found if
+that is more."""
 MIN_CHANGE, MIN_DRIFT, EARLY_DRIFT = 0.05, 0.02, 0.5
-"""Smallest changes: of an unusual round or of a drift that the slow CUSUM finds, of another drift, and of a drift
-before the pattern of the day is known."""
+"""Smallest changes: of an unusual round or of a drift that the slow CUSUM finds, of another drift,
+and of a drift before the pattern of the day is known."""
 
 State = Literal["learning", "usual", "unusual", "drifted"]
 T = TypeVar("T")
@@ -47,7 +53,8 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class JudgedRound(Struct, frozen=True, kw_only=True):
-    """Verdict on one round. `side`: above (1), below (−1) or within (0) the band. `usual`: None while learning.
+    """Verdict on one round. `side`: above (1), below (−1) or within (0) the band. `usual`: None
+    while learning.
 
     `began`: this round shows a drift. `ended`: it ends one, or makes it the usual level.
     """
@@ -60,10 +67,12 @@ class JudgedRound(Struct, frozen=True, kw_only=True):
 
 
 class ChartDrift(Struct, kw_only=True):
-    """Drift of a figure from its level `before` to one `side`, from round `since` (from 0) on. `after`: the new level.
+    """Drift of a figure from its level `before` to one `side`, from round `since` (from 0) on.
+    `after`: the new level.
 
-    `until` is the first usual round afterwards, None while the drift lasts. With `settled`, the figure did not return:
-    the drift lasted so long that it is the usual level now. `accepted`: somebody has acknowledged it.
+    `until` is the first usual round afterwards, None while the drift lasts. With `settled`, the
+    figure did not return: the drift lasted so long that it is the usual level now. `accepted`:
+    somebody has acknowledged it.
     """
 
     side: int
@@ -76,7 +85,8 @@ class ChartDrift(Struct, kw_only=True):
 
 
 class ChartModel(Protocol[T_contra]):
-    """Model of what is usual for one kind of figure. Times of rounds are in hours since 1970 (UTC)."""
+    """Model of what is usual for one kind of figure. Times of rounds are in hours since 1970
+    (UTC)."""
 
     sides: tuple[int, ...]
 
@@ -93,7 +103,8 @@ class ChartModel(Protocol[T_contra]):
         """Return the level at a deviation from `level`."""
 
     def settle(self, deviation: float, rounds: Sequence[tuple[float, T_contra]]) -> None:
-        """Make the level of a drift the usual one. `deviation`: from the old level; `rounds`: the last of the drift."""
+        """Make the level of a drift the usual one. `deviation`: from the old level; `rounds`: the
+        last of the drift."""
 
 
 def clipped(value: float, most: float) -> float:
@@ -118,7 +129,9 @@ class _Cusum:
         self._sum += surprise - self._allowance
         start = 0.0
         if self.slow:
-            start = max(min(usual.first * (surprise - usual.first * self._allowance), self._limit / 2), 0.0)
+            start = max(
+                min(usual.first * (surprise - usual.first * self._allowance), self._limit / 2), 0.0
+            )
         if self._sum <= start or (self.slow and not usual.first):
             self._sum, self.since = start, rounds - (start > 0)
 
@@ -130,13 +143,19 @@ class ControlChart(Generic[T]):
         self.drifts: list[ChartDrift] = []
         self._model = model
         self._rounds = 0
-        self._held: list[tuple[float, T, float]] = []  # time, figure, deviation; perhaps of a drift, so not yet usual
-        self._before: deque[tuple[float, float]] = deque(maxlen=MIN)  # time and figure of the last usual rounds
+        # time, figure, deviation; perhaps of a drift, so not yet usual
+        self._held: list[tuple[float, T, float]] = []
+        # time and figure of the last usual rounds
+        self._before: deque[tuple[float, float]] = deque(maxlen=MIN)
         self._restart()
 
     def _restart(self) -> None:
         self._held.clear()
-        self._cusums = [_Cusum(side, self._rounds, slow=slow) for slow in (False, True) for side in self._model.sides]
+        self._cusums = [
+            _Cusum(side, self._rounds, slow=slow)
+            for slow in (False, True)
+            for side in self._model.sides
+        ]
         self._run = UnusualRun(self._rounds)
         self._found = 0  # the round that showed the current drift
         self._change = 0.0  # the median deviation of the current drift
@@ -148,7 +167,8 @@ class ControlChart(Generic[T]):
         return self.drifts[-1] if self.drifts and self.drifts[-1].until is None else None
 
     def add(self, at: float, one: T) -> JudgedRound:
-        """Judge the next round by those before it, and add it to them. `at`: hours since 1970 (UTC)."""
+        """Judge the next round by those before it, and add it to them. `at`: hours since 1970
+        (UTC)."""
         usual = self._model.expect(at, one)
         self._rounds += 1
         if usual is None:
@@ -178,12 +198,21 @@ class ControlChart(Generic[T]):
     def _await(self, usual: Expectation) -> bool:
         for cusum in self._cusums:
             cusum.add(usual, self._rounds)
-        found = next(((each.side, each.since) for each in self._cusums if each.over and self._large(each)), None)
-        if found is None and self._run.lasts(self._values_since(self._run.since), self._before, usual.level):
+        found = next(
+            ((each.side, each.since) for each in self._cusums if each.over and self._large(each)),
+            None,
+        )
+        if found is None and self._run.lasts(
+            self._values_since(self._run.since), self._before, usual.level
+        ):
             found = self._run.side, self._run.since
-        self._learn_until(found[1] if found else min(self._run.since, *(cusum.since for cusum in self._cusums)))
+        self._learn_until(
+            found[1] if found else min(self._run.since, *(cusum.since for cusum in self._cusums))
+        )
         if found:
-            self.drifts.append(ChartDrift(side=found[0], since=found[1], before=usual.level, after=usual.level))
+            self.drifts.append(
+                ChartDrift(side=found[0], since=found[1], before=usual.level, after=usual.level)
+            )
             self._found = self._rounds
             self._measure(self.drifts[-1])
         return found is not None

@@ -1,8 +1,9 @@
 """Model of the share of failed requests, for a control chart.
 
-The requests of the past rounds, taken as one population, give the probability of so many errors (beta-binomial, with
-Jeffreys' prior). Its normal score is whitened by the autocorrelation of past scores, and is divided by their standard
-deviation if that is above 1. Fewer errors are never unusual.
+The requests of the past rounds, taken as one population, give the probability of so many errors
+(beta-binomial, with Jeffreys' prior). Its normal score is whitened by the autocorrelation of past
+scores, and is divided by their standard deviation if that is above 1. Fewer errors are never
+unusual.
 """
 
 import math
@@ -20,7 +21,8 @@ from splitsecond.benchmark.statistics.times_model import unbiased
 ERROR_WINDOW = 240
 """Number of past rounds that errors are compared with: many, because errors are few."""
 NOT_COMPARED = 12
-"""Number of last rounds that do not count for the correlation of errors: a drift does not explain itself."""
+"""Number of last rounds that do not count for the correlation of errors: a drift does not explain
+itself."""
 RARE = 0.00135
 _NORMAL = NormalDist()
 

@@ -1,8 +1,9 @@
 """What a policy would have given, from requests that were sent to each of its targets alone.
 
-Each target's outcomes stand in one array, request by request of the same round, so that the minimum of several targets
-is taken among requests of the same minute. Not part of a forecast: second attempts, budgets, circuit breakers, and the
-load that the additional requests would have put on the targets.
+Each target's outcomes stand in one array, request by request of the same round, so that the minimum
+of several targets is taken among requests of the same minute. Not part of a forecast: second
+attempts, budgets, circuit breakers, and the load that the additional requests would have put on the
+targets.
 """
 
 from collections.abc import Sequence
@@ -18,10 +19,11 @@ MIN_HEDGE_DELAY_MS = 10.0
 
 
 class Outcomes(Struct, frozen=True, kw_only=True):
-    """Outcomes of requests to one target, or of calls of a policy: one value per request in each array.
+    """Outcomes of requests to one target, or of calls of a policy: one value per request in each
+    array.
 
-    `ttft_ms` and `e2e_ms` are infinite for a failure, which is known after `failed_ms`. `usd`: cost of the whole
-    request; `closed_usd`: cost if it is closed before its first token. NaN: unknown.
+    `ttft_ms` and `e2e_ms` are infinite for a failure, which is known after `failed_ms`. `usd`: cost
+    of the whole request; `closed_usd`: cost if it is closed before its first token. NaN: unknown.
     """
 
     ttft_ms: Floats
@@ -52,7 +54,8 @@ def fallback(branches: Sequence[Outcomes], ttft_ms: float = np.inf) -> Outcomes:
     for first in reversed(earlier):
         answered = np.isfinite(first.ttft_ms) & (first.ttft_ms <= ttft_ms)
         waited = np.minimum(first.failed_ms, ttft_ms)  # infinite where it answered in time
-        paid = np.where(np.isfinite(first.failed_ms), 0.0, first.closed_usd)  # a failure is not billed
+        # a failure is not billed
+        paid = np.where(np.isfinite(first.failed_ms), 0.0, first.closed_usd)
         found = Outcomes(
             ttft_ms=np.where(answered, first.ttft_ms, waited + found.ttft_ms),
             e2e_ms=np.where(answered, first.e2e_ms, waited + found.e2e_ms),
@@ -91,10 +94,14 @@ def hedge(first: Outcomes, second: Outcomes, extra_load: float) -> Outcomes:
     )
     both = race([first, after])
     return Outcomes(
-        **{name: np.where(hedged, getattr(both, name), getattr(first, name)) for name in Outcomes.__struct_fields__}
+        **{
+            name: np.where(hedged, getattr(both, name), getattr(first, name))
+            for name in Outcomes.__struct_fields__
+        }
     )
 
 
 def quantile(values: Floats, q: float) -> float:
-    """Return the `q` quantile of values that may be infinite: the lowest that this share does not exceed."""
+    """Return the `q` quantile of values that may be infinite: the lowest that this share does not
+    exceed."""
     return float(np.quantile(values, q, method="inverted_cdf"))

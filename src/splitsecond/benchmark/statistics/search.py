@@ -1,17 +1,19 @@
-"""Search for the heaviest load that a server handles: which load to try next, given the verdicts on those before.
+"""Search for the heaviest load that a server handles: which load to try next, given the verdicts on
+those before.
 
-Loads double until one fails, so none is more than twice as heavy as one that held. Then the gap between the heaviest
-that holds and the lightest that fails is halved (by ratio) until it is narrow.
+Loads double until one fails, so none is more than twice as heavy as one that held. Then the gap
+between the heaviest that holds and the lightest that fails is halved (by ratio) until it is narrow.
 
-Certainty about each load would be wasteful: a server that handles a heavier load handles the lighter one too. A few
-requests that meet the limits often enough make a load promising, which is enough to go on; the heaviest of these is
-tried again until it is certain.
+Certainty about each load would be wasteful: a server that handles a heavier load handles the
+lighter one too. A few requests that meet the limits often enough make a load promising, which is
+enough to go on; the heaviest of these is tried again until it is certain.
 
-A load may stay undecided, however often it is tried. Then the gap below it is closed, so that the result is a load that
-surely holds. The gap above it is not: its loads take longest to decide, and cannot be the result.
+A load may stay undecided, however often it is tried. Then the gap below it is closed, so that the
+result is a load that surely holds. The gap above it is not: its loads take longest to decide, and
+cannot be the result.
 
-A load that the client could not drive shows nothing. It is tried once more, because the client may have been disturbed;
-if that fails too, heavier loads would fail as well.
+A load that the client could not drive shows nothing. It is tried once more, because the client may
+have been disturbed; if that fails too, heavier loads would fail as well.
 """
 
 import math
@@ -21,10 +23,11 @@ from typing import Literal
 from msgspec import Struct
 
 Verdict = Literal["holds", "promising", "undecided", "fails", "breaks", "invalid"]
-"""Verdict, in order: the limits surely hold; they held, or did not hold, with too few requests to be sure; they surely
-do not hold; the server fails its requests; the figures must not be trusted."""
+"""Verdict, in order: the limits surely hold; they held, or did not hold, with too few requests to
+be sure; they surely do not hold; the server fails its requests; the figures must not be trusted."""
 PRECISION = 0.1
-"""Width at which a gap between two concurrencies is narrow enough, as a share of its lighter end."""
+"""Width at which a gap between two concurrencies is narrow enough, as a share of its lighter
+end."""
 RATE_PRECISION = 0.05
 """The same for rates: finer, because a rate within 10% of the capacity stays undecided for long."""
 DIGITS = 3
@@ -32,8 +35,8 @@ CEILINGS: tuple[Verdict, ...] = ("fails", "breaks", "invalid")
 
 
 class Edges(Struct, frozen=True):
-    """Result of a search: the heaviest load that holds, the lightest above it that does not, and the undecided between
-    them. None: there is no such load."""
+    """Result of a search: the heaviest load that holds, the lightest above it that does not, and
+    the undecided between them. None: there is no such load."""
 
     holds: float | None
     ceiling: float | None
@@ -43,24 +46,32 @@ class Edges(Struct, frozen=True):
 def edges(verdicts: Mapping[float, Verdict], *, promising: Verdict = "undecided") -> Edges:
     """Return where the limits stop holding.
 
-    A load that holds above one that fails is chance or a moment of the server: the lightest failure counts. A load that
-    holds above an undecided one decides it. `promising`: the verdict as which a promising load counts.
+    A load that holds above one that fails is chance or a moment of the server: the lightest failure
+    counts. A load that holds above an undecided one decides it. `promising`: the verdict as which a
+    promising load counts.
     """
-    verdicts = {load: promising if verdict == "promising" else verdict for load, verdict in verdicts.items()}
+    verdicts = {
+        load: promising if verdict == "promising" else verdict for load, verdict in verdicts.items()
+    }
     ceiling = min((load for load, verdict in verdicts.items() if verdict in CEILINGS), default=None)
     below = {load: v for load, v in verdicts.items() if ceiling is None or load < ceiling}
     holds = max((load for load, verdict in below.items() if verdict == "holds"), default=None)
-    undecided = sorted(load for load, v in below.items() if v == "undecided" and (holds is None or load > holds))
+    undecided = sorted(
+        load for load, v in below.items() if v == "undecided" and (holds is None or load > holds)
+    )
     return Edges(holds, ceiling, undecided)
 
 
 class Search:
-    """Search from load `first` to at most `last`. `next` returns the load to try, `record` takes its verdict.
+    """Search from load `first` to at most `last`. `next` returns the load to try, `record` takes
+    its verdict.
 
     `whole`: loads are whole numbers.
     """
 
-    def __init__(self, first: float, last: float, *, whole: bool, precision: float | None = None) -> None:
+    def __init__(
+        self, first: float, last: float, *, whole: bool, precision: float | None = None
+    ) -> None:
         self.verdicts: dict[float, Verdict] = {}
         self._first, self._last = first, last
         self._whole = whole
@@ -81,7 +92,11 @@ class Search:
         if known.undecided:
             found = self._between(known.holds, known.undecided[0])
         if found is None and (last := max((known.holds or 0, *known.undecided))):
-            found = None if known.undecided and known.ceiling is not None else self._above(last, known.ceiling)
+            found = (
+                None
+                if known.undecided and known.ceiling is not None
+                else self._above(last, known.ceiling)
+            )
         if found is None and known.holds is not None and self.verdicts[known.holds] == "promising":
             return known.holds
         return found
@@ -108,9 +123,12 @@ class Search:
         return load in self._promising
 
     def record(self, load: float, verdict: Verdict) -> None:
-        """Record the verdict on `load`. One that is still only promising at its second try counts as undecided."""
+        """Record the verdict on `load`. One that is still only promising at its second try counts
+        as undecided."""
         again = self.verdicts.get(load) == "invalid"
-        self.verdicts[load] = "undecided" if verdict == "promising" and self.confirms(load) else verdict
+        self.verdicts[load] = (
+            "undecided" if verdict == "promising" and self.confirms(load) else verdict
+        )
         if verdict == "promising":
             self._promising.add(load)
         self._again = load if verdict == "invalid" and not again else None
@@ -125,5 +143,9 @@ class Search:
         if low is None or high <= low * (1 + self._precision):
             return None
         middle = math.sqrt(low * high)
-        found = min(max(round(middle), low + 1), high - 1) if self._whole else float(f"{middle:.{DIGITS}g}")
+        found = (
+            min(max(round(middle), low + 1), high - 1)
+            if self._whole
+            else float(f"{middle:.{DIGITS}g}")
+        )
         return found if low < found < high else None

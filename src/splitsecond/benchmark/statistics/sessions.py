@@ -1,14 +1,16 @@
 """Sessions: requests that build on each other, and where their time goes.
 
-A round begins in the middle of sessions and ends in the middle of others, so few of its sessions are whole, and those
-are the short ones. Session time is therefore the time of all sessions in the round ÷ the sessions that were finished in
-it: the mean in a steady state, whatever the lengths of sessions are (Little's law). A round ends with an answer, so one
-end of a session is in it by choice, not by chance: a session that ends a round does not count as finished there.
+A round begins in the middle of sessions and ends in the middle of others, so few of its sessions
+are whole, and those are the short ones. Session time is therefore the time of all sessions in the
+round ÷ the sessions that were finished in it: the mean in a steady state, whatever the lengths of
+sessions are (Little's law). A round ends with an answer, so one end of a session is in it by
+choice, not by chance: a session that ends a round does not count as finished there.
 
-The time of a session is spent along its critical path, the chain of requests without which it would have gone on
-sooner: walked back from the answer that ended last, each turn follows the answer before it in its branch, if the
-planned tool time explains when it was due, and otherwise the answer of another branch (a sub-agent, or who started it)
-that ended last before it. So sub-agents that work at the same time count once.
+The time of a session is spent along its critical path, the chain of requests without which it would
+have gone on sooner: walked back from the answer that ended last, each turn follows the answer
+before it in its branch, if the planned tool time explains when it was due, and otherwise the answer
+of another branch (a sub-agent, or who started it) that ended last before it. So sub-agents that
+work at the same time count once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,8 +40,8 @@ Span = tuple[int, int]
 
 
 class Session(Struct, frozen=True):
-    """One session of a row. `requests`: all that were sent, by when they were due, without those that only filled the
-    prompt cache, `priming`."""
+    """One session of a row. `requests`: all that were sent, by when they were due, without those
+    that only filled the prompt cache, `priming`."""
 
     name: str
     requests: Sequence[Observation]
@@ -78,10 +80,11 @@ class Session(Struct, frozen=True):
 
 
 class SessionTime(Struct, frozen=True):
-    """Seconds of one session within its round: until first tokens, from there to the ends of answers, and in tools.
+    """Seconds of one session within its round: until first tokens, from there to the ends of
+    answers, and in tools.
 
-    `finished`: whether it was finished in the round without an error; `broken`: a request of it failed. `ends_round`:
-    the round ended with its last answer.
+    `finished`: whether it was finished in the round without an error; `broken`: a request of it
+    failed. `ends_round`: the round ended with its last answer.
     """
 
     session: Session
@@ -99,7 +102,8 @@ def sessions_of(observations: Iterable[Observation]) -> list[Session]:
 
 
 def all_sessions_of(observations: Iterable[Observation]) -> list[Session]:
-    """Return all sessions by their begin, also those that were only in flight while others were measured."""
+    """Return all sessions by their begin, also those that were only in flight while others were
+    measured."""
     found = []
     for name, own in grouped((o for o in observations if o.turn), _session).items():
         requests = sorted((o for o in own if o.turn and not o.turn.primes), key=due_ns)
@@ -121,7 +125,8 @@ def session_numbers(observations: Sequence[Observation]) -> RoundNumbers | None:
 
 
 def session_groupings(observations: Sequence[Observation]) -> list[RoundNumbers]:
-    """Return the rounds and the sessions of turns, where there are enough to show how much they scatter."""
+    """Return the rounds and the sessions of turns, where there are enough to show how much they
+    scatter."""
     rounds = np.array([o.round for o in observations], dtype=np.int64)
     spread = len(np.unique(rounds[rounds > 0])) >= MIN_ROUNDS
     return groupings(rounds if spread else None, session_numbers(observations))
@@ -148,13 +153,17 @@ def _cause(of: Observation, before: Sequence[Observation]) -> Observation:
 
 
 def round_spans(sessions: Sequence[Session]) -> dict[int, Span]:
-    """Return for each round when its first measured turn was due and when the last one had ended."""
+    """Return for each round when its first measured turn was due and when the last one had
+    ended."""
     by_round = grouped((o for session in sessions for o in session.turns), lambda o: o.round)
-    return {number: (min(map(due_ns, own)), max(map(done_ns, own))) for number, own in by_round.items()}
+    return {
+        number: (min(map(due_ns, own)), max(map(done_ns, own))) for number, own in by_round.items()
+    }
 
 
 def session_times(observations: Iterable[Observation]) -> list[SessionTime]:
-    """Return the times of all sessions that were in flight in a round, also of those without a measured turn."""
+    """Return the times of all sessions that were in flight in a round, also of those without a
+    measured turn."""
     sessions = all_sessions_of(observations)
     spans = round_spans(sessions)
     return [_time(session, spans[session.round]) for session in sessions if session.round in spans]
@@ -189,7 +198,8 @@ def _length(span: Span) -> int:
 
 
 def as_requests(sent: Sequence[Observation]) -> list[Observation]:
-    """Return one request for each session, as long as it was in flight in its round, so that load is that of sessions.
+    """Return one request for each session, as long as it was in flight in its round, so that load
+    is that of sessions.
 
     One that was cut off was in flight until the end of its round.
     """
@@ -220,7 +230,8 @@ def as_requests(sent: Sequence[Observation]) -> list[Observation]:
 def session_load(
     sent: Sequence[Observation], concurrency: int, readings: Sequence[InstrumentReading] = ()
 ) -> MeasuredLoad:
-    """Return the load that sessions made: it is steady while so many of them were in flight, with or without a request.
+    """Return the load that sessions made: it is steady while so many of them were in flight, with
+    or without a request.
 
     Otherwise as `measured_load`.
     """

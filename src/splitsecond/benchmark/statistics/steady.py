@@ -1,21 +1,24 @@
-"""Steady windows: the time during which the load was at its target, and the tokens that arrived in it.
+"""Steady windows: the time during which the load was at its target, and the tokens that arrived in
+it.
 
-Throughput from the first request to the last includes the start, when requests are still joining, and the end, when the
-last ones finish alone. Steady windows leave both out:
+Throughput from the first request to the last includes the start, when requests are still joining,
+and the end, when the last ones finish alone. Steady windows leave both out:
 
-- In a closed loop, a window opens when the requests in flight first reach 95% of the concurrency, and closes when they
-  do so for the last time. Dips in between are part of such a load; `mean_in_flight` shows whether they were too large.
-- In an open loop, a window runs from the due time of the first measured request to that of the last one.
+- In a closed loop, a window opens when the requests in flight first reach 95% of the concurrency,
+  and closes when they do so for the last time. Dips in between are part of such a load;
+  `mean_in_flight` shows whether they were too large.
+- In an open loop, a window runs from the due time of the first measured request to that of the last
+  one.
 
-A condition is measured in rounds, each with its own window. Observations without the number of their round are divided
-by the readings of the instrument, one for each block.
+A condition is measured in rounds, each with its own window. Observations without the number of
+their round are divided by the readings of the instrument, one for each block.
 
-Warm-up and cool-down requests in flight in a window count as load and with their tokens: to the server they are the
-same. In a closed loop a request is in flight from its call on, connecting included: the slot that sends it has no
-other.
+Warm-up and cool-down requests in flight in a window count as load and with their tokens: to the
+server they are the same. In a closed loop a request is in flight from its call on, connecting
+included: the slot that sends it has no other.
 
-The tokens of an event are its share of the response's N: by the provider's running count; otherwise, if there are more
-tokens than events, by characters; otherwise equally.
+The tokens of an event are its share of the response's N: by the provider's running count;
+otherwise, if there are more tokens than events, by characters; otherwise equally.
 """
 
 from collections.abc import Sequence
@@ -32,7 +35,8 @@ Moments = npt.NDArray[np.int64]
 
 STEADY_PERCENT = 95
 DIP_PERMILLE = 2
-"""Longest dip of the load at the end of a window that is part of it, in thousandths of the window."""
+"""Longest dip of the load at the end of a window that is part of it, in thousandths of the
+window."""
 
 
 class LoadCurve(Struct, frozen=True):
@@ -41,7 +45,8 @@ class LoadCurve(Struct, frozen=True):
 
 
 class TimeWindows(Struct, frozen=True):
-    """Spans of time in order, disjoint: the i-th is (begin[i], end[i]], in monotonic nanoseconds."""
+    """Spans of time in order, disjoint: the i-th is (begin[i], end[i]], in monotonic
+    nanoseconds."""
 
     begin: Moments
     end: Moments
@@ -54,8 +59,9 @@ class TimeWindows(Struct, frozen=True):
 class MeasuredLoad(Struct, frozen=True):
     """Load of one condition.
 
-    `whole`: each stretch from the first measured request to the last token. `sending`: to the last request. `steady`:
-    where the load was at its target. `starts`: when the first request of each round was sent.
+    `whole`: each stretch from the first measured request to the last token. `sending`: to the last
+    request. `steady`: where the load was at its target. `starts`: when the first request of each
+    round was sent.
     """
 
     curve: LoadCurve
@@ -76,9 +82,12 @@ def due_ns(o: Observation) -> int:
 
 
 def measured_load(
-    observations: Sequence[Observation], concurrency: int | None, readings: Sequence[InstrumentReading] = ()
+    observations: Sequence[Observation],
+    concurrency: int | None,
+    readings: Sequence[InstrumentReading] = (),
 ) -> MeasuredLoad:
-    """Return the load that `observations` (measured, warm-up, cool-down) made. `concurrency` None: an open loop."""
+    """Return the load that `observations` (measured, warm-up, cool-down) made. `concurrency` None:
+    an open loop."""
     open_loop = concurrency is None
     curve = in_flight(observations, open_loop=open_loop)
     starts = round_starts(observations, open_loop=open_loop)
@@ -91,21 +100,26 @@ def measured_load(
     whole = _windows(*_bounds(stretch, begun, done, len(starts)))
     sending = _windows(*_bounds(stretch, begun, begun, len(starts)))
     if concurrency is not None:
-        return MeasuredLoad(curve, whole, sending, reaching(curve, concurrency, starts, whole), starts)
+        return MeasuredLoad(
+            curve, whole, sending, reaching(curve, concurrency, starts, whole), starts
+        )
     due = _moments([due_ns(o) for o in measured])
-    return MeasuredLoad(curve, whole, sending, _windows(*_bounds(stretch, due, due, len(starts))), starts)
+    return MeasuredLoad(
+        curve, whole, sending, _windows(*_bounds(stretch, due, due, len(starts))), starts
+    )
 
 
 def done_ns(o: Observation) -> int:
-    """Return when the response of `o` was complete, or if it had no token, when the request ended."""
+    """Return when the response of `o` was complete, or if it had no token, when the request
+    ended."""
     return o.end_ns if o.last_token_ns is None else o.last_token_ns
 
 
 def in_flight(observations: Sequence[Observation], *, open_loop: bool) -> LoadCurve:
     """Return how many were in flight over time; in a closed loop from their calls on.
 
-    A request that only kept the load up is closed when the last measured one of its round has ended. The two ends are
-    stamped in different places, so it counts until the later one.
+    A request that only kept the load up is closed when the last measured one of its round has
+    ended. The two ends are stamped in different places, so it counts until the later one.
     """
     begin = _moments([_begin_ns(o, open_loop=open_loop) for o in observations])
     last: dict[int, int] = {}
@@ -114,7 +128,10 @@ def in_flight(observations: Sequence[Observation], *, open_loop: bool) -> LoadCu
             last[o.round] = max(last.get(o.round, 0), o.end_ns)
     closed = [o.role != "measured" and o.outcome == "cancelled" for o in observations]
     end = _moments(
-        [max(o.end_ns, last.get(o.round, 0)) if cut else o.end_ns for o, cut in zip(observations, closed, strict=True)]
+        [
+            max(o.end_ns, last.get(o.round, 0)) if cut else o.end_ns
+            for o, cut in zip(observations, closed, strict=True)
+        ]
     )
     end = np.maximum(end, begin)
     at, which = np.unique(np.concatenate((begin, end)), return_inverse=True)
@@ -150,13 +167,23 @@ def _block_starts(readings: Sequence[InstrumentReading]) -> Moments:
     return np.array(starts, dtype=np.int64)
 
 
-def reaching(curve: LoadCurve, concurrency: int, starts: Moments, whole: TimeWindows) -> TimeWindows:
+def reaching(
+    curve: LoadCurve, concurrency: int, starts: Moments, whole: TimeWindows
+) -> TimeWindows:
     reached = np.flatnonzero(curve.level * 100 >= concurrency * STEADY_PERCENT)
-    begin, end = _bounds(_stretch_of(curve.at[reached], starts), curve.at[reached], curve.at[reached + 1], len(starts))
+    begin, end = _bounds(
+        _stretch_of(curve.at[reached], starts),
+        curve.at[reached],
+        curve.at[reached + 1],
+        len(starts),
+    )
     span = _stretch_of(whole.begin, starts)
     opens, closes = np.maximum(begin[span], whole.begin), np.minimum(end[span], whole.end)
-    # Slots that were about to send their next request when the last measured one ended do not cut it off.
-    full = (closes > opens) & ((whole.end - opens) * DIP_PERMILLE >= (whole.end - np.maximum(closes, opens)) * 1000)
+    # Slots that were about to send their next request when the last measured one ended do not cut
+    # it off.
+    full = (closes > opens) & (
+        (whole.end - opens) * DIP_PERMILLE >= (whole.end - np.maximum(closes, opens)) * 1000
+    )
     return _windows(opens, np.where(full, whole.end, closes))
 
 
@@ -165,8 +192,11 @@ def _stretch_of(at: Moments, starts: Moments) -> npt.NDArray[np.intp]:
     return np.maximum(np.searchsorted(starts, at, side="right") - 1, 0)
 
 
-def _bounds(group: npt.NDArray[np.intp], begin: Moments, end: Moments, groups: int) -> tuple[Moments, Moments]:
-    """Return the least `begin` and the greatest `end` of each group, crossed if a group is empty."""
+def _bounds(
+    group: npt.NDArray[np.intp], begin: Moments, end: Moments, groups: int
+) -> tuple[Moments, Moments]:
+    """Return the least `begin` and the greatest `end` of each group, crossed if a group is
+    empty."""
     limits = np.iinfo(np.int64)
     first = np.full(groups, limits.max, dtype=np.int64)
     last = np.full(groups, limits.min, dtype=np.int64)
@@ -185,16 +215,21 @@ def mean_in_flight(curve: LoadCurve, windows: TimeWindows) -> float | None:
         return None
     # The integral of a step curve is linear between its steps, so interpolating it is exact.
     origin = curve.at[0]
-    area = np.concatenate(([0.0], np.cumsum(curve.level[:-1].astype(np.float64) * np.diff(curve.at))))
+    area = np.concatenate(
+        ([0.0], np.cumsum(curve.level[:-1].astype(np.float64) * np.diff(curve.at)))
+    )
     at = (curve.at - origin).astype(np.float64)
     return float(
-        (np.interp(windows.end - origin, at, area) - np.interp(windows.begin - origin, at, area)).sum()
+        (
+            np.interp(windows.end - origin, at, area) - np.interp(windows.begin - origin, at, area)
+        ).sum()
         / windows.length_ns
     )
 
 
 def event_tokens(o: Observation) -> Floats:
-    """Return the tokens of each content event of `o`. They add up to N if N is known, otherwise each counts 1."""
+    """Return the tokens of each content event of `o`. They add up to N if N is known, otherwise
+    each counts 1."""
     events, n = len(o.token_at), o.streamed_tokens
     if n is None or events == 0:
         return np.ones(events)

@@ -2,21 +2,26 @@
 
 They are judged by their logarithm, because slowdowns multiply, in two steps:
 
-1. Baseline: the median level of the last 14 days, plus a pattern of the hours of the day (UTC): the median deviation of
-the rounds in an hour and both neighbours, shrunk towards none if it is little more than noise (after James and Stein,
-"Estimation with Quadratic Loss", 1961). From the second weekend on, weekends have an effect of their own if the last
-four weeks show one beyond three standard errors. The rounds of a drift count for it: a weekend may look like a drift.
+1. Baseline: the median level of the last 14 days, plus a pattern of the hours of the day (UTC): the
+   median deviation of the rounds in an hour and both neighbours, shrunk towards none if it is
+   little more than noise (after James and Stein, "Estimation with Quadratic Loss", 1961). From the
+   second weekend on, weekends have an effect of their own if the last four weeks show one beyond
+   three standard errors. The rounds of a drift count for it: a weekend may look like a drift.
 
-2. Whitening: consecutive deviations from the baseline are alike, as in an AR(1) process. The correlation at the usual
-interval is estimated robustly from the scatter of sums and of differences of neighbours (Gnanadesikan and Kettenring,
-"Robust Estimates, Residuals, and Outlier Detection with Multiresponse Data", 1972). It predicts part of each deviation,
-less after a gap. The rest is the surprise of the round. One outlier changes the prediction by at most three deviations.
+2. Whitening: consecutive deviations from the baseline are alike, as in an AR(1) process. The
+   correlation at the usual interval is estimated robustly from the scatter of sums and of
+   differences of neighbours (Gnanadesikan and Kettenring, "Robust Estimates, Residuals, and Outlier
+   Detection with Multiresponse Data", 1972). It predicts part of each deviation, less after a gap.
+   The rest is the surprise of the round. One outlier changes the prediction by at most three
+   deviations.
 
-Scatters are winsorized standard deviations, so outliers count little. That of the baseline is the larger of two: the
-scatter around it, and that of changes from one day to the next, which the fit of the pattern cannot make smaller. Both
-scatter and correlation are those of all rounds: without possible drifts, they would be underestimated.
+Scatters are winsorized standard deviations, so outliers count little. That of the baseline is the
+larger of two: the scatter around it, and that of changes from one day to the next, which the fit of
+the pattern cannot make smaller. Both scatter and correlation are those of all rounds: without
+possible drifts, they would be underestimated.
 
-Before `HOURS_KNOWN_AFTER`, a night cannot be distinguished from a drift, so the limits of a single round are wider.
+Before `HOURS_KNOWN_AFTER`, a night cannot be distinguished from a drift, so the limits of a single
+round are wider.
 """
 
 import math
@@ -37,23 +42,27 @@ from splitsecond.benchmark.statistics.control_chart import (
 from splitsecond.benchmark.statistics.expectation import MIN, Expectation
 
 HOURS_KNOWN_AFTER = 48
-"""Hours from the first round until the pattern of the day is known; it also takes `MIN` changes between days."""
+"""Hours from the first round until the pattern of the day is known; it also takes `MIN` changes
+between days."""
 WINDOW_HOURS, WINDOW = 14 * 24, 72
 """What is usual comes from the rounds of so many hours, but at least from so many rounds."""
 SLOW_AFTER_HOURS = 6 * 24
 """Hours from the first round until the level is known well enough for the slow CUSUM."""
 SLOW_ALIKE = 0.3
-"""Correlation up to which the slow CUSUM finds nothing that the other one would miss, and knows its start less well."""
+"""Correlation up to which the slow CUSUM finds nothing that the other one would miss, and knows its
+start less well."""
 WEEKEND = (2, 3)
 """Days of the weekend in weeks that begin on Thursdays, like 1970."""
 WEEKEND_WINDOW_HOURS = 28 * 24
 WEEKEND_SURE, WEEKEND_FREEDOM = 3.0, 4
 """Standard errors beyond which weekends differ, and the least degrees of freedom of that error."""
 EARLY_FAR, FAR = 4.5, 3.0
-"""Half width of the band in standard deviations, before and after the pattern of the day is known."""
+"""Half width of the band in standard deviations, before and after the pattern of the day is
+known."""
 MAX_ALIKE = 0.9
 WINSORIZED = 2.5
-"""Deviations beyond this many standard deviations count as so many; `_WINSORIZED_SHARE` of a normal one remains."""
+"""Deviations beyond this many standard deviations count as so many; `_WINSORIZED_SHARE` of a normal
+one remains."""
 _WINSORIZED_SHARE = 0.9887
 _MAD_TO_DEVIATION = 1.4826
 _MEDIAN_VARIANCE = 1.57
@@ -65,8 +74,8 @@ Floats = npt.NDArray[np.float64]
 
 
 class _Baseline(Struct, frozen=True, kw_only=True):
-    """What the past says, in logarithms. `hours`: the pattern of the day. `alike`: correlation of rounds `interval`
-    hours apart. `reach`: half width of the band."""
+    """What the past says, in logarithms. `hours`: the pattern of the day. `alike`: correlation of
+    rounds `interval` hours apart. `reach`: half width of the band."""
 
     level: float
     hours: Floats
@@ -102,12 +111,14 @@ class TimesModel:
     sides: tuple[int, ...] = (1, -1)
 
     def __init__(self) -> None:
-        self._usual, self._all = _Rounds(), _Rounds()  # without what weekends change, moved when a new level is usual
+        # without what weekends change, moved when a new level is usual
+        self._usual, self._all = _Rounds(), _Rounds()
         self._as_measured = _Rounds()
         self._weekend = 0.0  # deviation of the rounds of weekends
         self._fit: _Baseline | None = None
         self._not_fitted = 0
-        self._last: tuple[float, float] | None = None  # time and deviation of the last round, without outliers
+        # time and deviation of the last round, without outliers
+        self._last: tuple[float, float] | None = None
 
     def value(self, one: float) -> float:
         return one
@@ -120,7 +131,8 @@ class TimesModel:
         return usual
 
     def _expected(self, at: float, log: float, weekend: float) -> Expectation:
-        if self._fit is None or self._not_fitted > len(self._usual.at) // 24:  # so the time per round stays constant
+        # so the time per round stays constant
+        if self._fit is None or self._not_fitted > len(self._usual.at) // 24:
             self._fit = self._fitted()
             self._not_fitted = 0
         fit = self._fit
@@ -142,7 +154,9 @@ class TimesModel:
             deviation=deviation,
             scatter=fit.scatter,
             surprise=rest / max(spread, MIN_DRIFT / ALLOWANCE),
-            first=1 / (1 - kept) if kept > SLOW_ALIKE and at - self._all.at[0] > SLOW_AFTER_HOURS else 0.0,
+            first=1 / (1 - kept)
+            if kept > SLOW_ALIKE and at - self._all.at[0] > SLOW_AFTER_HOURS
+            else 0.0,
             early=fit.early,
         )
 
@@ -162,13 +176,16 @@ class TimesModel:
         self._fit = self._last = None
 
     def _weekend_at(self, at: float) -> float:
-        """Return what a weekend changes at `at`. It is estimated anew at the first round of each weekend."""
+        """Return what a weekend changes at `at`. It is estimated anew at the first round of each
+        weekend."""
         if not _is_weekend(at):
             return 0.0
         measured = self._as_measured
         if measured.at and not _is_weekend(measured.at[-1]):
             measured.forget(WEEKEND_WINDOW_HOURS)
-            self._weekend = _weekend_effect(measured, self._fit.hours if self._fit else np.zeros(_HOURS))
+            self._weekend = _weekend_effect(
+                measured, self._fit.hours if self._fit else np.zeros(_HOURS)
+            )
         return self._weekend
 
     def _fitted(self) -> _Baseline:
@@ -177,7 +194,8 @@ class TimesModel:
         hour = np.floor(at).astype(np.int64)
         apart = np.diff(at)
         interval = float(np.median(apart))
-        wider = 1 + 3.1 / (len(logs) - 2)  # few rounds, uncertain scatter: fitted to simulated normal values
+        # few rounds, uncertain scatter: fitted to simulated normal values
+        wider = 1 + 3.1 / (len(logs) - 2)
         level = float(np.median(logs))
         grid = _by_day_and_hour(hour, logs - level)
         changes = np.diff(grid, axis=0)
@@ -210,7 +228,8 @@ class TimesModel:
         )
 
     def _scatter_and_correlation(self, hours: Floats, interval: float) -> tuple[float, float]:
-        """Return those of all rounds. Without possible drifts, rounds would differ less than they do."""
+        """Return those of all rounds. Without possible drifts, rounds would differ less than they
+        do."""
         self._all.forget(WINDOW_HOURS)
         at = np.array(self._all.at)
         rest = np.array(self._all.logs) - hours[np.floor(at).astype(np.int64) % _HOURS]
@@ -224,9 +243,11 @@ def _is_weekend(at: float) -> bool:
 
 
 def _weekend_effect(rounds: _Rounds, hours: Floats) -> float:
-    """Return how much weekends differ from the other days of their weeks, in logarithms; 0 if that may be chance.
+    """Return how much weekends differ from the other days of their weeks, in logarithms; 0 if that
+    may be chance.
 
-    Days are the units, within weeks that begin on Thursdays, so a slow change of the level matters little.
+    Days are the units, within weeks that begin on Thursdays, so a slow change of the level matters
+    little.
     """
     at = np.array(rounds.at)
     hour = np.floor(at).astype(np.int64)
@@ -249,7 +270,8 @@ def _weekend_effect(rounds: _Rounds, hours: Floats) -> float:
 
 
 def _by_day_and_hour(hour: npt.NDArray[np.int64], values: Floats) -> Floats:
-    """Return the mean of each hour as an array (days with rounds, 24); NaN: no value. `hour`: hours since 1970."""
+    """Return the mean of each hour as an array (days with rounds, 24); NaN: no value. `hour`: hours
+    since 1970."""
     days, day = np.unique(hour // _HOURS, return_inverse=True)
     cells = day * _HOURS + hour % _HOURS
     counts = np.bincount(cells, minlength=len(days) * _HOURS)
@@ -259,7 +281,8 @@ def _by_day_and_hour(hour: npt.NDArray[np.int64], values: Floats) -> Floats:
 
 
 def _pattern(grid: Floats, scatter: float) -> Floats:
-    near = np.sort(np.concatenate([np.roll(grid, by, axis=1) for by in (-1, 0, 1)]), axis=0)  # NaN is last
+    # NaN is last
+    near = np.sort(np.concatenate([np.roll(grid, by, axis=1) for by in (-1, 0, 1)]), axis=0)
     counts = len(near) - np.isnan(near).sum(axis=0)
     known = counts > 0
     columns = np.arange(_HOURS)
@@ -288,7 +311,8 @@ def _correlation(first: Floats, second: Floats) -> float:
 
 
 def unbiased(correlation: float, n: int) -> float:
-    """Correct the bias of `n` values (Kendall, "Note on Bias in the Estimation of Autocorrelation", 1954).
+    """Correct the bias of `n` values (Kendall, "Note on Bias in the Estimation of Autocorrelation",
+    1954).
 
     The result is from 0 to `MAX_ALIKE`.
     """

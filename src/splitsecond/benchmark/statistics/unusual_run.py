@@ -1,7 +1,9 @@
-"""The rule for lasting changes in the first days of a watch, when a night cannot be distinguished from a drift.
+"""The rule for lasting changes in the first days of a watch, when a night cannot be distinguished
+from a drift.
 
-The CUSUM counts only changes by more than half then. So a smaller change is a drift if no night explains the run of
-unusual rounds that it makes: the run lasts for too long, or it began with a step within an hour.
+The CUSUM counts only changes by more than half then. So a smaller change is a drift if no night
+explains the run of unusual rounds that it makes: the run lasts for too long, or it began with a
+step within an hour.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,20 +13,22 @@ import numpy as np
 from splitsecond.benchmark.statistics.expectation import MIN, Expectation
 
 NIGHT_HOURS, STEP_HOURS = 18, 1
-"""A run of unusual rounds that is longer than the first is not a night. A step within the second is not one either: day
-and night differ little within an hour."""
+"""A run of unusual rounds that is longer than the first is not a night. A step within the second is
+not one either: day and night differ little within an hour."""
 Rounds = Sequence[tuple[float, float]]
 """Times of rounds, in hours, and their figures."""
 
 
 class UnusualRun:
-    """A run of rounds on one `side` of what is usual (0: there is none), after the round with the number `since`."""
+    """A run of rounds on one `side` of what is usual (0: there is none), after the round with the
+    number `since`."""
 
     def __init__(self, since: int) -> None:
         self.side, self.since = 0, since
 
     def follow(self, usual: Expectation, value: float, side: int, number: int) -> None:
-        """Add the round with this number, from 1. A run begins with an unusual round, and ends half way back."""
+        """Add the round with this number, from 1. A run begins with an unusual round, and ends half
+        way back."""
         edge = usual.high if self.side > 0 else usual.low
         if self.side and self.side * (value - (usual.level + edge) / 2) > 0:
             return

@@ -20,16 +20,28 @@ from splitsecond.gateway.process.simulation import bind_simulator, simulator, si
 
 def batch(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="One request per line, in OpenAI's or Anthropic's batch format.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="One request per line, in OpenAI's or Anthropic's batch format."
+        ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The responses; default: FILE with .answers.jsonl.", show_default=False),
+        typer.Option(
+            metavar="FILE",
+            help="The responses; default: FILE with .answers.jsonl.",
+            show_default=False,
+        ),
     ] = None,
-    model: Annotated[str, typer.Option(metavar="NAME", help="Send all requests to this route or PROVIDER/MODEL.")] = "",
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="Send all requests to this route or PROVIDER/MODEL.")
+    ] = "",
     config: Config = None,
     concurrency: Annotated[
-        int, typer.Option("-c", "--concurrency", min=1, max=4096, metavar="N", help="The most requests in flight.")
+        int,
+        typer.Option(
+            "-c", "--concurrency", min=1, max=4096, metavar="N", help="The most requests in flight."
+        ),
     ] = 64,
     max_cost: Annotated[
         float | None, typer.Option(metavar="USD", help="Stop at this cost.", show_default=False)
@@ -42,14 +54,16 @@ def batch(
     splitsecond batch requests.jsonl --model groq/openai/gpt-oss-120b
     splitsecond batch requests.jsonl --config splitsecond.yaml --model cheap --max-cost 5
 
-    No gateway needs to run. The concurrency is the highest that the targets accept. Each response is written at
-    once: if the batch stops (Ctrl-C, --max-cost), the same command continues it. Requests that fail for good are
-    written to FILE.answers.refused.jsonl. Exit code 1: some requests failed or were not sent; 130 or 143: ended by
-    Ctrl-C or SIGTERM.
+    No gateway needs to run. The concurrency is the highest that the targets accept. Each response
+    is written at once: if the batch stops (Ctrl-C, --max-cost), the same command continues it.
+    Requests that fail for good are written to FILE.answers.refused.jsonl. Exit code 1: some
+    requests failed or were not sent; 130 or 143: ended by Ctrl-C or SIGTERM.
     """
     check_json(json)
     with bind_simulator() as simulated:
-        settings = ConfigSource(config_file(config), os.environ, simulator=simulator_url(simulated)).load()
+        settings = ConfigSource(
+            config_file(config), os.environ, simulator=simulator_url(simulated)
+        ).load()
         progress = BatchProgress(Console(stderr=True))
         session = BatchSession(
             file,
@@ -74,7 +88,9 @@ def batch(
             for line, look in throughput_lines(found):
                 console.print(line, style=look, markup=False, highlight=False, soft_wrap=True)
             for path in [session.path, *([session.refused_path] if found.refused else [])]:
-                console.print(str(path), style="cyan", markup=False, highlight=False, soft_wrap=True)
+                console.print(
+                    str(path), style="cyan", markup=False, highlight=False, soft_wrap=True
+                )
     if stop.code:
         raise typer.Exit(stop.code)
     if found.refused or found.left:

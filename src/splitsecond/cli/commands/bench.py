@@ -13,7 +13,12 @@ from splitsecond.cli.measuring import measure
 from splitsecond.cli.options import USES, Concurrency, of_load, of_requests, of_results
 from splitsecond.cli.pilot import needs_pilot, piloted
 from splitsecond.cli.plan_file import is_plan, plan_text, with_plan
-from splitsecond.cli.run_options import RunOutputOptions, SessionOptions, TargetOptions, with_options
+from splitsecond.cli.run_options import (
+    RunOutputOptions,
+    SessionOptions,
+    TargetOptions,
+    with_options,
+)
 from splitsecond.core.timing import uses
 from splitsecond.core.validation import one_of
 from splitsecond.log.statistics.summary import PERCENTILES, advised
@@ -24,34 +29,49 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
     concurrency: Concurrency = ""
     requests: Annotated[
         int | None,
-        of_load("-n", "--requests", metavar="N", help="Measured requests per row.", default="50, or the whole trace"),
+        of_load(
+            "-n",
+            "--requests",
+            metavar="N",
+            help="Measured requests per row.",
+            default="50, or the whole trace",
+        ),
     ] = None
     rate: Annotated[str, of_load(metavar="R,R", help="Requests per second (open loop).")] = ""
-    arrivals: Annotated[str, of_load(metavar="KIND", help="With --rate: constant, poisson or gamma; or trace.")] = (
-        "poisson"
-    )
+    arrivals: Annotated[
+        str, of_load(metavar="KIND", help="With --rate: constant, poisson or gamma; or trace.")
+    ] = "poisson"
     burstiness: Annotated[
-        float, of_load(metavar="X", help="Shape of gamma arrivals: below 1 in bursts, 1 is Poisson.")
+        float,
+        of_load(metavar="X", help="Shape of gamma arrivals: below 1 in bursts, 1 is Poisson."),
     ] = 1.0
     trace: Annotated[
         Path | None,
         of_load(
             metavar="FILE",
-            help="Arrival times from a file, with its lengths of prompts and answers: Mooncake, Azure, BurstGPT, or "
+            help="Arrival times from a file, with its lengths of prompts and answers: Mooncake, "
+            "Azure, BurstGPT, or "
             "seconds, one per line.",
         ),
     ] = None
     time_scale: Annotated[
-        float, of_load(metavar="X", help="Factor of the times of --trace: 0.5 sends it in half the time.")
+        float,
+        of_load(metavar="X", help="Factor of the times of --trace: 0.5 sends it in half the time."),
     ] = 1.0
     rounds: Annotated[
-        int | None, of_load(metavar="N", help="Rounds per row; each round has requests of all rows.", default="6 to 8")
+        int | None,
+        of_load(
+            metavar="N",
+            help="Rounds per row; each round has requests of all rows.",
+            default="6 to 8",
+        ),
     ] = None
     precision: Annotated[
         str,
         of_load(
             metavar="SHARE",
-            help="Instead of -n: more rounds until the intervals of TTFT p50 and TPS p50 are ±SHARE, such as 5%; for "
+            help="Instead of -n: more rounds until the intervals of TTFT p50 and TPS p50 are "
+            "±SHARE, such as 5%; for "
             "other figures as in ttft_ms.p95=5%.",
         ),
     ] = ""
@@ -59,29 +79,36 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
         str,
         of_load(
             metavar="TIME",
-            help="Instead of -n, or as limit of --precision: rounds for 60s, 10m or 2h; of a trace its beginning.",
+            help="Instead of -n, or as limit of --precision: rounds for 60s, 10m or 2h; of a "
+            "trace its beginning.",
         ),
     ] = ""
     over: Annotated[
         str,
         of_load(
             metavar="TIME",
-            help="Spread the rounds evenly over 15m or 2h, with pauses: what holds then, holds for other minutes too.",
+            help="Spread the rounds evenly over 15m or 2h, with pauses: what holds then, holds "
+            "for other minutes too.",
             default="12m30s with several targets",
         ),
     ] = ""
     quick: Annotated[
         bool,
         of_load(
-            "--quick", help="No pauses between the rounds: a first look that holds for the seconds of the run only."
+            "--quick",
+            help="No pauses between the rounds: a first look that holds for the seconds of the "
+            "run only.",
         ),
     ] = False
-    side_by_side: Annotated[bool, of_load("--side-by-side", help="Measure different hosts at the same time.")] = False
+    side_by_side: Annotated[
+        bool, of_load("--side-by-side", help="Measure different hosts at the same time.")
+    ] = False
     input_tokens: Annotated[
         str,
         of_requests(
             metavar="N,N",
-            help="Length of the prompts in tokens, by the server's count; several, such as 512,8k,50k, are compared.",
+            help="Length of the prompts in tokens, by the server's count; several, such as "
+            "512,8k,50k, are compared.",
             default="512; 4608 with --cache reuse",
         ),
     ] = ""  # type: ignore[assignment]  # text, because several lengths are a sweep
@@ -89,25 +116,34 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
         list[str] | None,
         of_requests(
             metavar="NAME",
-            help="A workload with its own lengths and rate: autocomplete, chat, summary, rag, long-form, or one of "
+            help="A workload with its own lengths and rate: autocomplete, chat, summary, rag, "
+            "long-form, or one of "
             "--workloads. Repeatable.",
         ),
     ] = None
-    session_rate: Annotated[str, of_load(metavar="R,R", help="With --sessions: new sessions per second.")] = ""
+    session_rate: Annotated[
+        str, of_load(metavar="R,R", help="With --sessions: new sessions per second.")
+    ] = ""
     workloads: Annotated[
-        Path | None, of_requests(metavar="FILE", help="Workloads of your own: a TOML file with a table for each.")
+        Path | None,
+        of_requests(
+            metavar="FILE", help="Workloads of your own: a TOML file with a table for each."
+        ),
     ] = None
     output_tokens: Annotated[
         int | None,
         of_requests(
-            metavar="N", help="Length of the responses in tokens.", default="512; a single URL: what a pilot finds"
+            metavar="N",
+            help="Length of the responses in tokens.",
+            default="512; a single URL: what a pilot finds",
         ),
     ] = None
     cache: Annotated[
         str,
         of_requests(
             metavar="fresh|reuse",
-            help="fresh: every prompt begins differently. reuse: also measure rows whose prompts begin alike, and what "
+            help="fresh: every prompt begins differently. reuse: also measure rows whose prompts "
+            "begin alike, and what "
             "the provider's prompt cache saves.",
         ),
     ] = "fresh"
@@ -116,21 +152,29 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
         of_results(
             "--for",
             metavar="USE",
-            help=f"Plan the run for a verdict on this use: its limits, and enough requests. {USES}.",
+            help=f"Plan the run for a verdict on this use: its limits, and "
+            f"enough requests. {USES}.",
         ),
     ] = ""
     slo: Annotated[
-        str, of_results(metavar="LIMITS", help=f"Limits for goodput: ttft=300ms,tpot=20ms, or one of {USES}.")
+        str,
+        of_results(
+            metavar="LIMITS", help=f"Limits for goodput: ttft=300ms,tpot=20ms, or one of {USES}."
+        ),
     ] = ""
     fail_if: Annotated[
         list[str] | None,
-        of_results(metavar="EXPRESSION", help="Exit 1 if it holds for a row, as in 'tps.p50 < 100'. Repeatable."),
+        of_results(
+            metavar="EXPRESSION",
+            help="Exit 1 if it holds for a row, as in 'tps.p50 < 100'. Repeatable.",
+        ),
     ] = None
 
 
 OUTPUT_TOKENS = 512
 FIRST_OPTIONS = (
-    "base_url", "concurrency", "requests", "rate", "input_tokens", "output_tokens", "quick", "max_cost", "use", "out",
+    "base_url", "concurrency", "requests", "rate", "input_tokens", "output_tokens", "quick",
+    "max_cost", "use", "out",
 )  # fmt: skip
 """What `--help` shows; `--help-all` shows all."""
 
@@ -180,7 +224,11 @@ def bench(options: BenchOptions) -> None:
         options = planned_for(options, options.use)
     gates = absolute_gates(options.fail_if or ())
     prompt_tokens = INPUT_TOKENS[one_of("--cache", options.cache, tuple(INPUT_TOKENS))]
-    lengths = [option_values.tokens(each, "--input-tokens") for each in options.input_tokens.split(",") if each.strip()]
+    lengths = [
+        option_values.tokens(each, "--input-tokens")
+        for each in options.input_tokens.split(",")
+        if each.strip()
+    ]
     one_length = lengths[0] if len(lengths) == 1 else None
     loaded = bool(options.concurrency or options.rate or options.trace)
     rate = option_values.session_rate(options.sessions, options.rate, options.session_rate)
@@ -189,7 +237,9 @@ def bench(options: BenchOptions) -> None:
     )
     settings = options.settings(
         BenchSettings,
-        loads=option_values.loads(options.concurrency, rate, options.arrivals, options.burstiness, options.trace),
+        loads=option_values.loads(
+            options.concurrency, rate, options.arrivals, options.burstiness, options.trace
+        ),
         longest_wait=option_values.longest_wait(options.longest_wait, options.no_waits),
         cache_reuse=options.cache == "reuse",
         input_tokens=one_length,
@@ -198,7 +248,9 @@ def bench(options: BenchOptions) -> None:
         over=option_values.seconds(options.over, "--over"),
     )
     with ExitStack() as started:
-        recorded = options.recorded(input_tokens=one_length or options.input_tokens or prompt_tokens, plan=plan)
+        recorded = options.recorded(
+            input_tokens=one_length or options.input_tokens or prompt_tokens, plan=plan
+        )
         job = bench_job(settings, started, recorded)
         if settings.cache_reuse and (warning := too_short_to_cache(settings)):
             typer.echo(warning, err=True)

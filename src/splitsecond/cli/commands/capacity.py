@@ -23,21 +23,35 @@ class CapacityOptions(SessionOptions, RunOutputOptions):
         ),
     ] = ""
     slo: Annotated[
-        str, of_limits(metavar="LIMITS", help=f"Such as ttft=300ms,tpot=20ms,e2e=5s,tps=50, or one of {USES}.")
+        str,
+        of_limits(
+            metavar="LIMITS", help=f"Such as ttft=300ms,tpot=20ms,e2e=5s,tps=50, or one of {USES}."
+        ),
     ] = "voice"
-    share: Annotated[str, of_limits(metavar="SHARE", help="Share of the requests that must meet them.")] = "95%"
-    by_rate: Annotated[bool, of_load("--by-rate", help="Search by requests per second instead of concurrency.")] = False
+    share: Annotated[
+        str, of_limits(metavar="SHARE", help="Share of the requests that must meet them.")
+    ] = "95%"
+    by_rate: Annotated[
+        bool, of_load("--by-rate", help="Search by requests per second instead of concurrency.")
+    ] = False
     first: Annotated[float, of_load("--from", metavar="N", help="The lowest load.")] = 1
     last: Annotated[float, of_load("--to", metavar="N", help="The highest load.")] = 256
     requests: Annotated[
         int | None,
         of_load(
-            "-n", "--requests", metavar="N", help="Requests of a round of a step.", default="as many as the load needs"
+            "-n",
+            "--requests",
+            metavar="N",
+            help="Requests of a round of a step.",
+            default="as many as the load needs",
         ),
     ] = None
     over: Annotated[
         str,
-        of_load(metavar="TIME", help="Spread the rounds that confirm the result evenly over 15m or 2h, with pauses."),
+        of_load(
+            metavar="TIME",
+            help="Spread the rounds that confirm the result evenly over 15m or 2h, with pauses.",
+        ),
     ] = ""
     output_tokens: OutputTokens = 128
 
@@ -50,14 +64,14 @@ class CapacityOptions(SessionOptions, RunOutputOptions):
 def capacity(options: CapacityOptions) -> None:
     """Find the highest load at which a server meets its limits.
 
-    \b
-    splitsecond capacity --base-url http://127.0.0.1:8000/v1 --model mine --slo voice --ignore-eos
-    splitsecond capacity --base-url http://127.0.0.1:11434/v1 --model llama3.2 --slo ttft=1s,tpot=50ms --to 16
-    splitsecond capacity sim/runpod-h100-mistral-7b --by-rate --slo ttft=300ms,tpot=20ms --price-per-hour 2.69
-    splitsecond capacity sim/agent-vllm-h100 --sessions chat --slo ttft=200ms --to 64
+    \b splitsecond capacity --base-url http://127.0.0.1:8000/v1 --model mine --slo voice
+    --ignore-eos splitsecond capacity --base-url http://127.0.0.1:11434/v1 --model llama3.2 --slo
+    ttft=1s,tpot=50ms --to 16 splitsecond capacity sim/runpod-h100-mistral-7b --by-rate --slo
+    ttft=300ms,tpot=20ms --price-per-hour 2.69 splitsecond capacity sim/agent-vllm-h100 --sessions
+    chat --slo ttft=200ms --to 64
 
-    The search doubles the load until the limits are missed, then closes in. A target that is paid by the token
-    needs --max-cost.
+    The search doubles the load until the limits are missed, then closes in. A target that is paid
+    by the token needs --max-cost.
     """
     settings = options.settings(
         CapacitySettings,

@@ -21,7 +21,10 @@ from splitsecond.core.money.cost import usd
 from splitsecond.core.validation import one_of
 from splitsecond.core.wording import full
 from splitsecond.log.production.speed import ProductionSpeed
-from splitsecond.log.production.speed_and_price import logged_speed_and_price, speed_and_price_statements
+from splitsecond.log.production.speed_and_price import (
+    logged_speed_and_price,
+    speed_and_price_statements,
+)
 from splitsecond.log.production.spending import SCHEMA, By, SpendingLedger, UsualLengths, per_month
 
 CALLS_SCHEMA = "splitsecond.calls/1"
@@ -33,22 +36,33 @@ MIN_S = 3_600.0
 def cost(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RUN]...", help="Folders of runs, with --calls.", show_default=False),
+        typer.Argument(
+            metavar="[RUN]...", help="Folders of runs, with --calls.", show_default=False
+        ),
     ] = None,
     calls: Annotated[
         str,
-        typer.Option(metavar="N/day", help="What so many calls would cost at each target of RUN: 10k/day, 2M/month."),
+        typer.Option(
+            metavar="N/day",
+            help="What so many calls would cost at each target of RUN: 10k/day, 2M/month.",
+        ),
     ] = "",
     log: Log = "",
     config: Config = None,
     days: Days = DAYS,
     by: Annotated[
-        str, typer.Option(metavar="COLUMN", help="One row per target, model, provider, route, client or day.")
+        str,
+        typer.Option(
+            metavar="COLUMN", help="One row per target, model, provider, route, client or day."
+        ),
     ] = "target",
     html: Annotated[
-        str, typer.Option(metavar="FILE", help="Write a page with all figures and speed against price.")
+        str,
+        typer.Option(metavar="FILE", help="Write a page with all figures and speed against price."),
     ] = "",
-    png: Annotated[str, typer.Option(metavar="FILE", help="Write speed against price as a PNG file.")] = "",
+    png: Annotated[
+        str, typer.Option(metavar="FILE", help="Write speed against price as a PNG file.")
+    ] = "",
     json: Json = "",
     csv: Csv = "",
     markdown: Markdown = "",
@@ -62,10 +76,11 @@ def cost(
     splitsecond cost --html cost.html --png speed-and-price.png
     splitsecond cost runs/monday --calls 10k/day
 
-    The log holds token counts and no prices, so costs follow the price list. Attempts without token counts are
-    estimated by their prompt and the tokens that arrived. Attempts without a known price are counted separately.
-    Cost-adjusted TPS is the median TPS divided by the cost of a million tokens. With a run and --calls, the cost is
-    that of calls with the run's own lengths of prompts and responses.
+    The log holds token counts and no prices, so costs follow the price list. Attempts without token
+    counts are estimated by their prompt and the tokens that arrived. Attempts without a known price
+    are counted separately. Cost-adjusted TPS is the median TPS divided by the cost of a million
+    tokens. With a run and --calls, the cost is that of calls with the run's own lengths of prompts
+    and responses.
     """
     one_of("--by", by, ("target", "model", "provider", "route", "client", "day"))
     output = Output(json=json, csv=csv, markdown=markdown)
@@ -76,7 +91,9 @@ def cost(
     check_file(html, "--html")
     check_file(png, "--png")
     if png and by != "target":
-        raise CallerFault(f"--png compares targets, not each {by}", kind="bad_option", hint="Leave out --by.")
+        raise CallerFault(
+            f"--png compares targets, not each {by}", kind="bad_option", hint="Leave out --by."
+        )
     logged = LoggedTraffic(log, config, days)
     prices = logged.price(logged.targets())
     span_s = max((logged.until - logged.first()).total_seconds(), 1.0)  # the log may begin later
@@ -94,7 +111,9 @@ def cost(
 
     notes = [outlook] if outlook else []
     if total.unpriced and not logged.configured:
-        notes.insert(0, "Prices from the gateway's configuration are missing: name it with --config.")
+        notes.insert(
+            0, "Prices from the gateway's configuration are missing: name it with --config."
+        )
 
     def show(console: Console) -> None:
         console.print(f"Cost of calls, {logged.words}", highlight=False)
@@ -105,7 +124,8 @@ def cost(
 
     output.write(
         {
-            "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by, "total": total,
+            "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by,
+            "total": total,
             "span_s": span_s, "usd_per_30_days": monthly, "rows": rows,
             "speed_and_price": found, "statements": full(statements),
         },
@@ -114,7 +134,9 @@ def cost(
     )  # fmt: skip
     show(output.screen())
     if html:
-        page = render_cost(rows, total, found, full(statements), by=by, period=logged.words, outlook=outlook)
+        page = render_cost(
+            rows, total, found, full(statements), by=by, period=logged.words, outlook=outlook
+        )
         write_file(page.encode(), html, "--html")
     if png:
         write_file(cost_png(found), png, "--png")
@@ -130,13 +152,21 @@ def _cost_of_calls(runs: Sequence[Path], calls: str, output: Output) -> None:
     a_day = calls_per_day(calls, "--calls")
     rows = [row for path in runs for row in recompute(path)[0].conditions]
     found = call_costs(rows, a_day)
-    schema = {"schema": CALLS_SCHEMA, "runs": list(map(str, runs)), "calls_per_day": a_day, "targets": found}
+    schema = {
+        "schema": CALLS_SCHEMA,
+        "runs": list(map(str, runs)),
+        "calls_per_day": a_day,
+        "targets": found,
+    }
     output.write(schema, lambda: found, lambda console: call_costs_table(found, calls, console))
     call_costs_table(found, calls, output.screen())
 
 
-def _read(logged: LoggedTraffic, *, with_speeds: bool) -> tuple[UsualLengths, list[ProductionSpeed]]:
-    """Return the usual lengths of the attempts, and the speeds of their targets. Both take one pass over the log."""
+def _read(
+    logged: LoggedTraffic, *, with_speeds: bool
+) -> tuple[UsualLengths, list[ProductionSpeed]]:
+    """Return the usual lengths of the attempts, and the speeds of their targets. Both take one pass
+    over the log."""
     usual = UsualLengths()
     if with_speeds:
         return usual, speeds(logged, least=1, also=usual.add)[0]

@@ -22,7 +22,9 @@ USE = "chat"
 
 
 def demo(
-    out: Annotated[Path | None, option(metavar="FOLDER", help="The run's folder.", default="runs/ID")] = None,
+    out: Annotated[
+        Path | None, option(metavar="FOLDER", help="The run's folder.", default="runs/ID")
+    ] = None,
     json: Json = "",
 ) -> None:
     """Benchmark three simulated providers, for the limit of a chat.
@@ -31,8 +33,9 @@ def demo(
     splitsecond demo
     splitsecond demo --out runs/demo
 
-    Needs no key. The providers behave as measured in General Compute's "LLM Token Generation Speed" (June 2025;
-    Llama 3.1 70B). Takes about a minute, and sends enough requests for a verdict on each provider.
+    Needs no key. The providers behave as measured in General Compute's "LLM Token Generation Speed"
+    (June 2025; Llama 3.1 70B). Takes about a minute, and sends enough requests for a verdict on
+    each provider.
     """
     settings = BenchSettings(
         targets=[SIMULATED + provider for provider in PROVIDERS],
@@ -43,7 +46,13 @@ def demo(
         side_by_side=True,
         slo=USE,
     )
-    shown = {"requests": REQUESTS, "output_tokens": OUTPUT_TOKENS, "quick": True, "side_by_side": True, "slo": USE}
+    shown = {
+        "requests": REQUESTS,
+        "output_tokens": OUTPUT_TOKENS,
+        "quick": True,
+        "side_by_side": True,
+        "slo": USE,
+    }
     recorded = Recorded(command=["splitsecond", *sys.argv[1:]], settings=shown)
     with ExitStack() as started:
         code = measure(bench_job(settings, started, recorded), Output(folder=out, json=json))

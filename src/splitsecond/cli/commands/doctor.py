@@ -37,7 +37,10 @@ from splitsecond.log.statistics.summary import Summary, summary_of
 
 def doctor(
     targets: Annotated[
-        list[str] | None, typer.Argument(metavar="TARGET...", help="Targets to try, as for bench.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="TARGET...", help="Targets to try, as for bench.", show_default=False
+        ),
     ] = None,
     base_url: BaseUrl = None,
     model: Model = "",
@@ -63,10 +66,11 @@ def doctor(
     splitsecond doctor groq/openai/gpt-oss-120b
     splitsecond doctor --base-url http://127.0.0.1:8000/v1 --model mine
 
-    The error is that of TTFT and TPOT, for each number of streams. This takes about half a minute. With targets:
-    test each key and model, show the phases of a request, and compare the clocks that arrival times can be taken
-    from. Then the instrument is not measured. It also says how late requests leave the kernel, and which network cards
-    have timestamps of their own. Exit code 1 if a check fails.
+    The error is that of TTFT and TPOT, for each number of streams. This takes about half a minute.
+    With targets: test each key and model, show the phases of a request, and compare the clocks that
+    arrival times can be taken from. Then the instrument is not measured. It also says how late
+    requests leave the kernel, and which network cards have timestamps of their own. Exit code 1 if
+    a check fails.
     """
     check_json(json)
     settings = RunSettings(clock=clock)
@@ -115,7 +119,9 @@ def _measure(levels: list[int], arrival_clock: ArrivalClock) -> list[Accuracy]:
         return measure_instrument(
             levels,
             workers=WorkerSettings(arrival_clock=arrival_clock),
-            progress=lambda level: status.update(f"Measuring the instrument with {level} of {levels[-1]} streams"),
+            progress=lambda level: status.update(
+                f"Measuring the instrument with {level} of {levels[-1]} streams"
+            ),
         )
 
 
@@ -148,7 +154,11 @@ async def _try(spec: TargetSpec) -> TargetCheck:
     client = ComparingClient()
     body = {"messages": [{"role": "user", "content": "Count from one to ten."}], "max_tokens": 8}
     try:
-        with stamping(), closing(client), closing(connect(spec, seen.append, client=client)) as target:
+        with (
+            stamping(),
+            closing(client),
+            closing(connect(spec, seen.append, client=client)) as target,
+        ):
             for turn in ("cold", "warm"):
                 async with await target(Call(id=turn, body=body, start_ns=clock.now_ns())) as reply:
                     await reply.finished()
@@ -158,5 +168,9 @@ async def _try(spec: TargetSpec) -> TargetCheck:
     except Fault as fault:
         return TargetCheck(spec.name, seen, fault=str(advised(fault, spec)))
     first, sent = client.times.get(seen[-1].first_token_ns or 0), seen[-1].sent_ns or 0
-    after = {name: at - sent for name, at in msgspec.structs.asdict(first).items() if at is not None} if first else {}
+    after = (
+        {name: at - sent for name, at in msgspec.structs.asdict(first).items() if at is not None}
+        if first
+        else {}
+    )
     return TargetCheck(spec.name, seen, first_token=after, left_after_ns=client.left_after_ns)

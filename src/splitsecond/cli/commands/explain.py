@@ -1,7 +1,8 @@
 """`splitsecond explain ROUTE`: where a route's calls would go now, and why.
 
-The running gateway answers, because only it knows the states of its targets. If none runs, the answer is that of a
-gateway that starts now, with what it learns from its log and from runs of the bench.
+The running gateway answers, because only it knows the states of its targets. If none runs, the
+answer is that of a gateway that starts now, with what it learns from its log and from runs of the
+bench.
 """
 
 import asyncio
@@ -33,11 +34,14 @@ LOOKS = {"up": "", "untested": "", "degraded": "yellow"}
 
 
 def explain(
-    route: Annotated[str, typer.Argument(metavar="ROUTE", help="A route's name, or PROVIDER/MODEL.")],
+    route: Annotated[
+        str, typer.Argument(metavar="ROUTE", help="A route's name, or PROVIDER/MODEL.")
+    ],
     config: Config = None,
     policies: Policies = None,
     prompt: Annotated[
-        str, typer.Option(metavar="TEXT", help="Prompt of the call: its length and words can decide.")
+        str,
+        typer.Option(metavar="TEXT", help="Prompt of the call: its length and words can decide."),
     ] = "",
     url: GatewayUrl = "",
     api_key_env: GatewayKey = "",
@@ -66,7 +70,8 @@ def explain(
 
 
 def _asked(address: str, route: str, prompt: str, key_env: str) -> Explained | None:
-    """Return the explanation of the gateway at `address`; None if none answers. Raises `CallerFault` if it refuses."""
+    """Return the explanation of the gateway at `address`; None if none answers. Raises
+    `CallerFault` if it refuses."""
     question = urllib.parse.urlencode({"route": route, "prompt": prompt})
     answer = answer_of(address, f"/explain?{question}", key_env)
     try:
@@ -88,7 +93,10 @@ def _show(found: Explained, policies: Mapping[str, Policy], console: Console) ->
         say(line)
     say(f"\nNow, according to {found.source}:")
     for choice in found.choices:
-        say(f"{choice.calls / found.calls:6.0%}  {' and '.join(choice.targets) or 'no target'}", "bold")
+        say(
+            f"{choice.calls / found.calls:6.0%}  {' and '.join(choice.targets) or 'no target'}",
+            "bold",
+        )
         if why := choice.refused or choice.why:
             say(f"        {why}")
     if found.sessions:

@@ -13,13 +13,17 @@ from splitsecond.core.wording import counted_as
 
 def export(
     parquet: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="The folder for the files; created if there is none.")
+        Path,
+        typer.Option(metavar="FOLDER", help="The folder for the files; created if there is none."),
     ],
     log: Log = "",
     config: Config = None,
     days: Days = 3650.0,
     json: Annotated[
-        str, typer.Option("--json", metavar="FILE", help="Write the counts as JSON; - is standard output.")
+        str,
+        typer.Option(
+            "--json", metavar="FILE", help="Write the counts as JSON; - is standard output."
+        ),
     ] = "",
 ) -> None:
     """Write the log into Parquet files, one folder a day.
@@ -29,18 +33,26 @@ def export(
     splitsecond export --parquet archive --days 2
     splitsecond speed --log archive --days 90
 
-    For more calls than a database should keep. Other commands read the folder like a log, and so does any program that
-    reads Parquet. An export of the same days replaces them, except for a day of which the log has deleted calls. Needs
-    DuckDB: pip install duckdb.
+    For more calls than a database should keep. Other commands read the folder like a log, and so
+    does any program that reads Parquet. An export of the same days replaces them, except for a day
+    of which the log has deleted calls. Needs DuckDB: pip install duckdb.
     """
     check_json(json)
     found = LoggedTraffic(log, config, days).export(parquet)
-    write_json({"schema": "splitsecond.export/1", "folder": str(parquet), "result": to_builtins(found)}, json)
+    write_json(
+        {"schema": "splitsecond.export/1", "folder": str(parquet), "result": to_builtins(found)},
+        json,
+    )
     console = Console(stderr=json == "-")
-    kept = f" Kept {counted_as(found.kept, 'day')} that the folder has with more calls." if found.kept else ""
+    kept = (
+        f" Kept {counted_as(found.kept, 'day')} that the folder has with more calls."
+        if found.kept
+        else ""
+    )
     calls, attempts = counted_as(found.calls, "call"), counted_as(found.attempts, "attempt")
     console.print(
-        f"{calls} and {attempts} of {counted_as(found.days, 'day')}: {found.bytes / 1e6:,.1f} MB in {parquet}.{kept}",
+        f"{calls} and {attempts} of {counted_as(found.days, 'day')}: {found.bytes / 1e6:,.1f} MB "
+        f"in {parquet}.{kept}",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -6,11 +6,17 @@ from splitsecond.cli.app import app
 
 
 def help_(
-    command: Annotated[str, typer.Argument(metavar="[COMMAND]", help="The command to explain.")] = "",
+    command: Annotated[
+        str, typer.Argument(metavar="[COMMAND]", help="The command to explain.")
+    ] = "",
 ) -> None:
     """Show the help of a command.
 
     \b
     splitsecond help bench
     """
-    app([command, "--help"] if command else ["--help"], prog_name="splitsecond", standalone_mode=False)
+    app(
+        [command, "--help"] if command else ["--help"],
+        prog_name="splitsecond",
+        standalone_mode=False,
+    )

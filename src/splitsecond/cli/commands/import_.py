@@ -13,17 +13,27 @@ from splitsecond.log.store.importing import import_log
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, JSON lines, a JSON list of objects, or Parquet.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="CSV, JSON lines, a JSON list of objects, or Parquet."),
+    ],
     log: Annotated[
         str, typer.Option(metavar="URL", help="The log to write; created if there is none.")
     ] = "sqlite:///splitsecond.db",
     columns: Annotated[
         str,
-        typer.Option("--map", metavar="FIELD=COLUMN,…", help="What the columns are, if they are not recognised."),
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN,…",
+            help="What the columns are, if they are not recognised.",
+        ),
     ] = "",
     provider: Annotated[str, typer.Option(metavar="NAME", help="The provider of all lines.")] = "",
     json: Annotated[
-        str, typer.Option("--json", metavar="FILE", help="Write the counts as JSON; - is standard output.")
+        str,
+        typer.Option(
+            "--json", metavar="FILE", help="Write the counts as JSON; - is standard output."
+        ),
     ] = "",
 ) -> None:
     """Import a log of another program for speed, recommend and cost.
@@ -33,11 +43,12 @@ def import_(
     splitsecond import spend_logs.json --log sqlite:///litellm.db
     splitsecond import calls.csv --map time=ts,duration_ms=latency,output_tokens=out
 
-    LiteLLM's spend log and OpenRouter's activity export are recognised. Fields: id, time, end_time, first_token_time,
-    duration_s, duration_ms, ttft_s, ttft_ms, model, provider, client, input_tokens, output_tokens, reasoning_tokens,
-    cached_tokens, status, error_status, streamed, cancelled, cache_hit. A column inside a JSON object is a.b. Lines
-    that cannot be a call are refused with their number, and the others are kept. A file can be imported again: calls
-    that the log has are not added twice.
+    LiteLLM's spend log and OpenRouter's activity export are recognised. Fields: id, time, end_time,
+    first_token_time, duration_s, duration_ms, ttft_s, ttft_ms, model, provider, client,
+    input_tokens, output_tokens, reasoning_tokens, cached_tokens, status, error_status, streamed,
+    cancelled, cache_hit. A column inside a JSON object is a.b. Lines that cannot be a call are
+    refused with their number, and the others are kept. A file can be imported again: calls that the
+    log has are not added twice.
     """
     check_json(json)
     mapped = parse_map(columns)
@@ -45,19 +56,32 @@ def import_(
     with Progress(console=screen, transient=True, disable=not screen.is_terminal) as progress:
         task = progress.add_task("importing", total=None)
         url = log if "://" in log else f"sqlite:///{log}"
-        found = import_log(file, url, mapped, provider, lambda line: progress.update(task, completed=line))
+        found = import_log(
+            file, url, mapped, provider, lambda line: progress.update(task, completed=line)
+        )
     write_json({"schema": "splitsecond.import/1", "file": str(file), "result": found}, json)
     for reason in found.reasons:
-        screen.print(f"refused {reason}", style="red", markup=False, highlight=False, soft_wrap=True)
+        screen.print(
+            f"refused {reason}", style="red", markup=False, highlight=False, soft_wrap=True
+        )
     if found.refused > len(found.reasons):
         more = counted_as(found.refused - len(found.reasons), "more line was", "more lines were")
         screen.print(f"{more} refused", style="red", highlight=False)
     if not found.written and not found.present:
         raise CallerFault(f"{file} has no call that can be imported", kind="bad_import")
     console = Console(stderr=json == "-")
-    counts = {"already in the log": found.present, "not calls of a provider": found.skipped, "refused": found.refused}
+    counts = {
+        "already in the log": found.present,
+        "not calls of a provider": found.skipped,
+        "refused": found.refused,
+    }
     rest = "".join(f", {count:,} {words}" for words, count in counts.items() if count)
     imported = f"{counted_as(found.written, 'call', 'calls')} imported"
     console.print(f"Read as {found.title}: {imported}{rest}.", markup=False, highlight=False)
     if found.ignored:
-        console.print(f"Columns not used: {', '.join(found.ignored)}.", style="dim", markup=False, highlight=False)
+        console.print(
+            f"Columns not used: {', '.join(found.ignored)}.",
+            style="dim",
+            markup=False,
+            highlight=False,
+        )

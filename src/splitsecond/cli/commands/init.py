@@ -31,14 +31,17 @@ from splitsecond.routing.router.settings import OTHERS
 SIMULATED_TARGETS = ("sim/groq", "sim/together")
 QUESTION = "Hello"
 MAX_TOKENS = 1_000
-"""Limit of the printed requests: Anthropic's API requires one. Models that reason use some of it before they answer."""
+"""Limit of the printed requests: Anthropic's API requires one. Models that reason use some of it
+before they answer."""
 MAX_SIMULATED = 50
 """The same for simulated targets, which always write until the limit."""
 MAX_PORT = 65_535
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration to write.")] = CONFIG,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The configuration to write.")
+    ] = CONFIG,
     source: Annotated[
         Path | None,
         typer.Option(
@@ -48,20 +51,29 @@ def init(
             show_default=False,
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: use everything that is found.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing configuration.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Ask nothing: use everything that is found.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace an existing configuration.")
+    ] = False,
     agent: Annotated[
         str,
         typer.Option(
             "--for",
             metavar="AGENT",
-            help=f"Print the settings of a client for the gateway of FILE, and write nothing: {listed(AGENTS, 'or')}.",
+            help=f"Print the settings of a client for the gateway of FILE, and write nothing: "
+            f"{listed(AGENTS, 'or')}.",
             show_default=False,
         ),
     ] = "",
     url: Annotated[
         str,
-        typer.Option(metavar="URL", help="The gateway's address for --for; default: that of FILE.", show_default=False),
+        typer.Option(
+            metavar="URL",
+            help="The gateway's address for --for; default: that of FILE.",
+            show_default=False,
+        ),
     ] = "",
 ) -> None:
     """Write splitsecond.yaml from the keys and servers found here.
@@ -71,16 +83,21 @@ def init(
     splitsecond init --from litellm.yaml
     splitsecond init --for claude-code
 
-    Keys of providers are looked for in the environment, servers on the ports 8000, 8080, 11434 and 30000. If there is
-    neither, the targets are simulated, so the gateway can be tried at once. Asks at most three questions, and none
-    with --yes or without a terminal. The client's key is written to FILE with the ending .key, readable by its owner
-    only; an existing one is kept. With --from, names everything that cannot be carried over.
+    Keys of providers are looked for in the environment, servers on the ports 8000, 8080, 11434 and
+    30000. If there is neither, the targets are simulated, so the gateway can be tried at once. Asks
+    at most three questions, and none with --yes or without a terminal. The client's key is written
+    to FILE with the ending .key, readable by its owner only; an existing one is kept. With --from,
+    names everything that cannot be carried over.
     """
     if agent:
         typer.echo(_settings_for(agent, file, url), nl=False)
         return
     if file.exists() and not force:
-        raise CallerFault(f"{file} exists", kind="file_taken", hint="Replace it with --force, or name another file.")
+        raise CallerFault(
+            f"{file} exists",
+            kind="file_taken",
+            hint="Replace it with --force, or name another file.",
+        )
     if file.suffix == ".key":
         raise CallerFault(f"{file}: the ending .key is for the client's key", kind="bad_option")
     config = _discovered(ask=not yes and _terminal()) if source is None else read_foreign(source)
@@ -100,7 +117,8 @@ def init(
 
 
 def _settings_for(agent: str, file: Path, url: str) -> str:
-    """Return the settings of `agent` for the gateway at `url`, or that of the configuration `file`."""
+    """Return the settings of `agent` for the gateway at `url`, or that of the configuration
+    `file`."""
     settings = load(file, os.environ, serving=False) if file.exists() else GatewaySettings()
     route = next((name for name in settings.routes if name != OTHERS), ROUTE)
     return agent_settings(agent, gateway_address(settings, url), route)
@@ -116,7 +134,9 @@ def _discovered(*, ask: bool) -> InitialConfig:
     for server, target in zip(servers, targets, strict=True):
         typer.echo(f"Found a server at {server.base_url}: {target}")
     others = {each.name: [*each.models][1:6] for each in servers}
-    comments = [f"{name} also serves {', '.join(models)}." for name, models in others.items() if models]
+    comments = [
+        f"{name} also serves {', '.join(models)}." for name, models in others.items() if models
+    ]
     for each in present(os.environ):
         targets.append(f"{each.name}/{each.default_model}")
         typer.echo(f"Found {each.key_variable(os.environ)}: {targets[-1]}")
@@ -135,7 +155,9 @@ def _discovered(*, ask: bool) -> InitialConfig:
         port = _asked_port(port)
     return InitialConfig(
         routes={route: policy_text("fallback", targets)},
-        providers={each.name: {"base_url": each.base_url} for each in servers if is_foreign(each.name)},
+        providers={
+            each.name: {"base_url": each.base_url} for each in servers if is_foreign(each.name)
+        },
         port=port,
         comments=comments,
     )
@@ -159,20 +181,28 @@ def _asked_targets(targets: list[str]) -> list[str]:
     def chosen(text: str) -> list[str]:
         numbers = [each.strip() for each in text.split(",")]
         if not all(each.isdecimal() and 1 <= int(each) <= len(targets) for each in numbers):
-            raise typer.BadParameter(f"got {text}, expected numbers from 1 to {len(targets)}, such as {every}")
+            raise typer.BadParameter(
+                f"got {text}, expected numbers from 1 to {len(targets)}, such as {every}"
+            )
         return [targets[int(each) - 1] for each in dict.fromkeys(numbers)]
 
-    found: list[str] = typer.prompt("Targets in the order in which to try them", default=every, value_proc=chosen)
+    found: list[str] = typer.prompt(
+        "Targets in the order in which to try them", default=every, value_proc=chosen
+    )
     return found
 
 
 def _asked_route(default: str) -> str:
     def named(text: str) -> str:
         if not NAME.fullmatch(text):
-            raise typer.BadParameter(f"got {text}, expected letters, digits, dots and dashes, at most 64")
+            raise typer.BadParameter(
+                f"got {text}, expected letters, digits, dots and dashes, at most 64"
+            )
         return text
 
-    found: str = typer.prompt("Name that clients give as the model", default=default, value_proc=named)
+    found: str = typer.prompt(
+        "Name that clients give as the model", default=default, value_proc=named
+    )
     return found
 
 
@@ -186,7 +216,8 @@ def _write_key(path: Path) -> None:
 
 
 def _check(file: Path) -> None:
-    """Check the configuration as `serve` would. Missing keys and addresses are reported: they can be set later."""
+    """Check the configuration as `serve` would. Missing keys and addresses are reported: they can
+    be set later."""
     load(file, os.environ, serving=False)
     try:
         settings = load(file, os.environ, checks=(check_profiles, check_policies))
@@ -194,7 +225,8 @@ def _check(file: Path) -> None:
         mistakes = fault.mistakes if isinstance(fault, SeveralMistakes) else [fault]
         first: dict[str, CallerFault] = {}
         for each in mistakes:
-            first.setdefault(each.hint or each.message, each)  # a key that several routes need is named once
+            # a key that several routes need is named once
+            first.setdefault(each.hint or each.message, each)
         for each in first.values():
             typer.echo(f"Before it can serve: {each}")
         return
@@ -207,10 +239,19 @@ def _next_steps(file: Path, key_file: Path | None, config: InitialConfig) -> str
     url, route = f"http://127.0.0.1:{config.port}/v1", next(iter(config.routes))
     variable = config.key.removeprefix("env:")
     shell_key = f"$(cat {shlex.quote(str(key_file))})" if key_file else f"${variable}"
-    python_key = f"open({str(key_file)!r}).read().strip()" if key_file else f'os.environ["{variable}"]'
-    most = MAX_SIMULATED if any(target in config.routes[route] for target in SIMULATED_TARGETS) else MAX_TOKENS
-    body = json.dumps({"model": route, "max_tokens": most, "messages": [{"role": "user", "content": QUESTION}]})
-    body = body.replace(' "messages"', '\n           "messages"')  # in one line it is longer than a terminal
+    python_key = (
+        f"open({str(key_file)!r}).read().strip()" if key_file else f'os.environ["{variable}"]'
+    )
+    most = (
+        MAX_SIMULATED
+        if any(target in config.routes[route] for target in SIMULATED_TARGETS)
+        else MAX_TOKENS
+    )
+    body = json.dumps(
+        {"model": route, "max_tokens": most, "messages": [{"role": "user", "content": QUESTION}]}
+    )
+    # in one line it is longer than a terminal
+    body = body.replace(' "messages"', '\n           "messages"')
     serve = "splitsecond serve" if file == CONFIG else f"splitsecond serve {shlex.quote(str(file))}"
     return f"""
 Start the gateway:

@@ -34,7 +34,9 @@ def models(
     if words:
         found = search(words)
     else:
-        found = [entry for name in names() for entry in entries_of(provider(name), everything=False)]
+        found = [
+            entry for name in names() for entry in entries_of(provider(name), everything=False)
+        ]
     write_json(found, json)
     if json != "-":
         show(found, " ".join(words or ()))

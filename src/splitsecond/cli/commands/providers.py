@@ -10,7 +10,9 @@ from splitsecond.core.catalog.provider import names, provider
 
 
 def providers(
-    name: Annotated[str, typer.Argument(metavar="[PROVIDER]", help="Show everything about this provider.")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="[PROVIDER]", help="Show everything about this provider.")
+    ] = "",
     json: Json = "",
 ) -> None:
     """List providers: API format, variable of the key, regions.

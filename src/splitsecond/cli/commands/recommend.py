@@ -8,7 +8,12 @@ from rich.console import Console
 from splitsecond.benchmark.findings.recommendation import SCHEMA
 from splitsecond.benchmark.findings.recommendation import recommend as recommended
 from splitsecond.benchmark.report.recommendation import recommendation_table
-from splitsecond.cli.evidence import evidence_of_folders, logged_evidence, requirements, with_requirements
+from splitsecond.cli.evidence import (
+    evidence_of_folders,
+    logged_evidence,
+    requirements,
+    with_requirements,
+)
 from splitsecond.cli.log_source import DAYS, LoggedTraffic
 from splitsecond.cli.option_values import judged_load
 from splitsecond.cli.options import USES as USE_NAMES
@@ -30,22 +35,35 @@ def recommend(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="Only targets whose name contains this. Repeatable.", show_default=False),
+        typer.Option(
+            metavar="TEXT",
+            help="Only targets whose name contains this. Repeatable.",
+            show_default=False,
+        ),
     ] = None,
     at: Annotated[
         str,
-        typer.Option(metavar="LOAD", help="Judge at this load, such as c=16 or rate=5. [default: that of the use]"),
+        typer.Option(
+            metavar="LOAD",
+            help="Judge at this load, such as c=16 or rate=5. [default: that of the use]",
+        ),
     ] = "",
     needs: Annotated[
-        str, typer.Option(metavar="tools,images", help="What the model must take, by the catalogue.")
+        str,
+        typer.Option(metavar="tools,images", help="What the model must take, by the catalogue."),
     ] = "",
-    context: Annotated[str, typer.Option(metavar="TOKENS", help="Least context window, such as 128k.")] = "",
+    context: Annotated[
+        str, typer.Option(metavar="TOKENS", help="Least context window, such as 128k.")
+    ] = "",
     quality: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Your scores of models, such as quality.toml.", show_default=False),
+        typer.Option(
+            metavar="FILE", help="Your scores of models, such as quality.toml.", show_default=False
+        ),
     ] = None,
     least_quality: Annotated[
-        float | None, typer.Option(metavar="SCORE", help="Least score of --quality.", show_default=False)
+        float | None,
+        typer.Option(metavar="SCORE", help="Least score of --quality.", show_default=False),
     ] = None,
     log: Log = "",
     config: Config = None,
@@ -56,16 +74,14 @@ def recommend(
 ) -> None:
     """Recommend targets for a use, such as voice, chat or batch.
 
-    \b
-    splitsecond recommend voice
-    splitsecond recommend runs/20261120-190746-3fa agent batch
-    splitsecond recommend agent --needs tools --context 128k --quality quality.toml --least-quality 60
-    splitsecond recommend chat batch --only gpt-oss-120b --only llama-3.3-70b
+    \b splitsecond recommend voice splitsecond recommend runs/20261120-190746-3fa agent batch
+    splitsecond recommend agent --needs tools --context 128k --quality quality.toml --least-quality
+    60 splitsecond recommend chat batch --only gpt-oss-120b --only llama-3.3-70b
 
-    Of the targets that meet the limit of a use: the best by its figure, and the cheapest. They are judged by speed
-    and price, from runs or from the gateway's log: at the heaviest load of a run where many users wait at once, at
-    the lightest for completion. The quality of responses is not measured: name the models that
-    are good enough with --only, or give them scores with --quality.
+    Of the targets that meet the limit of a use: the best by its figure, and the cheapest. They are
+    judged by speed and price, from runs or from the gateway's log: at the heaviest load of a run
+    where many users wait at once, at the lightest for completion. The quality of responses is not
+    measured: name the models that are good enough with --only, or give them scores with --quality.
     """
     runs, uses = _runs_and_uses(names or [])
     output = Output(json=json, csv=csv, markdown=markdown)
@@ -89,7 +105,9 @@ def recommend(
             console.print()
             recommendation_table(each, console)
 
-    ratings = [{"use": each.use, **to_builtins(one)} for each in recommendations for one in each.candidates]
+    ratings = [
+        {"use": each.use, **to_builtins(one)} for each in recommendations for one in each.candidates
+    ]
     output.write({"schema": SCHEMA, **source, "uses": recommendations}, lambda: ratings, show)
     show(output.screen())
 
@@ -102,5 +120,7 @@ def _runs_and_uses(names: list[str]) -> tuple[list[Path], list[str]]:
             if "/" in name:
                 raise CallerFault(f"there is no folder {name}", kind="no_run")
             hint = f"{nearest(name, USES)} Uses: {', '.join(USES)}.".lstrip()
-            raise CallerFault(f"{name!r} is neither a use nor the folder of a run", kind="unknown_use", hint=hint)
+            raise CallerFault(
+                f"{name!r} is neither a use nor the folder of a run", kind="unknown_use", hint=hint
+            )
     return runs, [name for name in names if name in USES] or list(USES)

@@ -21,14 +21,18 @@ from splitsecond.log.store.folder import RunFolder
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, or result files of other tools.")
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of runs, or result files of other tools."),
     ],
-    slo: Annotated[str, typer.Option(metavar="LIMITS", help="Limits for goodput, instead of those of the run.")] = "",
+    slo: Annotated[
+        str, typer.Option(metavar="LIMITS", help="Limits for goodput, instead of those of the run.")
+    ] = "",
     forecast: Annotated[
         list[str] | None,
         typer.Option(
             metavar="POLICY",
-            help="What this policy would have given: race, fallback or hedge over targets of the run. Repeatable.",
+            help="What this policy would have given: race, fallback or hedge over targets of the "
+            "run. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -39,17 +43,23 @@ def report(
     html: Annotated[bool, typer.Option(help="Write report.html.")] = True,
     llm_d: Annotated[
         Path | None,
-        typer.Option("--llm-d", metavar="FOLDER", help="Write each row as a Benchmark Report of llm-d, in YAML."),
+        typer.Option(
+            "--llm-d",
+            metavar="FOLDER",
+            help="Write each row as a Benchmark Report of llm-d, in YAML.",
+        ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print all figures and findings, and the error of the instrument.")
+        bool,
+        typer.Option(
+            "--verbose", help="Print all figures and findings, and the error of the instrument."
+        ),
     ] = False,
 ) -> None:
     """Recompute the findings of runs from their observations.
 
-    \b
-    splitsecond report runs/monday --slo voice
-    splitsecond report runs/monday --forecast 'race("groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b")'
+    \b splitsecond report runs/monday --slo voice splitsecond report runs/monday --forecast
+    'race("groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b")'
 
     Replaces run.json and report.html in each run's folder. With several runs, --json writes a list.
     A result file of vLLM, SGLang, AIPerf, GuideLLM or inference-perf becomes a run in a folder
@@ -64,7 +74,11 @@ def report(
     for path, (run, observations) in zip(runs, found, strict=True):
         with _folder(path, observations) as folder:
             written &= show(
-                run, observations, folder, Output(html=html, png=png, verbose=verbose), screen=output.screen()
+                run,
+                observations,
+                folder,
+                Output(html=html, png=png, verbose=verbose),
+                screen=output.screen(),
             )
             if llm_d:
                 _write_llm_d(run, llm_d)

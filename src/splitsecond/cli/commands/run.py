@@ -1,7 +1,8 @@
-"""`splitsecond run PROGRAM …`: the program with a gateway of its own, and a summary of its calls at its end.
+"""`splitsecond run PROGRAM …`: the program with a gateway of its own, and a summary of its calls at
+its end.
 
-The gateway is configured by a file in a temporary folder. The file has no secret: the program's own credentials come
-with its requests.
+The gateway is configured by a file in a temporary folder. The file has no secret: the program's own
+credentials come with its requests.
 """
 
 import json as json_text
@@ -29,7 +30,13 @@ from splitsecond.core.money.cost import usd
 from splitsecond.core.scratch import scratch_folder
 from splitsecond.core.wording import counted_as, number, percent
 from splitsecond.gateway.process.attended import MODULE
-from splitsecond.log.production.sessions import ReportedSession, TargetTimes, reported, sentence, span
+from splitsecond.log.production.sessions import (
+    ReportedSession,
+    TargetTimes,
+    reported,
+    sentence,
+    span,
+)
 from splitsecond.log.production.target_times import target_times
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.log import Past
@@ -52,13 +59,17 @@ ACCESS_LOG = "access.jsonl"
 
 def run(
     program: Annotated[
-        list[str], typer.Argument(metavar="PROGRAM ...", help="The program and its arguments.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="PROGRAM ...", help="The program and its arguments.", show_default=False
+        ),
     ],
     route: Annotated[
         str,
         typer.Option(
             metavar="POLICY",
-            help="A target or policy for all calls; default: the vendor whose API the program uses.",
+            help="A target or policy for all calls; default: the vendor "
+            "whose API the program uses.",
             show_default=False,
         ),
     ] = "",
@@ -73,16 +84,15 @@ def run(
 ) -> None:
     """Run a coding agent, or any program, through a gateway of its own.
 
-    \b
-    splitsecond run claude
-    splitsecond run -- codex exec "Fix the test"
-    splitsecond run --route 'fallback("anthropic/claude-sonnet-4-6", "groq/openai/gpt-oss-120b")' claude
+    \b splitsecond run claude splitsecond run -- codex exec "Fix the test" splitsecond run --route
+    'fallback("anthropic/claude-sonnet-4-6", "groq/openai/gpt-oss-120b")' claude
 
-    The gateway listens on a free port of this machine, and the program finds it by ANTHROPIC_BASE_URL, OPENAI_BASE_URL,
-    GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST and similar variables. Calls go to the vendor with the program's own
-    credentials, which are not stored; if one of these variables is set, its address is the vendor. The program gets
-    the terminal and the signals, and its exit code is that of this command. At its end a summary on standard error says
-    how long it waited, and for what.
+    The gateway listens on a free port of this machine, and the program finds it by
+    ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST and similar variables.
+    Calls go to the vendor with the program's own credentials, which are not stored; if one of these
+    variables is set, its address is the vendor. The program gets the terminal and the signals, and
+    its exit code is that of this command. At its end a summary on standard error says how long it
+    waited, and for what.
     """
     log = _log(log)
     name = Path(program[0]).name
@@ -102,7 +112,9 @@ def run(
     if log != NO_LOG:
         past = Past.open(log)
         calls = [each for each in past.calls(began - timedelta(seconds=1)) if each[1].call in ids]
-        usual = target_times(columns for columns, _ in past.attempts(began - USUAL, clock.wall_time()))
+        usual = target_times(
+            columns for columns, _ in past.attempts(began - USUAL, clock.wall_time())
+        )
         typer.echo("\n".join(summary(name, calls, took_s, log, usual)), err=True)
     raise typer.Exit(code)
 
@@ -113,7 +125,11 @@ def _log(log: str) -> str:
         return log
     if not log:
         file = runs_log()
-        with file_faults(f"cannot make the folder of {file}", kind="unwritable_file", hint="Name another with --log."):
+        with file_faults(
+            f"cannot make the folder of {file}",
+            kind="unwritable_file",
+            hint="Name another with --log.",
+        ):
             file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         return f"sqlite:///{file}"
     return log_url(str(Path(log).absolute()) if "://" not in log else log)
@@ -129,14 +145,19 @@ def _configure(file: Path, route: str, log: str, name: str) -> bool:
     for vendor, base_url in vendor_addresses(os.environ).items():
         own = with_route and provider(vendor).key_variable(os.environ)
         providers[vendor] = {"base_url": base_url, **({} if own else {"credentials": "client"})}
-    address = providers["openai-responses"]["base_url"] if os.environ.get("OPENAI_BASE_URL") else CHATGPT_URL
+    address = (
+        providers["openai-responses"]["base_url"]
+        if os.environ.get("OPENAI_BASE_URL")
+        else CHATGPT_URL
+    )
     providers[CHATGPT] = {"like": "openai-responses", "base_url": address, "credentials": "client"}
     settings: dict[str, Any] = {
         "listen": {"port": 0, "client": name[:64], "drain_s": DRAIN_S},
         "providers": providers,
         "pass_through": True,
         "log": log,
-        "access_log": str(file.with_name(ACCESS_LOG)),  # it tells the calls of this run from others in the log
+        # it tells the calls of this run from others in the log
+        "access_log": str(file.with_name(ACCESS_LOG)),
     }
     if route:
         settings["routes"] = {"*": {"policy": route}}
@@ -145,16 +166,22 @@ def _configure(file: Path, route: str, log: str, name: str) -> bool:
     try:
         read = load(file, os.environ, checks=(check_profiles, check_policies))
     except CallerFault as fault:
-        fault.message = fault.message.removeprefix(f"{file}: ").replace("routes.*.policy", "--route")
+        fault.message = fault.message.removeprefix(f"{file}: ").replace(
+            "routes.*.policy", "--route"
+        )
         raise
-    named = [target.partition("/")[0] for policy in read.routes.values() for target in targets(policy)]
-    return not route or any(read.providers[name].credentials == "client" for name in named if name in read.providers)
+    named = [
+        target.partition("/")[0] for policy in read.routes.values() for target in targets(policy)
+    ]
+    return not route or any(
+        read.providers[name].credentials == "client" for name in named if name in read.providers
+    )
 
 
 @contextmanager
 def _gateway(file: Path) -> Iterator[str]:
-    """Run a gateway while the context is open, and yield its address. What it reports is shown at its end, because the
-    program has the terminal.
+    """Run a gateway while the context is open, and yield its address. What it reports is shown at
+    its end, because the program has the terminal.
 
     Raises `NetworkFault` if it does not start.
     """
@@ -162,7 +189,11 @@ def _gateway(file: Path) -> Iterator[str]:
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
         ) as process,
     ):
         assert process.stdin is not None  # it is a pipe
@@ -172,7 +203,9 @@ def _gateway(file: Path) -> Iterator[str]:
             if not line.startswith(READY):
                 process.wait()
                 raise NetworkFault(
-                    f"the gateway did not start: {_text(errors)}", kind="gateway_failed", phase="connect"
+                    f"the gateway did not start: {_text(errors)}",
+                    kind="gateway_failed",
+                    phase="connect",
                 )
             yield line.removeprefix(READY).decode().strip().removesuffix("/v1")
         finally:
@@ -201,8 +234,8 @@ def summary(
     log: str,
     usual: Mapping[str, TargetTimes] | None = None,
 ) -> list[str]:
-    """Return the lines about the calls of a program that ran for `took_s` seconds. `usual`: the usual times of
-    targets."""
+    """Return the lines about the calls of a program that ran for `took_s` seconds. `usual`: the
+    usual times of targets."""
     found = sorted(found, key=lambda each: each[0])
     calls = [call for _, call in found]
     log = log.removeprefix("sqlite:///")
@@ -216,7 +249,8 @@ def summary(
     share = percent(min(waited_s / took_s, 1.0)) if took_s else ""
     lines = [
         f"splitsecond: {name} ran for {span(took_s)} and waited {span(waited_s)} ({share}) for "
-        f"{counted_as(len(calls), 'call')}{f', {whole.errors:,} of them failed' if whole.errors else ''}."
+        f"{counted_as(len(calls), 'call')}"
+        f"{f', {whole.errors:,} of them failed' if whole.errors else ''}."
     ]
     for target in named:
         own = [(came, call) for came, call in found if (call.target or call.route) == target]
@@ -237,8 +271,19 @@ def _line(target: str, calls: list[CallRecord], report: ReportedSession) -> str:
     given = sum(attempt.input_tokens or 0 for attempt in attempts)
     cached = sum(attempt.cached_tokens or 0 for attempt in attempts)
     made = sum(attempt.output_tokens or 0 for attempt in attempts)
-    waits = sorted(call.first_token_ns - call.start_ns for call in calls if call.first_token_ns is not None)
-    ttft = f", first token after {number(waits[len(waits) // 2] / clock.NS_PER_S)} s (median)" if waits else ""
-    tokens = f"{given:,} input tokens ({percent(cached / given)} cached)" if given else "no input tokens"
+    waits = sorted(
+        call.first_token_ns - call.start_ns for call in calls if call.first_token_ns is not None
+    )
+    ttft = (
+        f", first token after {number(waits[len(waits) // 2] / clock.NS_PER_S)} s (median)"
+        if waits
+        else ""
+    )
+    tokens = (
+        f"{given:,} input tokens ({percent(cached / given)} cached)" if given else "no input tokens"
+    )
     cost = "" if report.unpriced or not report.usd else f", {usd(report.usd)} at list prices"
-    return f"  {target}: {counted_as(len(calls), 'call')}{ttft}, {tokens}, {made:,} output tokens{cost}"
+    return (
+        f"  {target}: {counted_as(len(calls), 'call')}{ttft}, {tokens}, {made:,} output "
+        f"tokens{cost}"
+    )

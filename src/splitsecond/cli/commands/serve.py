@@ -25,22 +25,36 @@ def serve(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", help="The configuration; default: splitsecond.yaml, if it exists.", show_default=False
+            metavar="FILE",
+            help="The configuration; default: splitsecond.yaml, if it exists.",
+            show_default=False,
         ),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="The address to listen on.", show_default=False)
+        str | None,
+        typer.Option(metavar="ADDRESS", help="The address to listen on.", show_default=False),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, metavar="N", help="The port; 0: any free port.", show_default=False)
+        int | None,
+        typer.Option(
+            min=0, max=65535, metavar="N", help="The port; 0: any free port.", show_default=False
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, max=256, metavar="N", help="Processes that share the port.", show_default=False)
+        int | None,
+        typer.Option(
+            min=1, max=256, metavar="N", help="Processes that share the port.", show_default=False
+        ),
     ] = None,
     policies: Policies = None,
-    check: Annotated[bool, typer.Option("--check", help="Check the configuration, summarise it, and exit.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the configuration, summarise it, and exit.")
+    ] = False,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of the configuration, for editors, and exit.")
+        bool,
+        typer.Option(
+            "--schema", help="Print the JSON schema of the configuration, for editors, and exit."
+        ),
     ] = False,
 ) -> None:
     """Run the gateway: routes over your providers and servers.
@@ -50,10 +64,10 @@ def serve(
     splitsecond serve gateway.yaml --check
     splitsecond serve gateway.yaml --port 9000 --workers 4
 
-    A request's model is a route of the configuration, or PROVIDER/MODEL. Without a configuration, the route
-    "default" tries one model of each provider whose key is in the environment. The gateway prints "READY url" when
-    it accepts requests. Without client keys it listens only on this machine. A changed configuration is applied
-    without a restart.
+    A request's model is a route of the configuration, or PROVIDER/MODEL. Without a configuration,
+    the route "default" tries one model of each provider whose key is in the environment. The
+    gateway prints "READY url" when it accepts requests. Without client keys it listens only on this
+    machine. A changed configuration is applied without a restart.
     """
     if schema:
         typer.echo(schema_text())
@@ -74,8 +88,10 @@ def serve(
 
 
 def _check(source: ConfigSource) -> None:
-    """Print the summary of the configuration, or all of its mistakes. Raises `CallerFault` if there is one mistake."""
-    # not for a gateway that runs, which is this process: it would keep the modules of the check in memory
+    """Print the summary of the configuration, or all of its mistakes. Raises `CallerFault` if there
+    is one mistake."""
+    # not for a gateway that runs, which is this process: it would keep the modules of the check in
+    # memory
     from splitsecond.routing.configuration.checkup import check_log, check_policies, checkup
 
     lines: list[str] = []
@@ -102,7 +118,8 @@ def _serve(source: ConfigSource, settings: GatewaySettings, simulated: socket) -
 
 
 def check_profiles(settings: GatewaySettings) -> None:
-    """Raise `CallerFault` if routes name simulated targets that are no shipped profiles: one fault, or several."""
+    """Raise `CallerFault` if routes name simulated targets that are no shipped profiles: one fault,
+    or several."""
     named = simulated_profiles(settings)
     if not named:  # most gateways simulate nothing, and need not wait for the simulator's modules
         return
@@ -116,8 +133,14 @@ def check_profiles(settings: GatewaySettings) -> None:
         what, hint = "is not a profile of the simulator", nearest(name, shipped)
         if name.endswith(".toml"):
             what = "is a file, and the gateway simulates only shipped profiles"
-            hint = "Start your own with `splitsecond simulate`, and name its address under providers."
+            hint = (
+                "Start your own with `splitsecond simulate`, and name its address under providers."
+            )
         message = f"{place}routes.{route}: {SIMULATED}/{name} {what}"
         with mistakes:
-            raise CallerFault(message, kind="unknown_profile", hint=hint or "`splitsecond simulate --list` shows all.")
+            raise CallerFault(
+                message,
+                kind="unknown_profile",
+                hint=hint or "`splitsecond simulate --list` shows all.",
+            )
     mistakes.check()

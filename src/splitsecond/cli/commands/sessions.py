@@ -61,13 +61,20 @@ _MARKS: Mapping[str, tuple[str, str]] = {
 
 
 def sessions(
-    session: Annotated[str, typer.Argument(metavar="ID", help="A session, or the beginning of its id.")] = "",
+    session: Annotated[
+        str, typer.Argument(metavar="ID", help="A session, or the beginning of its id.")
+    ] = "",
     log: Log = "",
     config: Config = None,
-    since: Annotated[str, typer.Option(metavar="TIME", help="How far to look back: 30m, 2h, 7d.")] = SINCE,
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="How far to look back: 30m, 2h, 7d.")
+    ] = SINCE,
     json: Json = "",
     allow: Annotated[
-        bool, typer.Option("--allow", help="Let the session use its budget once more, at the gateway that runs.")
+        bool,
+        typer.Option(
+            "--allow", help="Let the session use its budget once more, at the gateway that runs."
+        ),
     ] = False,
     url: GatewayUrl = "",
     api_key_env: GatewayKey = "",
@@ -80,20 +87,25 @@ def sessions(
     splitsecond sessions --json sessions.json
     splitsecond sessions 3f9c000000000001 --allow
 
-    Without an ID it lists the sessions of the log. With one it shows each call as a bar: network (n), queues and
-    limits (q), retries and fallbacks (r), cache misses (m), reading new tokens (p), generation (g). A cache miss is
-    the time to read tokens again that the session had sent before, by the target's usual times in the log.
+    Without an ID it lists the sessions of the log. With one it shows each call as a bar: network
+    (n), queues and limits (q), retries and fallbacks (r), cache misses (m), reading new tokens (p),
+    generation (g). A cache miss is the time to read tokens again that the session had sent before,
+    by the target's usual times in the log.
     """
     if allow:
         _allow(session, config, url, api_key_env)
         return
     output = Output(json=json)
     output.check()
-    logged = LoggedTraffic(log, config, Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S)
+    logged = LoggedTraffic(
+        log, config, Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S
+    )
     found = logged.sessions()
     if not found:
         hint = "Look further back with --since."
-        raise CallerFault(f"the log has no sessions from {logged.words}", kind="nothing_logged", hint=hint)
+        raise CallerFault(
+            f"the log has no sessions from {logged.words}", kind="nothing_logged", hint=hint
+        )
     price = logged.price(sorted({tokens.target for each in found for tokens in each.spent}))
     if not session:
         rows = [summarised(each, price) for each in found]
@@ -104,7 +116,12 @@ def sessions(
             if len(found) > SHOWN:
                 console.print(f"{len(found) - SHOWN:,} earlier ones are in --json.", style="dim")
 
-        document = {"schema": SCHEMA, "since": logged.since, "until": logged.until, "sessions": rows}
+        document = {
+            "schema": SCHEMA,
+            "since": logged.since,
+            "until": logged.until,
+            "sessions": rows,
+        }
         output.write(document, lambda: rows, show_all)
         show_all(output.screen())
         return
@@ -115,7 +132,9 @@ def sessions(
     def show(console: Console) -> None:
         _show(report, said, console)
 
-    output.write({"schema": SCHEMA, "session": report, "statement": said}, lambda: report.turns, show)
+    output.write(
+        {"schema": SCHEMA, "session": report, "statement": said}, lambda: report.turns, show
+    )
     show(output.screen())
 
 
@@ -128,7 +147,9 @@ def _allow(session: str, config: Path | None, url: str, key_env: str) -> None:
     settings = GatewaySettings() if file is None else load(file, os.environ, serving=False)
     address = gateway_address(settings, url)
     if answer_of(address, f"{ALLOW}?session={session}", key_env, post=True) is None:
-        raise CallerFault(f"no gateway answers at {address}", kind="no_gateway", hint="Name another with --url.")
+        raise CallerFault(
+            f"no gateway answers at {address}", kind="no_gateway", hint="Name another with --url."
+        )
     Console().print(f"The session {session} may use its budget once more.", highlight=False)
 
 
@@ -136,12 +157,17 @@ def _named(found: list[LoggedSession], name: str) -> LoggedSession:
     matching = [each for each in found if each.id.startswith(name.lower())]
     if len(matching) == 1:
         return matching[0]
-    words = f"{len(matching)} sessions begin with {name!r}" if matching else f"the log has no session {name!r}"
+    words = (
+        f"{len(matching)} sessions begin with {name!r}"
+        if matching
+        else f"the log has no session {name!r}"
+    )
     raise CallerFault(words, kind="unknown_session", hint="`splitsecond sessions` lists them.")
 
 
 def _show_list(found: Sequence[LoggedSession], price: Pricing, console: Console) -> None:
-    """Print a row for each session. Ids are whole; a narrow console leaves out the last columns, and names them."""
+    """Print a row for each session. Ids are whole; a narrow console leaves out the last columns,
+    and names them."""
     loops = any(each.repeated for each in found)
     rows = [_cells(each, price, loops=loops) for each in found]
     headings = [*rows[0]]
@@ -183,7 +209,8 @@ def _cost(amount: float, unpriced: bool) -> str:
 def _show(report: ReportedSession, said: str, console: Console) -> None:
     cached = "–" if report.cached_share is None else f"{report.cached_share:.0%}"
     console.print(
-        f"Session {report.id}, {report.began:%Y-%m-%d %H:%M} UTC: {len(report.turns):,} turns, {span(report.wall_s)}, "
+        f"Session {report.id}, {report.began:%Y-%m-%d %H:%M} UTC: {len(report.turns):,} turns, "
+        f"{span(report.wall_s)}, "
         f"{_cost(report.usd, report.unpriced > 0)}, {cached} of input tokens cached",
         highlight=False,
     )
@@ -198,7 +225,9 @@ def _show(report: ReportedSession, said: str, console: Console) -> None:
         table.add_column(heading, justify="right")
     for name, words in CAUSES.items():
         seconds = getattr(report.causes, name)
-        table.add_row(words, span(seconds), f"{seconds / report.wall_s:.0%}" if report.wall_s else "–")
+        table.add_row(
+            words, span(seconds), f"{seconds / report.wall_s:.0%}" if report.wall_s else "–"
+        )
     console.print(table)
     console.print(said, highlight=False)
 
@@ -231,8 +260,10 @@ def _number(turn: ReportedTurn) -> str:
 
 
 def _remarks(turns: Sequence[ReportedTurn]) -> dict[int, str]:
-    """Return what is to say of turns, by their place: a target that is not the one before, failures, moves, loops."""
-    found, goes_on = dict[int, str](), dict[str, int]()  # the latter: the loop of each agent's next turn
+    """Return what is to say of turns, by their place: a target that is not the one before,
+    failures, moves, loops."""
+    # the latter: the loop of each agent's next turn
+    found, goes_on = dict[int, str](), dict[str, int]()
     loops, before = [""] * len(turns), ""
     for at, turn in reversed([*enumerate(turns)]):
         if goes_on.get(turn.agent, 0) <= turn.repeated:
@@ -247,7 +278,8 @@ def _remarks(turns: Sequence[ReportedTurn]) -> dict[int, str]:
 
 
 def _bar(turn: ReportedTurn, longest_s: float, size: int) -> Text:
-    """Return the call as a bar whose length is its time: a letter for each part of it, dots for what overlaps."""
+    """Return the call as a bar whose length is its time: a letter for each part of it, dots for
+    what overlaps."""
     bar, done_s, drawn = Text(), 0.0, 0
     parts = [(mark, colour, getattr(turn.causes, name)) for name, (mark, colour) in _MARKS.items()]
     for mark, colour, seconds in ((".", "dim", turn.overlap_s), *parts):

@@ -18,21 +18,29 @@ from splitsecond.log.report.speed_page import render_speed, speed_png
 def speed(
     only: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Only targets whose name contains one of these.", show_default=False),
+        typer.Argument(
+            metavar="[TEXT]...",
+            help="Only targets whose name contains one of these.",
+            show_default=False,
+        ),
     ] = None,
     log: Log = "",
     config: Config = None,
     days: Days = DAYS,
-    least: Annotated[int, typer.Option(min=1, metavar="N", help="Responses that a grade needs.")] = 500,
+    least: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Responses that a grade needs.")
+    ] = 500,
     by: Annotated[
         str,
         typer.Option(
             metavar="COLUMN",
-            help="One row per target, model, provider, maker, host, hosting, region, hour, size or key.",
+            help="One row per target, model, provider, maker, host, hosting, "
+            "region, hour, size or key.",
         ),
     ] = "target",
     html: Annotated[
-        str, typer.Option(metavar="FILE", help="Write a page with the chart, filters and all figures.")
+        str,
+        typer.Option(metavar="FILE", help="Write a page with the chart, filters and all figures."),
     ] = "",
     png: Annotated[str, typer.Option(metavar="FILE", help="Write the chart as a PNG file.")] = "",
     json: Json = "",
@@ -47,9 +55,10 @@ def speed(
     splitsecond speed --log sqlite:///splitsecond.db --by provider --json speed.json
     splitsecond speed --html speed.html --png speed.png
 
-    The speed is output tokens divided by the whole time of a request. Grade 1: a median of 100 tokens/s or more,
-    connection and wait included; 2: 70; 3: 50; 4: 30; 5: fewer. Only complete responses have a speed; failures are
-    counted separately. The log holds no prompts and no responses.
+    The speed is output tokens divided by the whole time of a request. Grade 1: a median of 100
+    tokens/s or more, connection and wait included; 2: 70; 3: 50; 4: 30; 5: fewer. Only complete
+    responses have a speed; failures are counted separately. The log holds no prompts and no
+    responses.
     """
     one_of("--by", by, get_args(By))
     output = Output(json=json, csv=csv, markdown=markdown)
@@ -67,7 +76,8 @@ def speed(
 
     output.write(
         {
-            "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by, "least": least,
+            "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by,
+            "least": least,
             "speeds": found, "comparisons": comparisons, "statements": full(statements),
         },
         lambda: found,

@@ -17,9 +17,12 @@ from splitsecond.log.store.folder import RunFolder
 
 
 def sweep(
-    plan: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file with the command and its settings.")],
+    plan: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A TOML file with the command and its settings.")
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Default: named after FILE.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="FOLDER", help="Default: named after FILE."),
     ] = None,
     json: Json = "",
     csv: Csv = "",
@@ -32,8 +35,8 @@ def sweep(
     \b
     splitsecond sweep engines.toml --out engines
 
-    engines.toml has the command that starts the server, and the values of its flags. The same command continues a
-    sweep that was interrupted. docs/sweeps.md has an example and all fields.
+    engines.toml has the command that starts the server, and the values of its flags. The same
+    command continues a sweep that was interrupted. docs/sweeps.md has an example and all fields.
     """
     output = Output(json=json, csv=csv, markdown=markdown, html=True)
     output.check()

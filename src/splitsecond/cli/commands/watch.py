@@ -19,12 +19,20 @@ from splitsecond.cli.watch_screen import WatchScreen
 
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions(TargetOptions):
-    every: Annotated[str, of_load(metavar="TIME", help="Time from one round to the next: 30m, 3h, 1d.")] = "1h"
-    times: Annotated[int | None, of_load(metavar="N", help="End after this many rounds.", default="never")] = None
-    concurrency: Annotated[str, of_load("-c", "--concurrency", metavar="N,N", help="Requests in flight.")] = "1"
+    every: Annotated[
+        str, of_load(metavar="TIME", help="Time from one round to the next: 30m, 3h, 1d.")
+    ] = "1h"
+    times: Annotated[
+        int | None, of_load(metavar="N", help="End after this many rounds.", default="never")
+    ] = None
+    concurrency: Annotated[
+        str, of_load("-c", "--concurrency", metavar="N,N", help="Requests in flight.")
+    ] = "1"
     requests: Requests = 20
     output_tokens: OutputTokens = 128
-    out: Annotated[Path, of_results(metavar="FOLDER", help="The folder of all rounds.")] = Path("watch")
+    out: Annotated[Path, of_results(metavar="FOLDER", help="The folder of all rounds.")] = Path(
+        "watch"
+    )
     fail_if: Annotated[
         list[str] | None,
         of_limits(
@@ -33,7 +41,8 @@ class WatchOptions(TargetOptions):
         ),
     ] = None
     accept: Annotated[
-        bool, of_results("--accept", help="Acknowledge the drifts in the folder, and measure nothing.")
+        bool,
+        of_results("--accept", help="Acknowledge the drifts in the folder, and measure nothing."),
     ] = False
 
 
@@ -46,12 +55,13 @@ def watch(options: WatchOptions) -> None:
     splitsecond watch --base-url http://127.0.0.1:8000/v1 --model mine --every 30m --ignore-eos
     splitsecond watch groq/openai/gpt-oss-120b --times 1 --fail-if 'ttft_ms.p95 > +20%'
 
-    Each round is a run in a folder of its own, for `report`, `compare` and the gateway's warm start. Rounds that are
-    in the folder already count as past rounds, so a watch that is started again continues. A round is judged by at
-    least 8 rounds before it: one round outside its usual range is unusual, a lasting change is a drift. --max-cost
-    covers all rounds in the folder. With --times the exit code is 1 if a --fail-if holds, if a target has drifted for
-    the worse at the end, or if the last round failed as a whole. A drift that stays is reported, with this exit code,
-    until somebody acknowledges it with --accept.
+    Each round is a run in a folder of its own, for `report`, `compare` and the gateway's warm
+    start. Rounds that are in the folder already count as past rounds, so a watch that is started
+    again continues. A round is judged by at least 8 rounds before it: one round outside its usual
+    range is unusual, a lasting change is a drift. --max-cost covers all rounds in the folder. With
+    --times the exit code is 1 if a --fail-if holds, if a target has drifted for the worse at the
+    end, or if the last round failed as a whole. A drift that stays is reported, with this exit
+    code, until somebody acknowledges it with --accept.
     """
     check_json(options.json)
     every_ns = option_values.interval(options.every, "--every")

@@ -26,25 +26,46 @@ MAX_CALLS = 50_000
 def what_if(
     policies: Annotated[
         list[str],
-        typer.Argument(metavar="POLICY...", help="Policies to replay the calls through.", show_default=False),
+        typer.Argument(
+            metavar="POLICY...", help="Policies to replay the calls through.", show_default=False
+        ),
     ],
     log: Log = "",
     config: Config = None,
-    since: Annotated[str, typer.Option(metavar="TIME", help="How far to look back: 12h, 14d.")] = "14d",
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="How far to look back: 12h, 14d.")
+    ] = "14d",
     route: Annotated[
-        str, typer.Option(metavar="NAME", help="The route whose calls are replayed. Default: the most frequent one.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The route whose calls are replayed. Default: the most frequent one.",
+        ),
     ] = "",
     today: Annotated[
-        str, typer.Option(metavar="POLICY", help="Its policy in that time. Default: that of the configuration.")
+        str,
+        typer.Option(
+            metavar="POLICY", help="Its policy in that time. Default: that of the configuration."
+        ),
     ] = "",
     any_load: Annotated[
-        bool, typer.Option("--any-load", help="The speed of no target depends on how many of these calls it gets.")
+        bool,
+        typer.Option(
+            "--any-load", help="The speed of no target depends on how many of these calls it gets."
+        ),
     ] = False,
     explore: Annotated[
-        str, typer.Option(metavar="SHARE", help="Only propose what to route so that the log can answer, such as 1%.")
+        str,
+        typer.Option(
+            metavar="SHARE",
+            help="Only propose what to route so that the log can answer, such as 1%.",
+        ),
     ] = "",
     calls: Annotated[
-        int, typer.Option(min=1000, metavar="N", help="Most calls to replay: whole hours, evenly spread.")
+        int,
+        typer.Option(
+            min=1000, metavar="N", help="Most calls to replay: whole hours, evenly spread."
+        ),
     ] = MAX_CALLS,
     json: Json = "",
     csv: Csv = "",
@@ -57,15 +78,18 @@ def what_if(
     splitsecond what-if 'fallback("a/m", "b/m")' 'race("a/m", "b/m")' --route chat
     splitsecond what-if 'fallback("b/m", "a/m")' --explore 1%
 
-    All calls of a route in their order and at their times, through the policy itself, in virtual time. A target answers
-    as the log knows it at that moment: with the call's own attempt, or with one that is similar and near in time.
-    Today's policy is replayed first, and must give the log's own figures; otherwise there is no answer.
-    Calls for which the log has too few similar attempts are left out, and there is no figure if they are many.
+    All calls of a route in their order and at their times, through the policy itself, in virtual
+    time. A target answers as the log knows it at that moment: with the call's own attempt, or with
+    one that is similar and near in time. Today's policy is replayed first, and must give the log's
+    own figures; otherwise there is no answer. Calls for which the log has too few similar attempts
+    are left out, and there is no figure if they are many.
     """
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
     share = _share(explore)
-    logged = LoggedTraffic(log, config, Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S)
+    logged = LoggedTraffic(
+        log, config, Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S
+    )
     own = logged.policies()
     others = [parse(each, own) for each in policies]
     name = _route(logged, route)
@@ -94,7 +118,11 @@ def what_if(
     def show(console: Console) -> None:
         print_what_if(result, console)
 
-    rows = [{"policy": each.policy, **to_builtins(figure)} for each in result.answers for figure in each.figures]
+    rows = [
+        {"policy": each.policy, **to_builtins(figure)}
+        for each in result.answers
+        for figure in each.figures
+    ]
     output.write(result, lambda: rows, show)
     show(output.screen())
     if not result.identity.agrees or any(each.refused for each in result.answers):
@@ -119,7 +147,9 @@ def _share(text: str) -> float:
     except ValueError:
         share = 0.0
     if not 0 < share <= 0.5:
-        raise CallerFault(f"--explore: got {text}, expected a share such as 1%, at most 50%", kind="bad_option")
+        raise CallerFault(
+            f"--explore: got {text}, expected a share such as 1%, at most 50%", kind="bad_option"
+        )
     return share
 
 
@@ -129,5 +159,7 @@ def _route(logged: LoggedTraffic, route: str) -> str:
         raise logged.nothing()
     if route and route not in known:
         hint = f"{nearest(route, known)} There are: {', '.join(known)}.".lstrip()
-        raise CallerFault(f"the log has no calls to a route {route!r}", kind="unknown_route", hint=hint)
+        raise CallerFault(
+            f"the log has no calls to a route {route!r}", kind="unknown_route", hint=hint
+        )
     return route or next(iter(known))

@@ -1,1 +1,2 @@
-"""Catalogue of providers as data files. Adding a provider is adding a file to `providers/`; no code names one."""
+"""Catalogue of providers as data files. Adding a provider is adding a file to `providers/`; no code
+names one."""

@@ -1,9 +1,9 @@
 """Models of a provider in the catalogue, and the figures that documents publish of them.
 
-The catalogue holds only models with a published speed, those that the public price list lacks, and those with something
-to know; any other model of the provider can be called as well. Published figures are shown beside our own and never
-mixed with them. A document's prices and context windows are kept with its speeds: they show what was measured, and may
-differ from what the provider states.
+The catalogue holds only models with a published speed, those that the public price list lacks, and
+those with something to know; any other model of the provider can be called as well. Published
+figures are shown beside our own and never mixed with them. A document's prices and context windows
+are kept with its speeds: they show what was measured, and may differ from what the provider states.
 """
 
 import math
@@ -20,8 +20,8 @@ Figure = float | tuple[float, float]
 class PublishedCost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A published cost, in US dollars.
 
-    `input_usd`, `output_usd`: a million tokens. `million_usd`: a million tokens of either kind. `per_hour_usd`: a
-    machine, by its name. `once_usd`: the purchase of a machine.
+    `input_usd`, `output_usd`: a million tokens. `million_usd`: a million tokens of either kind.
+    `per_hour_usd`: a machine, by its name. `once_usd`: the purchase of a machine.
     """
 
     input_usd: float | None = None
@@ -34,7 +34,9 @@ class PublishedCost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def summary(self) -> str:
         """One line: "$6.5 in, $19.5 out a million"."""
         parts = [
-            f"${self.input_usd:g} in, ${self.output_usd:g} out a million" if self.input_usd is not None else "",
+            f"${self.input_usd:g} in, ${self.output_usd:g} out a million"
+            if self.input_usd is not None
+            else "",
             f"${span(self.million_usd)} a million" if self.million_usd is not None else "",
             *(f"${usd:g} an hour ({machine})" for machine, usd in self.per_hour_usd.items()),
             f"${self.once_usd:g} once" if self.once_usd is not None else "",
@@ -45,11 +47,12 @@ class PublishedCost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class PublishedSpeed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A published speed: where and when, and under which load it was measured.
 
-    `ttft_ms` is a median, `tps` (tokens per second after the first) a median or the published range; `ttft_p95_ms` and
-    `tps_p95` are the values that 95 of 100 requests met; `total_tps` includes the wait for the first token; `batch_tps`
-    is the sum over many concurrent requests. `concurrency`: requests in flight. `setup`: the hardware, if the document
-    names it for this figure. `context_tokens` and `cost`: what it states beside the speed. `date`: "2026-04", or with a
-    day. None: not published.
+    `ttft_ms` is a median, `tps` (tokens per second after the first) a median or the published
+    range; `ttft_p95_ms` and `tps_p95` are the values that 95 of 100 requests met; `total_tps`
+    includes the wait for the first token; `batch_tps` is the sum over many concurrent requests.
+    `concurrency`: requests in flight. `setup`: the hardware, if the document names it for this
+    figure. `context_tokens` and `cost`: what it states beside the speed. `date`: "2026-04", or with
+    a day. None: not published.
     """
 
     source: str
@@ -74,14 +77,16 @@ class PublishedSpeed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             f"{span(self.total_tps)} tok/s with the wait" if self.total_tps is not None else "",
             f"{span(self.batch_tps)} tok/s in parallel" if self.batch_tps is not None else "",
         ]
-        return ", ".join(filter(None, parts)) + (f" (c={self.concurrency})" if self.concurrency else "")
+        return ", ".join(filter(None, parts)) + (
+            f" (c={self.concurrency})" if self.concurrency else ""
+        )
 
 
 class PublishedDistance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Published extra latency of a provider from far away.
 
-    `best`: the place with the lowest latency; `added_ms`: the range of milliseconds added from other places; `note`:
-    other remarks of the document.
+    `best`: the place with the lowest latency; `added_ms`: the range of milliseconds added from
+    other places; `note`: other remarks of the document.
     """
 
     source: str
@@ -102,7 +107,13 @@ def span(value: Figure) -> str:
     if not isinstance(value, tuple):
         return f"{value:g}"
     low, high = value
-    return f"over {low:g}" if math.isinf(high) else f"under {high:g}" if not low else f"{low:g}–{high:g}"
+    return (
+        f"over {low:g}"
+        if math.isinf(high)
+        else f"under {high:g}"
+        if not low
+        else f"{low:g}–{high:g}"
+    )
 
 
 def _tail(p95: float | None) -> str:
@@ -110,19 +121,20 @@ def _tail(p95: float | None) -> str:
 
 
 Prefill = Literal["plain", "prefix", "partial"] | bool
-"""How a model continues the beginning of a reply: "plain", as a last assistant message; "prefix" or "partial", as one
-with a field of that name set to true. True is "plain", False: it cannot.
+"""How a model continues the beginning of a reply: "plain", as a last assistant message; "prefix" or
+"partial", as one with a field of that name set to true. True is "plain", False: it cannot.
 """
 
 
 class CatalogModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One model of a provider. `context_tokens`: the limit of prompt and reply together, `output_tokens` that of the
-    reply. `tools`, `images`: whether it takes them in a request; None: not known. `same_as`: its name in the price
-    list.
+    """One model of a provider. `context_tokens`: the limit of prompt and reply together,
+    `output_tokens` that of the reply. `tools`, `images`: whether it takes them in a request; None:
+    not known. `same_as`: its name in the price list.
 
-    `retired`: the day (ISO) on which its provider takes it down, past or future; "": none known. `replaced_by`: the
-    replacement that its provider names; "": none known, or retired too. `price`: only if the list lacks the model, with
-    its own source and date. `prefill`: overrides the provider's.
+    `retired`: the day (ISO) on which its provider takes it down, past or future; "": none known.
+    `replaced_by`: the replacement that its provider names; "": none known, or retired too. `price`:
+    only if the list lacks the model, with its own source and date. `prefill`: overrides the
+    provider's.
     """
 
     context_tokens: int | None = None

@@ -1,9 +1,10 @@
 """Model, maker and host of a target, by its name.
 
-Providers name one model differently: claude-3-sonnet-20240229 is anthropic.claude-3-sonnet-20240229-v1:0 on Bedrock and
-claude-3-sonnet@20240229 on Vertex AI. `model_names.toml` has the rules that make names regular, aliases where there is
-no rule, and the companies that make and run models. Two snapshots of a model are two models, because their speeds may
-differ; a name without a date is a snapshot's alias only if the maker published one snapshot.
+Providers name one model differently: claude-3-sonnet-20240229 is
+anthropic.claude-3-sonnet-20240229-v1:0 on Bedrock and claude-3-sonnet@20240229 on Vertex AI.
+`model_names.toml` has the rules that make names regular, aliases where there is no rule, and the
+companies that make and run models. Two snapshots of a model are two models, because their speeds
+may differ; a name without a date is a snapshot's alias only if the maker published one snapshot.
 """
 
 import re
@@ -52,10 +53,11 @@ class _Names(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Maker, host and model of a target, read from its name. `provider` is as in the name; `region` is "" for none.
+    """Maker, host and model of a target, read from its name. `provider` is as in the name; `region`
+    is "" for none.
 
-    `model`: the regular name of the model; the target itself if it has none. `maker`: the company that made it, "" if
-    unknown. `host`: the company that runs the provider, or the provider's name.
+    `model`: the regular name of the model; the target itself if it has none. `maker`: the company
+    that made it, "" if unknown. `host`: the company that runs the provider, or the provider's name.
     """
 
     target: str
@@ -82,7 +84,12 @@ def identify(target: str) -> Identity:
     regular = model_name(model) or target
     hosts = {each: company for company, run in _names().hosts.items() for each in run}
     return Identity(
-        target=target, provider=name, region=region, model=regular, maker=_maker(regular), host=hosts.get(base, base)
+        target=target,
+        provider=name,
+        region=region,
+        model=regular,
+        maker=_maker(regular),
+        host=hosts.get(base, base),
     )
 
 
@@ -100,7 +107,8 @@ def model_name(name: str) -> str:
 
 
 def capabilities(model: str) -> Capabilities:
-    """Return what the model of this name takes, by the entries of all providers that have it and by `model_names.toml`.
+    """Return what the model of this name takes, by the entries of all providers that have it and by
+    `model_names.toml`.
 
     Entries that contradict each other leave it unknown.
     """
@@ -129,7 +137,9 @@ def _agreed(stated: Iterable[bool | None]) -> bool | None:
 
 def _maker(model: str) -> str:
     for maker, beginnings in _names().makers.items():
-        if any(each[1:] in model if each[0] == "*" else model.startswith(each) for each in beginnings):
+        if any(
+            each[1:] in model if each[0] == "*" else model.startswith(each) for each in beginnings
+        ):
             return maker
     return ""
 
@@ -158,7 +168,9 @@ def _without_tier(provider_name: str, model: str) -> str:
 
 @cache
 def _names() -> _Names:
-    return toml.decode((resources.files(__package__) / "model_names.toml").read_bytes(), type=_Names)
+    return toml.decode(
+        (resources.files(__package__) / "model_names.toml").read_bytes(), type=_Names
+    )
 
 
 @cache

@@ -30,7 +30,9 @@ class Ownership(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def usd_per_hour(self) -> float:
-        return self.purchase_usd / (self.life_years * HOURS_PER_YEAR) + self.electricity_usd_per_hour
+        return (
+            self.purchase_usd / (self.life_years * HOURS_PER_YEAR) + self.electricity_usd_per_hour
+        )
 
 
 class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,4 +43,6 @@ class Machine(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def machines() -> dict[str, Machine]:
-    return msgspec.toml.decode((resources.files(__package__) / "hardware.toml").read_bytes(), type=dict[str, Machine])
+    return msgspec.toml.decode(
+        (resources.files(__package__) / "hardware.toml").read_bytes(), type=dict[str, Machine]
+    )

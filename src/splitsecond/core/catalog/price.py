@@ -1,7 +1,7 @@
 """Prices of targets, and the cost of a request's tokens.
 
-Prices are US dollars per million tokens, as providers publish them. They are floats: the cost of a million requests is
-then exact to far less than a cent, and nothing is invoiced from here.
+Prices are US dollars per million tokens, as providers publish them. They are floats: the cost of a
+million requests is then exact to far less than a cent, and nothing is invoiced from here.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,18 @@ from splitsecond.core.catalog.ownership import Ownership
 
 MILLION = 1_000_000
 HOUR_FACTOR = 2.0
-"""Price of a token written to the prompt cache for an hour, divided by that of other input: Anthropic's."""
+"""Price of a token written to the prompt cache for an hour, divided by that of other input:
+Anthropic's."""
 INPUT_SHARE = 0.75
-"""Share of input tokens in a blended price: three for each output token, as Artificial Analysis states prices."""
+"""Share of input tokens in a blended price: three for each output token, as Artificial Analysis
+states prices."""
 
 
 class Rates(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """US dollars per million tokens of each kind. `cached_usd`: input tokens read from the provider's prompt cache;
-    `cache_write_usd`: input tokens written to it; None: as any other input. `cache_write_1h_usd`: those written for an
-    hour; None: if written tokens have a price, `HOUR_FACTOR` times that of other input.
+    """US dollars per million tokens of each kind. `cached_usd`: input tokens read from the
+    provider's prompt cache; `cache_write_usd`: input tokens written to it; None: as any other
+    input. `cache_write_1h_usd`: those written for an hour; None: if written tokens have a price,
+    `HOUR_FACTOR` times that of other input.
     """
 
     input_usd: float
@@ -37,17 +40,19 @@ class Rates(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Tier(Rates, frozen=True, kw_only=True, omit_defaults=True):
-    """The rates of all tokens of a request whose prompt is longer than `above_tokens`, cached tokens included."""
+    """The rates of all tokens of a request whose prompt is longer than `above_tokens`, cached
+    tokens included."""
 
     above_tokens: int
 
 
 class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
-    """Price of one target: per token, `per_hour_usd` for a machine, or both. `owned`: what an hour of your own costs.
+    """Price of one target: per token, `per_hour_usd` for a machine, or both. `owned`: what an hour
+    of your own costs.
 
-    `tiers` are sorted by length. `by_tier`: what an answer costs that another speed tier served, as a factor of this
-    price, by the answer's word for that tier. `as_of`: the day (ISO) on which the price was known to be right;
-    `source`: where it is from. A price per hour alone has rates of 0.
+    `tiers` are sorted by length. `by_tier`: what an answer costs that another speed tier served, as
+    a factor of this price, by the answer's word for that tier. `as_of`: the day (ISO) on which the
+    price was known to be right; `source`: where it is from. A price per hour alone has rates of 0.
     """
 
     input_usd: float = 0.0
@@ -100,10 +105,11 @@ class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
     ) -> float:
         """Return the cost of one request in US dollars, without the price per hour.
 
-        `input_tokens` includes tokens read from and written to the cache, `cache_write_tokens` those that were written
-        for an hour, and `output_tokens` reasoning. A kind of token without its own price costs as much as other input.
-        `tier`: the speed tier that served it, in the provider's word; "": not reported. `longest_prompt`: if the
-        tokens are sums over several requests, the prompt that decides their rates.
+        `input_tokens` includes tokens read from and written to the cache, `cache_write_tokens`
+        those that were written for an hour, and `output_tokens` reasoning. A kind of token without
+        its own price costs as much as other input. `tier`: the speed tier that served it, in the
+        provider's word; "": not reported. `longest_prompt`: if the tokens are sums over several
+        requests, the prompt that decides their rates.
         """
         if tier and (factor := self.by_tier.get(tier)) is not None:
             return factor * self.cost_usd(
@@ -119,17 +125,25 @@ class Price(Rates, frozen=True, kw_only=True, omit_defaults=True):
         return (
             plain * rates.input_usd
             + cached_tokens * _first(rates.cached_usd, rates.input_usd)
-            + (cache_write_tokens - cache_write_1h_tokens) * _first(rates.cache_write_usd, rates.input_usd)
+            + (cache_write_tokens - cache_write_1h_tokens)
+            * _first(rates.cache_write_usd, rates.input_usd)
             + cache_write_1h_tokens * rates.of_hour_writes
             + output_tokens * rates.output_usd
         ) / MILLION
 
     def dearest_usd(
-        self, *, input_tokens: int, output_tokens: int, any_tier: bool = False, for_an_hour: bool = False
+        self,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        any_tier: bool = False,
+        for_an_hour: bool = False,
     ) -> float:
-        """Return the most that a request with these tokens can cost, in US dollars, without the price per hour.
+        """Return the most that a request with these tokens can cost, in US dollars, without the
+        price per hour.
 
-        Its prompt may be written to the provider's cache, or `for_an_hour`. `any_tier`: any speed tier may serve it.
+        Its prompt may be written to the provider's cache, or `for_an_hour`. `any_tier`: any speed
+        tier may serve it.
         """
         factor = max(1.0, *self.by_tier.values()) if any_tier and self.by_tier else 1.0
         return factor * max(

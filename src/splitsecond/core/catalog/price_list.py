@@ -1,6 +1,8 @@
-"""Access to the public price list `genai-prices`, which others keep up to date. Only this file imports it.
+"""Access to the public price list `genai-prices`, which others keep up to date. Only this file
+imports it.
 
-The import takes 0.5 s and 30 MB, mostly for libraries that it needs for other purposes, so it happens at the first use.
+The import takes 0.5 s and 30 MB, mostly for libraries that it needs for other purposes, so it
+happens at the first use.
 """
 
 from datetime import date
@@ -39,7 +41,10 @@ def models(provider: str) -> dict[str, CatalogModel]:
     kept = [model for model in (found.models if found else ()) if not model.deprecated]
     as_of = _as_of()
     priced = [
-        (_request_name(model), CatalogModel(price=_price(model, as_of), context_tokens=model.context_window))
+        (
+            _request_name(model),
+            CatalogModel(price=_price(model, as_of), context_tokens=model.context_window),
+        )
         for model in kept
     ]
     return {name: each for name, each in priced if each.price and each.price.output_usd}
@@ -58,7 +63,13 @@ def _price(model: "ModelInfo", as_of: str) -> Price | None:
     prices = model.get_prices(clock.wall_time()) if model.prices else None
     if prices is None or prices.input_mtok is None:
         return None
-    starts = sorted({tier.start for kind in _KINDS.values() for tier in getattr(getattr(prices, kind), "tiers", ())})
+    starts = sorted(
+        {
+            tier.start
+            for kind in _KINDS.values()
+            for tier in getattr(getattr(prices, kind), "tiers", ())
+        }
+    )
     return Price(
         **_rates(prices, 0),
         tiers=tuple(Tier(above_tokens=start, **_rates(prices, start + 1)) for start in starts),
@@ -72,7 +83,9 @@ def _rates(prices: "ModelPrice", input_tokens: int) -> dict[str, Any]:
     for ours, theirs in _KINDS.items():
         rate = getattr(prices, theirs)
         if hasattr(rate, "tiers"):  # the last tier below the length applies to all tokens
-            rate = ([rate.base] + [tier.price for tier in rate.tiers if input_tokens > tier.start])[-1]
+            rate = ([rate.base] + [tier.price for tier in rate.tiers if input_tokens > tier.start])[
+                -1
+            ]
         if rate is not None:
             found[ours] = float(rate)
     return {"output_usd": 0.0} | found

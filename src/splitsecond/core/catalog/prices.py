@@ -1,9 +1,12 @@
-"""Prices of targets: from the configuration, then the public price list, then the catalogue's own files.
+"""Prices of targets: from the configuration, then the public price list, then the catalogue's own
+files.
 
-The list comes before the files because others keep it up to date; a file states a price only if the list lacks it.
+The list comes before the files because others keep it up to date; a file states a price only if the
+list lacks it.
 
-Run as a program (`lookup_in_child`), this module reads a `PriceQuery` from standard input and prints a `PriceLookup`,
-both as JSON: a process that must stay small leaves the import of the list, 30 MB, to a child.
+Run as a program (`lookup_in_child`), this module reads a `PriceQuery` from standard input and
+prints a `PriceLookup`, both as JSON: a process that must stay small leaves the import of the list,
+30 MB, to a child.
 """
 
 import difflib
@@ -17,7 +20,13 @@ from msgspec import Struct, structs
 from splitsecond.core.catalog import price_list
 from splitsecond.core.catalog.model import CatalogModel
 from splitsecond.core.catalog.price import Price
-from splitsecond.core.catalog.provider import TYPO_RATIO, Provider, is_foreign, provider, split_target
+from splitsecond.core.catalog.provider import (
+    TYPO_RATIO,
+    Provider,
+    is_foreign,
+    provider,
+    split_target,
+)
 from splitsecond.core.catalog.speed_tier import tier_price
 from splitsecond.core.errors import CallerFault
 
@@ -26,7 +35,8 @@ CHILD_S = 30.0
 
 
 def price(target: str, overrides: Mapping[str, Price] | None = None) -> Price | None:
-    """Return the price of "provider/model" at this hour; None if unknown (your own server, a simulator).
+    """Return the price of "provider/model" at this hour; None if unknown (your own server, a
+    simulator).
 
     `overrides`: prices by target, or by provider as "provider/*".
     """
@@ -34,7 +44,9 @@ def price(target: str, overrides: Mapping[str, Price] | None = None) -> Price | 
     return given.get(target) or given.get(target.partition("/")[0] + "/*") or listing(target).price
 
 
-def prices(targets: Iterable[str], overrides: Mapping[str, Price] | None = None) -> dict[str, Price | None]:
+def prices(
+    targets: Iterable[str], overrides: Mapping[str, Price] | None = None
+) -> dict[str, Price | None]:
     return {target: price(target, overrides) for target in targets}
 
 
@@ -47,11 +59,17 @@ def listing(target: str) -> CatalogModel:
 def _listing(owner: Provider, name: str) -> CatalogModel:
     name, tier = owner.split_tier(name)
     model = owner.model(name)
-    listed = price_list.listed_model(owner.prices, model.same_as or name) if owner.prices else CatalogModel()
+    listed = (
+        price_list.listed_model(owner.prices, model.same_as or name)
+        if owner.prices
+        else CatalogModel()
+    )
     price = listed.price or model.price
     if price is not None and owner.tiers:
         price = tier_price(price, name, tier, owner.tiers, owner.standard_tiers)
-    return structs.replace(model, price=price, context_tokens=model.context_tokens or listed.context_tokens)
+    return structs.replace(
+        model, price=price, context_tokens=model.context_tokens or listed.context_tokens
+    )
 
 
 def provider_models(found: Provider) -> dict[str, CatalogModel]:
@@ -77,9 +95,11 @@ class PriceLookup(Struct, frozen=True):
 def lookup_in_child(
     targets: Iterable[str], providers: Iterable[str] = (), *, timeout_s: float = CHILD_S
 ) -> PriceLookup:
-    """Look up the prices of `targets` and the models of `providers`, reading the public list in a child process.
+    """Look up the prices of `targets` and the models of `providers`, reading the public list in a
+    child process.
 
-    Blocks for about a second if the list has entries for any of them. Raises `CallerFault` if the child fails.
+    Blocks for about a second if the list has entries for any of them. Raises `CallerFault` if the
+    child fails.
     """
     query = PriceQuery(list(targets), list(providers))
     owners = [*map(_owner, query.targets), *map(provider, query.providers)]
@@ -101,21 +121,27 @@ def lookup_in_child(
 def _lookup(query: PriceQuery) -> PriceLookup:
     owners = [provider(name) for name in query.providers]
     models = {
-        owner.name: _in_service(owner, price_list.models(owner.prices) if owner.prices else ()) for owner in owners
+        owner.name: _in_service(owner, price_list.models(owner.prices) if owner.prices else ())
+        for owner in owners
     }
     found = {target: listing(target) for target in query.targets}
     return PriceLookup(
         {target: each.price for target, each in found.items()},
         models,
-        {target: each.context_tokens for target, each in found.items() if each.context_tokens is not None},
+        {
+            target: each.context_tokens
+            for target, each in found.items()
+            if each.context_tokens is not None
+        },
     )
 
 
 def replacements(target: str, known: Iterable[str] | None = None) -> tuple[str, list[str]]:
-    """Return the day on which the model of a target was taken down ("" if it was not), and targets to use instead.
+    """Return the day on which the model of a target was taken down ("" if it was not), and targets
+    to use instead.
 
-    The targets are of the same provider: the replacement that it names or its default model, or models with similar
-    names. `known`: the provider's models in the list; None: read the list.
+    The targets are of the same provider: the replacement that it names or its default model, or
+    models with similar names. `known`: the provider's models in the list; None: read the list.
     """
     owner = _owner(target)
     if owner is None:
@@ -135,8 +161,13 @@ def replacements(target: str, known: Iterable[str] | None = None) -> tuple[str, 
 
 
 def _typo_first(model: str, near: list[str], owner: Provider) -> list[str]:
-    """Return the names `near` that of a model, with the one in front that it probably misspells, or its replacement."""
-    retired = {each: about.replaced_by for each, about in owner.models.items() if about.retired and about.replaced_by}
+    """Return the names `near` that of a model, with the one in front that it probably misspells, or
+    its replacement."""
+    retired = {
+        each: about.replaced_by
+        for each, about in owner.models.items()
+        if about.retired and about.replaced_by
+    }
     for gone in difflib.get_close_matches(model, [*near, *retired], n=1, cutoff=TYPO_RATIO):
         return list(dict.fromkeys([retired.get(gone, gone), *near]))[:3]
     return near

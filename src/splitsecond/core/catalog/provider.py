@@ -1,9 +1,10 @@
 """Catalogue of providers: one TOML file each, read on demand.
 
-A file's name is the provider's name in a target: `groq.toml` makes `groq/openai/gpt-oss-120b` a target.
+A file's name is the provider's name in a target: `groq.toml` makes `groq/openai/gpt-oss-120b` a
+target.
 
-A provider that runs in several places has `regions`. `qwen-cn/qwen-plus` is a target in the region `cn` of `qwen`, and
-so is `qwen:cn/qwen-plus`.
+A provider that runs in several places has `regions`. `qwen-cn/qwen-plus` is a target in the region
+`cn` of `qwen`, and so is `qwen:cn/qwen-plus`.
 """
 
 import difflib
@@ -24,29 +25,33 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.validation import converted, nearest
 
 Auth = Literal["bearer", "x-api-key", "api-key", "x-goog-api-key", "google"]
-"""How the key is sent: ``Authorization: Bearer``, or the header of that name. "google": the key is an access token of
-Google Cloud, or the path of a credentials file from which such tokens are made.
+"""How the key is sent: ``Authorization: Bearer``, or the header of that name. "google": the key is
+an access token of Google Cloud, or the path of a credentials file from which such tokens are made.
 """
 
 
 Credentials = Literal["gateway", "client"]
-"""Whose credentials a request carries: the gateway's key, or those that the client sent with its request."""
+"""Whose credentials a request carries: the gateway's key, or those that the client sent with its
+request."""
 
 
 class Region(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One region of a provider. `api_key_env`: the variables of its own key; empty: the provider's key."""
+    """One region of a provider. `api_key_env`: the variables of its own key; empty: the provider's
+    key."""
 
     base_url: str
     api_key_env: tuple[str, ...] = ()
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and how a provider is called; the same for a provider of the catalogue or of a configuration, and a target.
+    """Where and how a provider is called; the same for a provider of the catalogue or of a
+    configuration, and a target.
 
-    `api_key_env`: the variables of its key, in the order in which they are tried; empty: it needs no key. `auth`: how
-    the key is sent. `quirks`: deviations from the API format. `region`: the region in its name; "": none. `prefill`:
-    whether and how it continues the beginning of a reply; None: not known. `credentials`: "client" for those of the
-    client, so that no key of ours is needed.
+    `api_key_env`: the variables of its key, in the order in which they are tried; empty: it needs
+    no key. `auth`: how the key is sent. `quirks`: deviations from the API format. `region`: the
+    region in its name; "": none. `prefill`: whether and how it continues the beginning of a reply;
+    None: not known. `credentials`: "client" for those of the client, so that no key of ours is
+    needed.
     """
 
     base_url: str
@@ -66,23 +71,28 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
     def key_variable(self, environment: Mapping[str, str]) -> str:
         """Return the variable whose value is the key; "" if none of them is set."""
-        return next((variable for variable in self.api_key_env if environment.get(variable, "").strip()), "")
+        return next(
+            (variable for variable in self.api_key_env if environment.get(variable, "").strip()), ""
+        )
 
 
 class Provider(Access, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One provider, or one region of it (`region` is then set, and `name` ends with it).
 
-    `base_url` may hold `{NAME}`, replaced by the environment variable NAME (an account's own address), and `{model}`,
-    if the model is part of the address. `default_model`: a chat model that most keys may use; "": none. `prices`: its
-    name in the public price list; "": not listed. `serves`: patterns of the listed models that can be called at this
-    address, as the list has no addresses; empty: all. `billed_by_hour`: users rent the machine, so that the price of a
-    token depends on the load. `closing_stops_billing`: whether a reply that is closed early is billed only up to there;
-    None: not known. `error_in_200`: it may report an error in a response with status 200. `regions`: its other places
-    by name. `tiers`: its speed tiers by name; `standard_tiers`: the words of an answer that none of them served.
-    `any_region`: the pattern of all further ones: `<region>` in it is the name of the region, `<REGION>` the same in
-    capitals for a variable (us-east1: US_EAST1); None: it has no others. `models`: what is known of some of its models,
-    by name. `distances`: published latencies from far away. `notes`: other facts that a caller should know. `checked`:
-    the day on which address and names were last checked against `source`; "": not on its own pages.
+    `base_url` may hold `{NAME}`, replaced by the environment variable NAME (an account's own
+    address), and `{model}`, if the model is part of the address. `default_model`: a chat model that
+    most keys may use; "": none. `prices`: its name in the public price list; "": not listed.
+    `serves`: patterns of the listed models that can be called at this address, as the list has no
+    addresses; empty: all. `billed_by_hour`: users rent the machine, so that the price of a token
+    depends on the load. `closing_stops_billing`: whether a reply that is closed early is billed
+    only up to there; None: not known. `error_in_200`: it may report an error in a response with
+    status 200. `regions`: its other places by name. `tiers`: its speed tiers by name;
+    `standard_tiers`: the words of an answer that none of them served. `any_region`: the pattern of
+    all further ones: `<region>` in it is the name of the region, `<REGION>` the same in capitals
+    for a variable (us-east1: US_EAST1); None: it has no others. `models`: what is known of some of
+    its models, by name. `distances`: published latencies from far away. `notes`: other facts that a
+    caller should know. `checked`: the day on which address and names were last checked against
+    `source`; "": not on its own pages.
     """
 
     name: str = ""
@@ -107,9 +117,11 @@ class Provider(Access, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.models.get(name, _UNKNOWN_MODEL)
 
     def split_tier(self, model: str) -> tuple[str, str]:
-        """Split the name of a model into the model and its speed tier: "gpt-5@flex" → ("gpt-5", "flex"); "": none.
+        """Split the name of a model into the model and its speed tier: "gpt-5@flex" → ("gpt-5",
+        "flex"); "": none.
 
-        Raises `CallerFault` for a tier that is unknown. At a provider without tiers the name is the model's.
+        Raises `CallerFault` for a tier that is unknown. At a provider without tiers the name is the
+        model's.
         """
         if not self.tiers or SEPARATOR not in model:
             return model, ""
@@ -118,7 +130,8 @@ class Provider(Access, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise CallerFault(
                 f"unknown tier {tier!r}; {self.name} has {', '.join(sorted(self.tiers))}",
                 kind="unknown_tier",
-                hint=nearest(tier, self.tiers) or f"For example {self.name}/{base or 'MODEL'}@{min(self.tiers)}.",
+                hint=nearest(tier, self.tiers)
+                or f"For example {self.name}/{base or 'MODEL'}@{min(self.tiers)}.",
             )
         return base, tier
 
@@ -142,15 +155,22 @@ OWN_SERVER = "Any OpenAI-compatible server works, by its base URL."
 
 def names() -> list[str]:
     folder = resources.files(__package__) / "providers"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return sorted(
+        entry.name.removesuffix(".toml")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".toml")
+    )
 
 
 def is_foreign(name: str) -> bool:
     """Return whether a name is neither that of a provider nor begins like one of its regions.
 
-    Raises nothing, and reads no file: the message of `provider` for an unknown name reads all of them.
+    Raises nothing, and reads no file: the message of `provider` for an unknown name reads all of
+    them.
     """
-    return not any(name == known or name.startswith((f"{known}-", f"{known}:")) for known in names())
+    return not any(
+        name == known or name.startswith((f"{known}-", f"{known}:")) for known in names()
+    )
 
 
 def provider(name: str, own_server: str = OWN_SERVER) -> Provider:
@@ -180,7 +200,10 @@ def provider(name: str, own_server: str = OWN_SERVER) -> Provider:
         owner = max(owners, key=len)
         region = name.removeprefix(owner + "-")
         raise _unknown(
-            f"{_read(owner).title} has no regions in the catalogue, so {region!r} is unknown", name, known, own_server
+            f"{_read(owner).title} has no regions in the catalogue, so {region!r} is unknown",
+            name,
+            known,
+            own_server,
         )
     raise _unknown(f"unknown provider {name!r}", name, known, own_server, _known_for(name))
 
@@ -219,22 +242,33 @@ def _parsed(file: str, text: str) -> Provider:
     try:
         found = msgspec.convert(raw, Provider)
     except msgspec.ValidationError:
-        parts: dict[str, type[msgspec.Struct]] = {"models": CatalogModel, "regions": Region, "tiers": SpeedTier}
-        for table, part in parts.items():  # msgspec names no keys of mappings, so each entry is converted by itself
+        parts: dict[str, type[msgspec.Struct]] = {
+            "models": CatalogModel,
+            "regions": Region,
+            "tiers": SpeedTier,
+        }
+        # msgspec names no keys of mappings, so each entry is converted by itself
+        for table, part in parts.items():
             named = raw.get(table)
             for name, value in named.items() if isinstance(named, dict) else ():
                 converted(f"{table}.{name}", value, part, fault)
         found = converted("", raw, Provider, fault)
     for place, price, known in _prices(raw):
         for field in price.keys() - set(known.__struct_fields__):
-            raise _bad(f"{file}: {place}", f"unknown field `{field}`", nearest(field, known.__struct_fields__))
+            raise _bad(
+                f"{file}: {place}",
+                f"unknown field `{field}`",
+                nearest(field, known.__struct_fields__),
+            )
     return found
 
 
 def _check_address(place: str, url: str) -> None:
     inside = [part.partition("}") for part in url.split("{")[1:]]
     if any(not brace or not _NAME.fullmatch(name) for name, brace, _ in inside):
-        raise _bad(place, f"got {url}, expected a variable of the environment between each pair of braces")
+        raise _bad(
+            place, f"got {url}, expected a variable of the environment between each pair of braces"
+        )
     if not url.startswith(("https://", "http://", "{")):
         raise _bad(place, f"got {url}, expected an address that begins with https:// or http://")
     if url.endswith("/"):
@@ -245,7 +279,9 @@ def _bad(place: str, message: str, hint: str = "") -> CallerFault:
     return CallerFault(f"{place}: {message}", kind="bad_catalogue", hint=hint)
 
 
-def _prices(raw: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], type[Price] | type[Tier]]]:
+def _prices(
+    raw: Mapping[str, Any],
+) -> Iterator[tuple[str, Mapping[str, Any], type[Price] | type[Tier]]]:
     for name, model in raw.get("models", {}).items():
         price = model.get("price", {})
         yield f"models.{name}.price", price, Price
@@ -270,36 +306,56 @@ def _of_any_region(found: Provider, region: str, own_server: str) -> Provider:
     if place is None and found.any_region is not None and _REGION.fullmatch(region):
 
         def filled(text: str) -> str:
-            return text.replace("<region>", region).replace("<REGION>", region.upper().replace("-", "_"))
+            return text.replace("<region>", region).replace(
+                "<REGION>", region.upper().replace("-", "_")
+            )
 
         pattern = found.any_region
-        place = Region(base_url=filled(pattern.base_url), api_key_env=tuple(map(filled, pattern.api_key_env)))
+        place = Region(
+            base_url=filled(pattern.base_url), api_key_env=tuple(map(filled, pattern.api_key_env))
+        )
     if place is None:
         near = [f"{found.name}:{each}" for each in found.regions]
-        raise _unknown(f"{found.title} has no region {region!r}", f"{found.name}:{region}", near, own_server)
+        raise _unknown(
+            f"{found.title} has no region {region!r}", f"{found.name}:{region}", near, own_server
+        )
     named = msgspec.structs.replace(found, regions={region: place})
     return msgspec.structs.replace(_in_region(named, region), name=f"{found.name}:{region}")
 
 
 def _known_for(word: str) -> list[str]:
     all_providers = [_read(name) for name in names()]
-    titled = [each.name for each in all_providers if word.lower() in _WORD.findall(each.title.lower())]
+    titled = [
+        each.name for each in all_providers if word.lower() in _WORD.findall(each.title.lower())
+    ]
     return titled or [
-        each.name for each in all_providers if any(model.startswith(word.lower()) for model in each.models)
+        each.name
+        for each in all_providers
+        if any(model.startswith(word.lower()) for model in each.models)
     ]
 
 
-def _unknown(what: str, name: str, known: Sequence[str], own_server: str, known_for: Sequence[str] = ()) -> CallerFault:
-    near = list(dict.fromkeys([*known_for[:4], *difflib.get_close_matches(name, known, n=3, cutoff=0.5)]))
+def _unknown(
+    what: str, name: str, known: Sequence[str], own_server: str, known_for: Sequence[str] = ()
+) -> CallerFault:
+    near = list(
+        dict.fromkeys([*known_for[:4], *difflib.get_close_matches(name, known, n=3, cutoff=0.5)])
+    )
     return CallerFault(
         what,
         kind="unknown_provider",
-        hint=(f"Did you mean {' or '.join(near)}? " if near else f"Known: {', '.join(known) or 'none'}. ") + own_server,
+        hint=(
+            f"Did you mean {' or '.join(near)}? "
+            if near
+            else f"Known: {', '.join(known) or 'none'}. "
+        )
+        + own_server,
     )
 
 
 def split_target(target: str, own_server: str = OWN_SERVER) -> tuple[str, str]:
-    """Split a target into provider and model: "groq/llama-3.1-8b-instant" → ("groq", "llama-3.1-8b-instant").
+    """Split a target into provider and model: "groq/llama-3.1-8b-instant" → ("groq",
+    "llama-3.1-8b-instant").
 
     Raises `CallerFault` if it is not a target.
     """
@@ -314,15 +370,21 @@ def split_target(target: str, own_server: str = OWN_SERVER) -> tuple[str, str]:
 
 
 def fill_base_url(found: Provider, environment: Mapping[str, str]) -> str:
-    """Return the provider's base URL with each `{NAME}` replaced from the environment; `{model}` stays.
+    """Return the provider's base URL with each `{NAME}` replaced from the environment; `{model}`
+    stays.
 
     Raises `CallerFault` if a variable is missing.
     """
-    names_in_url = [name for part in found.base_url.split("{")[1:] if (name := part.partition("}")[0]) != "model"]
+    names_in_url = [
+        name
+        for part in found.base_url.split("{")[1:]
+        if (name := part.partition("}")[0]) != "model"
+    ]
     missing = [name for name in names_in_url if not environment.get(name)]
     if missing:
         raise CallerFault(
-            f"{found.title} needs {' and '.join(missing)} in the environment for its address {found.base_url}",
+            f"{found.title} needs {' and '.join(missing)} in the environment for its address "
+            f"{found.base_url}",
             kind="missing_setting",
             hint=f"For example: export {missing[0]}=...",
         )

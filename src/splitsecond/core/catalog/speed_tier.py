@@ -1,7 +1,8 @@
 """Speed tiers: faster or cheaper service of the same model, for another price.
 
-A tier is a part of a target's name: `anthropic/claude-opus-5@fast` is a target beside `anthropic/claude-opus-5`, with a
-price and statistics of its own. The answer names the tier that served it, which may be another one.
+A tier is a part of a target's name: `anthropic/claude-opus-5@fast` is a target beside
+`anthropic/claude-opus-5`, with a price and statistics of its own. The answer names the tier that
+served it, which may be another one.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,8 @@ SEPARATOR = "@"
 
 
 class TierPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The price of a tier for the models that match one of `models`: `factor` times their standard price."""
+    """The price of a tier for the models that match one of `models`: `factor` times their standard
+    price."""
 
     models: tuple[str, ...]
     factor: float
@@ -24,9 +26,10 @@ class TierPrice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class SpeedTier(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One speed tier of a provider.
 
-    `field`: the field of a request that names the tier; `value`: its value there. `betas`: the beta features that it
-    needs (Anthropic). `granted`: the words by which an answer says that this tier served it. `prices`: the first entry
-    that matches a model counts; a model without one has no known price. `checked`: the day on which `source` said so.
+    `field`: the field of a request that names the tier; `value`: its value there. `betas`: the beta
+    features that it needs (Anthropic). `granted`: the words by which an answer says that this tier
+    served it. `prices`: the first entry that matches a model counts; a model without one has no
+    known price. `checked`: the day on which `source` said so.
     """
 
     field: str
@@ -45,11 +48,17 @@ class SpeedTier(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def quirks(self) -> dict[str, object]:
-        return {"extra_fields": {self.field: self.value}} | ({"betas": self.betas} if self.betas else {})
+        return {"extra_fields": {self.field: self.value}} | (
+            {"betas": self.betas} if self.betas else {}
+        )
 
 
 def tier_price(
-    standard: Price, model: str, name: str, tiers: Mapping[str, SpeedTier], standard_words: tuple[str, ...]
+    standard: Price,
+    model: str,
+    name: str,
+    tiers: Mapping[str, SpeedTier],
+    standard_words: tuple[str, ...],
 ) -> Price | None:
     factor = tiers[name].factor(model) if name else 1.0
     if factor is None:
@@ -61,7 +70,9 @@ def tier_price(
     return structs.replace(standard.scaled(factor), by_tier=by_tier, source=source)
 
 
-def factors(model: str, name: str, tiers: Mapping[str, SpeedTier], standard_words: tuple[str, ...]) -> dict[str, float]:
+def factors(
+    model: str, name: str, tiers: Mapping[str, SpeedTier], standard_words: tuple[str, ...]
+) -> dict[str, float]:
     own = tiers[name].factor(model) if name else 1.0
     if own is None:
         return {}

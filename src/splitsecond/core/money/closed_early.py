@@ -1,9 +1,11 @@
-"""Cost of attempts that we closed before their end: losers of races, exceeded deadlines, clients that left.
+"""Cost of attempts that we closed before their end: losers of races, exceeded deadlines, clients
+that left.
 
-What a provider bills for the output that it had not sent yet depends on its rule (`closing_stops_billing` in the
-catalogue). If closing stops the billing, only the tokens that arrived are billed. If not, the answer is generated and
-billed to its end: probably as long as the answer of the same call that was complete, and at most as long as the
-client's limit. If the rule is not known, both are possible.
+What a provider bills for the output that it had not sent yet depends on its rule
+(`closing_stops_billing` in the catalogue). If closing stops the billing, only the tokens that
+arrived are billed. If not, the answer is generated and billed to its end: probably as long as the
+answer of the same call that was complete, and at most as long as the client's limit. If the rule is
+not known, both are possible.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +25,9 @@ class CostRange(NamedTuple):
     high: float = 0.0
 
     def plus(self, other: "CostRange") -> "CostRange":
-        return CostRange(self.low + other.low, self.expected + other.expected, self.high + other.high)
+        return CostRange(
+            self.low + other.low, self.expected + other.expected, self.high + other.high
+        )
 
     @property
     def exact(self) -> bool:
@@ -40,7 +44,8 @@ def cost_range(
 ) -> CostRange | None:
     """Return what an attempt may have cost; None if its price or its prompt's length is not known.
 
-    `whole_tokens`: the probable length of the complete answer. `most_tokens`: the most tokens that it could have had.
+    `whole_tokens`: the probable length of the complete answer. `most_tokens`: the most tokens that
+    it could have had.
     """
     if not o.closed_early:
         usd = cost(o)
@@ -48,8 +53,12 @@ def cost_range(
     seen = o.output_tokens or 0
     most = seen if stops else max(most_tokens, seen)
     billed = max(min(whole_tokens, most), seen) if stops is False else seen
-    low, expected, high = (cost(structs.replace(o, output_tokens=tokens)) for tokens in (seen, billed, most))
-    return None if low is None or expected is None or high is None else CostRange(low, expected, high)
+    low, expected, high = (
+        cost(structs.replace(o, output_tokens=tokens)) for tokens in (seen, billed, most)
+    )
+    return (
+        None if low is None or expected is None or high is None else CostRange(low, expected, high)
+    )
 
 
 def attempt_cost(
@@ -66,8 +75,12 @@ def attempt_cost(
         prompt = next((each.input_tokens for each in every if each.input_tokens is not None), None)
         o = structs.replace(o, input_tokens=prompt)
     whole_tokens = complete_tokens(every) or usual_tokens
-    return cost_range(o, cost, stops, whole_tokens=whole_tokens, most_tokens=output_limit or whole_tokens)
+    return cost_range(
+        o, cost, stops, whole_tokens=whole_tokens, most_tokens=output_limit or whole_tokens
+    )
 
 
 def complete_tokens(attempts: Iterable[Observation]) -> int | None:
-    return max((o.output_tokens for o in attempts if o.ok and o.output_tokens is not None), default=None)
+    return max(
+        (o.output_tokens for o in attempts if o.ok and o.output_tokens is not None), default=None
+    )

@@ -1,18 +1,20 @@
 """Cost of observations, by prices that carry their day and source.
 
-The cost of a row covers everything that was sent for it: warm-ups, failures and losers of a race included. Its rates,
-per request and per million tokens, are those of its measured requests, with their failures and losers. Warm-ups have
-shorter responses, and more of them the higher the concurrency, so with them a million tokens would seem to cost less
-under load.
+The cost of a row covers everything that was sent for it: warm-ups, failures and losers of a race
+included. Its rates, per request and per million tokens, are those of its measured requests, with
+their failures and losers. Warm-ups have shorter responses, and more of them the higher the
+concurrency, so with them a million tokens would seem to cost less under load.
 
-A price of "a million tokens" hides how many of them are input. `usd_per_million` is the cost divided by all tokens of
-the responses, input and output: the row's own mix. On a machine paid by the hour, tokens cost what the load makes of
-them: the hourly price divided by the tokens of an hour at the row's system throughput.
+A price of "a million tokens" hides how many of them are input. `usd_per_million` is the cost
+divided by all tokens of the responses, input and output: the row's own mix. On a machine paid by
+the hour, tokens cost what the load makes of them: the hourly price divided by the tokens of an hour
+at the row's system throughput.
 
-Not every count is known. An attempt that failed before its first token with an error of the provider costs nothing. An
-attempt that was closed early has no counts: its cost is estimated from its prompt (as long as that of another attempt
-of the same call, otherwise of the same row) and the tokens that arrived. Attempts that ended because the run was
-stopped are part of a row's cost but not of its rates, because they have no response to share it.
+Not every count is known. An attempt that failed before its first token with an error of the
+provider costs nothing. An attempt that was closed early has no counts: its cost is estimated from
+its prompt (as long as that of another attempt of the same call, otherwise of the same row) and the
+tokens that arrived. Attempts that ended because the run was stopped are part of a row's cost but
+not of its rates, because they have no response to share it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,8 +33,8 @@ Prices = Mapping[str, Price]
 
 
 class Bill(Struct, frozen=True):
-    """Cost of attempts by the token. `estimated` of them lack counts; `unpriced` have no price, or nothing to estimate
-    their counts from."""
+    """Cost of attempts by the token. `estimated` of them lack counts; `unpriced` have no price, or
+    nothing to estimate their counts from."""
 
     usd: float = 0.0
     attempts: int = 0
@@ -84,15 +86,18 @@ def costs_usd(
             prompt = prompts.get(o.call, longest.get(o.condition))
             if prompt is not None:
                 tokens = o.output_tokens or 0
-                usd, estimated = known.cost_usd(input_tokens=prompt, output_tokens=tokens, tier=o.tier), True
+                usd, estimated = (
+                    known.cost_usd(input_tokens=prompt, output_tokens=tokens, tier=o.tier),
+                    True,
+                )
         yield o, usd, estimated
 
 
 def run_cost_usd(observations: Iterable[Observation], prices: Prices) -> float | None:
     """Return the cost of a run; None if nothing in it has a known cost.
 
-    Attempts are billed by the token. A machine paid by the hour is billed from the first request to it until the end of
-    the last, whether it was busy or not.
+    Attempts are billed by the token. A machine paid by the hour is billed from the first request to
+    it until the end of the last, whether it was busy or not.
     """
     sent = billed(observations)
     found = bill(sent, prices)
@@ -120,12 +125,17 @@ def price_words(price: Price | None) -> str:
     if price.free:
         return "free"
     cached = f", ${price.cached_usd:g} cached" if price.cached_usd is not None else ""
-    tokens = f"${price.input_usd:g} in{cached}, ${price.output_usd:g} out per million tokens" if price.by_token else ""
+    tokens = (
+        f"${price.input_usd:g} in{cached}, ${price.output_usd:g} out per million tokens"
+        if price.by_token
+        else ""
+    )
     hour = f"${price.per_hour_usd:.3g} per hour" if price.per_hour_usd is not None else ""
     if (own := price.owned) is not None:
         hour += (
             f" (owned: {usd(own.purchase_usd)} over {own.life_years:g} years, {own.watts:g} W at "
-            f"{usd(own.usd_per_kwh)} per kWh, of it {usd(own.electricity_usd_per_hour)} electricity)"
+            f"{usd(own.usd_per_kwh)} per kWh, of it {usd(own.electricity_usd_per_hour)} "
+            f"electricity)"
         )
     return ", ".join(filter(None, (tokens, hour)))
 
@@ -135,7 +145,8 @@ def usd_or_free(value: float | None) -> str:
 
 
 def usd(value: float | None) -> str:
-    """Format US dollars with at least three significant digits, and cents: "$12.34", "$0.0123", "$1,234.00"."""
+    """Format US dollars with at least three significant digits, and cents: "$12.34", "$0.0123",
+    "$1,234.00"."""
     if value is None:
         return "–"
     size = abs(value)

@@ -9,9 +9,11 @@ from msgspec import Struct
 LOGARITHMIC_FROM = 8
 """Ratio of the largest to the smallest value from which an axis is logarithmic."""
 LOGARITHMIC_STEPS: Sequence[tuple[Sequence[int], int]] = (
-    (range(1, 10), 1), ((1, 2, 3, 5, 7), 1), ((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2), ((1,), 3),
+    (range(1, 10), 1), ((1, 2, 3, 5, 7), 1), ((1, 2, 5), 1), ((1, 3), 1), ((1,), 1), ((1,), 2),
+    ((1,), 3),
 )  # fmt: skip
-"""Ticks within a decade, and in every how many decades they stand, from the densest to the sparsest."""
+"""Ticks within a decade, and in every how many decades they stand, from the densest to the
+sparsest."""
 
 MINUTE_S, DAY_S = 60, 86_400
 TIME_STEPS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10_800, 21_600, 43_200, DAY_S)
@@ -39,7 +41,8 @@ class Axis(Struct, frozen=True, kw_only=True):
 
 
 def fitted(title: str, values: Iterable[float], *, zero: bool = True) -> Axis:
-    """Return an axis for these values: logarithmic if they lie far apart, otherwise linear (from 0 with `zero`)."""
+    """Return an axis for these values: logarithmic if they lie far apart, otherwise linear (from 0
+    with `zero`)."""
     known = list(values)
     low, high = min(known), max(known)
     if low > 0 and high > LOGARITHMIC_FROM * low:
@@ -49,23 +52,45 @@ def fitted(title: str, values: Iterable[float], *, zero: bool = True) -> Axis:
     return linear(title, begin, end)
 
 
-def linear(title: str, low: float, high: float, *, percent: bool = False, grid: bool = True) -> Axis:
+def linear(
+    title: str, low: float, high: float, *, percent: bool = False, grid: bool = True
+) -> Axis:
     step = _round_step((high - low) / 5)
-    ticks = [min(at * step, high) for at in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+    ticks = [
+        min(at * step, high) for at in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)
+    ]
     shown = step * (100 if percent else 1)
     decimals = next((d for d in range(12) if abs(round(shown, d) - shown) < 1e-6 * shown), 12)
-    labels = [f"{100 * tick:.{decimals}f}%" if percent else f"{tick:,.{decimals}f}" for tick in ticks]
-    return Axis(title=title, low=low, high=high, ticks=list(zip(ticks, labels, strict=True)), grid=grid)
+    labels = [
+        f"{100 * tick:.{decimals}f}%" if percent else f"{tick:,.{decimals}f}" for tick in ticks
+    ]
+    return Axis(
+        title=title, low=low, high=high, ticks=list(zip(ticks, labels, strict=True)), grid=grid
+    )
 
 
 def logarithmic(title: str, low: float, high: float, *, grid: bool = True) -> Axis:
-    """Return a logarithmic axis with up to eight ticks at round values: 1, 2, 5, 10, …, or fewer on a long axis."""
+    """Return a logarithmic axis with up to eight ticks at round values: 1, 2, 5, 10, …, or fewer on
+    a long axis."""
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
     for steps, every in LOGARITHMIC_STEPS:
-        ticks = [s * 10.0**d for d in decades if d % every == 0 for s in steps if low <= s * 10.0**d <= high]
+        ticks = [
+            s * 10.0**d
+            for d in decades
+            if d % every == 0
+            for s in steps
+            if low <= s * 10.0**d <= high
+        ]
         if len(ticks) <= 8:
             break
-    return Axis(title=title, low=low, high=high, ticks=[(t, short(t)) for t in ticks], logarithmic=True, grid=grid)
+    return Axis(
+        title=title,
+        low=low,
+        high=high,
+        ticks=[(t, short(t)) for t in ticks],
+        logarithmic=True,
+        grid=grid,
+    )
 
 
 def load_axis(loads: Iterable[float], unit: str) -> Axis:
@@ -80,14 +105,18 @@ def load_unit(*, open_loop: bool, in_sessions: bool = False) -> str:
 
 
 def shares(title: str) -> Axis:
-    return Axis(title=title, low=0, high=1, ticks=[(s, f"{s:.0%}") for s in (0, 0.25, 0.5, 0.75, 0.95, 1)])
+    return Axis(
+        title=title, low=0, high=1, ticks=[(s, f"{s:.0%}") for s in (0, 0.25, 0.5, 0.75, 0.95, 1)]
+    )
 
 
 def moments(first_s: float, last_s: float) -> Axis:
     if first_s == last_s:
         first_s, last_s = first_s - 60, last_s + 60
     # Times with seconds are longer, and must not overlap on a phone.
-    step = next((s for s in TIME_STEPS_S if (last_s - first_s) / s <= (4 if s < MINUTE_S else 8)), 0)
+    step = next(
+        (s for s in TIME_STEPS_S if (last_s - first_s) / s <= (4 if s < MINUTE_S else 8)), 0
+    )
     step = step or DAY_S * ceil((last_s - first_s) / 6 / DAY_S)
     ticks = [float(at * step) for at in range(ceil(first_s / step), floor(last_s / step) + 1)]
     labels = []
@@ -95,7 +124,9 @@ def moments(first_s: float, last_s: float) -> Axis:
         at = datetime.fromtimestamp(tick, UTC)
         clock = "%H:%M:%S" if step < MINUTE_S else "%H:%M"
         labels.append(f"{at:%b} {at.day}" if tick % DAY_S == 0 else f"{at:{clock}}")
-    return Axis(title="", low=first_s, high=last_s, ticks=list(zip(ticks, labels, strict=True)), grid=False)
+    return Axis(
+        title="", low=first_s, high=last_s, ticks=list(zip(ticks, labels, strict=True)), grid=False
+    )
 
 
 def _round_step(least: float) -> float:

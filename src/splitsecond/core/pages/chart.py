@@ -1,7 +1,8 @@
 """Charts: every plot of every page is an SVG drawing made here.
 
-A drawing names no colour: marks have classes such as `target-3`, to which the style sheet gives colours, so one drawing
-serves both themes. It needs no script: a tooltip is a `<title>` of its mark.
+A drawing names no colour: marks have classes such as `target-3`, to which the style sheet gives
+colours, so one drawing serves both themes. It needs no script: a tooltip is a `<title>` of its
+mark.
 
 Distances are pixels of a drawing `WIDTH` wide, which a page scales to the room that it has.
 """
@@ -25,13 +26,15 @@ NAMES = 176
 NARROWEST = 0.15
 """Bars of fewer pixels are left out."""
 CHARACTER, NARROW, LINE = 6.7, 6.9, 13
-"""Mean width of a character, of one in a name, and height of a line, generous: a phone shows larger text."""
+"""Mean width of a character, of one in a name, and height of a line, generous: a phone shows larger
+text."""
 PALETTE = 8
 Point = tuple[float, float]
 
 
 class LegendEntry(Struct, frozen=True, kw_only=True):
-    """Meaning of one colour of a plot: `palette` and `index` name the colour, `shape` is one of `SHAPES` or ""."""
+    """Meaning of one colour of a plot: `palette` and `index` name the colour, `shape` is one of
+    `SHAPES` or ""."""
 
     label: str
     index: int
@@ -58,9 +61,9 @@ Legends = Mapping[str, Mapping[str, LegendEntry]]
 class Plot(Struct, frozen=True, kw_only=True):
     """One plot of a page. `name` is its identifier in the page and its file name.
 
-    `description`: what it shows, in words, for readers who cannot see it. `legend`: "targets", "stages", "split",
-    "steps", "session", "states", "grades" or "". `heading`: the title of its PNG file. `height`: pixels of `drawing`,
-    the content of the SVG element.
+    `description`: what it shows, in words, for readers who cannot see it. `legend`: "targets",
+    "stages", "split", "steps", "session", "states", "grades" or "". `heading`: the title of its PNG
+    file. `height`: pixels of `drawing`, the content of the SVG element.
     """
 
     name: str
@@ -75,8 +78,10 @@ class Plot(Struct, frozen=True, kw_only=True):
     @property
     def svg(self) -> str:
         return (
-            f'<svg class="chart" id="plot-{self.name}" viewBox="0 0 {WIDTH} {px(self.height)}" role="img" '
-            f'aria-labelledby="{self.name}-t {self.name}-d"><title id="{self.name}-t">{escape(self.heading)}</title>'
+            f'<svg class="chart" id="plot-{self.name}" viewBox="0 0 {WIDTH} {px(self.height)}" '
+            f'role="img" '
+            f'aria-labelledby="{self.name}-t {self.name}-d"><title '
+            f'id="{self.name}-t">{escape(self.heading)}</title>'
             f'<desc id="{self.name}-d">{escape(self.description)}</desc>{self.drawing}</svg>'
         )
 
@@ -84,14 +89,17 @@ class Plot(Struct, frozen=True, kw_only=True):
 class Chart:
     """A plot area with its axes, and the marks in it.
 
-    Without a vertical axis, marks have their heights in pixels from the top of the area. `left`: pixels beside it.
+    Without a vertical axis, marks have their heights in pixels from the top of the area. `left`:
+    pixels beside it.
     """
 
     def __init__(self, x: Axis, y: Axis | None, *, height: float = HEIGHT, left: float = 0) -> None:
         self.x, self.y = x, y
         self.top = 22.0 if y is not None and y.title else 8.0
         self.left = (
-            left or MARGIN + 1.15 * CHARACTER * max((len(label) for _, label in y.ticks), default=0) if y else left
+            left or MARGIN + 1.15 * CHARACTER * max((len(label) for _, label in y.ticks), default=0)
+            if y
+            else left
         )
         self.width = WIDTH - self.left - MARGIN
         self.height = height
@@ -113,12 +121,17 @@ class Chart:
         return self.top + self.height * (1 - self.y.place(value))
 
     def add(self, entry: LegendEntry | None, *marks: str, look: str = "") -> None:
-        """Add marks in the colour of a legend entry; without one, in grey. `look`: a further class."""
+        """Add marks in the colour of a legend entry; without one, in grey. `look`: a further
+        class."""
         self._marks.append(self.group(entry, *marks, look=look))
 
     def add_row(self, y: float, name: str, *marks: str) -> None:
-        """Add marks at the top of the area as a row at `y` pixels, which a script may move or hide by `name`."""
-        made = f'<g class="row" transform="translate(0 {px(y)})"><g data-name="{escape(name)}">{"".join(marks)}</g></g>'
+        """Add marks at the top of the area as a row at `y` pixels, which a script may move or hide
+        by `name`."""
+        made = (
+            f'<g class="row" transform="translate(0 {px(y)})"><g '
+            f'data-name="{escape(name)}">{"".join(marks)}</g></g>'
+        )
         self._marks.append(made)
 
     def group(self, entry: LegendEntry | None, *marks: str, look: str = "") -> str:
@@ -126,12 +139,18 @@ class Chart:
         key = f' data-key="{entry.key}"' if entry else ""
         return f'<g class="{names}"{key}>{"".join(marks)}</g>'
 
-    def line(self, points: Iterable[Point], *, steps: bool = False, dash: bool = False, tip: str = "") -> str:
+    def line(
+        self, points: Iterable[Point], *, steps: bool = False, dash: bool = False, tip: str = ""
+    ) -> str:
         """Return a line, cut at the edges of the area. `steps`: it goes right, then up or down."""
         inside = _cut([(self.across(x), self.down(y)) for x, y in points], self._box)
         if not inside:
             return ""
-        return _path("line dash" if dash else "line", "".join(_trace(part, steps=steps) for part in inside), tip)
+        return _path(
+            "line dash" if dash else "line",
+            "".join(_trace(part, steps=steps) for part in inside),
+            tip,
+        )
 
     def dots(self, points: Iterable[Point]) -> str:
         made, x, y = [], 0.0, 0.0
@@ -143,9 +162,15 @@ class Chart:
         return _path("dots", "".join(made))
 
     def dot(self, x: float, y: float, tip: str) -> str:
-        return _path("dots", f"M{px(self.across(x))} {px(self.down(y))}h0", tip) if self.contains(x, y) else ""
+        return (
+            _path("dots", f"M{px(self.across(x))} {px(self.down(y))}h0", tip)
+            if self.contains(x, y)
+            else ""
+        )
 
-    def mark(self, entry: LegendEntry | None, x: float, y: float, tip: str = "", *, size: float = 4.5) -> str:
+    def mark(
+        self, entry: LegendEntry | None, x: float, y: float, tip: str = "", *, size: float = 4.5
+    ) -> str:
         """Return the shape of an entry at a point; "" outside the area."""
         if not self.contains(x, y):
             return ""
@@ -162,8 +187,11 @@ class Chart:
         at = px(self.across(x))
         return _path("range", f"M{at} {px(self.down(low))}V{px(self.down(high))}")
 
-    def bars(self, places: Iterable[tuple[float, float, float]], height: float, tip: str = "") -> str:
-        """Return horizontal bars as one mark. `places`: where each begins and ends, and its pixels from the top."""
+    def bars(
+        self, places: Iterable[tuple[float, float, float]], height: float, tip: str = ""
+    ) -> str:
+        """Return horizontal bars as one mark. `places`: where each begins and ends, and its pixels
+        from the top."""
         found = []
         for begin, end, y in places:
             left = self.across(begin)
@@ -184,7 +212,8 @@ class Chart:
         return self.text(self.across(value) + 5, y, words)
 
     def hit(self, y: float, height: float, tip: str) -> str:
-        """Return an invisible row at `y` pixels from the top of the area, for a tooltip of the marks in it."""
+        """Return an invisible row at `y` pixels from the top of the area, for a tooltip of the
+        marks in it."""
         right = px(self.left + self.width)
         return _path("hit", f"M0 {px(self.top + y)}H{right}v{px(height)}H0z", tip)
 
@@ -245,7 +274,11 @@ class Chart:
                 lines.append(f"M{px(left)} {px(self.down(value))}H{px(right)}")
             words.append(self.text(left - 6, self.down(value) + 4, label, anchor="end"))
         if self.x.title:
-            words.append(self.text((left + right) / 2, foot + 32, self.x.title, anchor="middle", look="title"))
+            words.append(
+                self.text(
+                    (left + right) / 2, foot + 32, self.x.title, anchor="middle", look="title"
+                )
+            )
         if self.y is not None and self.y.title:
             words.append(self.text(0, 11, self.y.title, look="title"))
         return _path("grid", "".join(lines)) + "".join(words)
@@ -277,13 +310,22 @@ class Chart:
 
 
 def picture(
-    *charts: Chart, name: str, section: str, title: str, description: str, legend: str = "targets", heading: str = ""
+    *charts: Chart,
+    name: str,
+    section: str,
+    title: str,
+    description: str,
+    legend: str = "targets",
+    heading: str = "",
 ) -> Plot:
-    """Return charts below each other as a plot. `heading`: the title of its PNG file, if that differs from `title`."""
+    """Return charts below each other as a plot. `heading`: the title of its PNG file, if that
+    differs from `title`."""
     drawings, height = [], 0.0
     for chart in charts:
         drawing = chart.drawing()
-        drawings.append(f'<g transform="translate(0 {px(height)})">{drawing}</g>' if height else drawing)
+        drawings.append(
+            f'<g transform="translate(0 {px(height)})">{drawing}</g>' if height else drawing
+        )
         height += chart.whole_height
     return Plot(
         name=name,
@@ -304,7 +346,9 @@ def target_entries(targets: Sequence[str]) -> dict[str, LegendEntry]:
     }
 
 
-def palette_entries(palette: str, labels: Sequence[str], *, from_end: bool = False) -> dict[str, LegendEntry]:
+def palette_entries(
+    palette: str, labels: Sequence[str], *, from_end: bool = False
+) -> dict[str, LegendEntry]:
     last = len(labels) - 1
     return {
         label: LegendEntry(label=label, palette=palette, index=last - at if from_end else at)
@@ -320,12 +364,17 @@ def shape_path(shape: str, x: float, y: float, r: float) -> str:
         "inverted": ((0, 1.15 * r), (1.15 * r, -0.9 * r), (-1.15 * r, -0.9 * r)),
         "diamond": ((0, -1.3 * r), (1.3 * r, 0), (0, 1.3 * r), (-1.3 * r, 0)),
         "cross": (
-            (-arm, -1.2 * r), (arm, -1.2 * r), (arm, -arm), (1.2 * r, -arm), (1.2 * r, arm), (arm, arm),
-            (arm, 1.2 * r), (-arm, 1.2 * r), (-arm, arm), (-1.2 * r, arm), (-1.2 * r, -arm), (-arm, -arm),
+            (-arm, -1.2 * r), (arm, -1.2 * r), (arm, -arm), (1.2 * r, -arm), (1.2 * r, arm),
+            (arm, arm),
+            (arm, 1.2 * r), (-arm, 1.2 * r), (-arm, arm), (-1.2 * r, arm), (-1.2 * r, -arm),
+            (-arm, -arm),
         ),
     }  # fmt: skip
     if shape == "circle":
-        return f"M{px(x - r)} {px(y)}a{px(r)} {px(r)} 0 1 0 {px(2 * r)} 0a{px(r)} {px(r)} 0 1 0 {px(-2 * r)} 0z"
+        return (
+            f"M{px(x - r)} {px(y)}a{px(r)} {px(r)} 0 1 0 {px(2 * r)} 0a{px(r)} {px(r)} 0 1 0 "
+            f"{px(-2 * r)} 0z"
+        )
     return _trace([(x + dx, y + dy) for dx, dy in corners[shape]]) + "z"
 
 
@@ -340,7 +389,11 @@ def _tip(words: str) -> str:
 def _path(names: str, d: str, tip: str = "") -> str:
     if not d:
         return ""
-    return f'<path class="{names}" d="{d}">{_tip(tip)}</path>' if tip else f'<path class="{names}" d="{d}"/>'
+    return (
+        f'<path class="{names}" d="{d}">{_tip(tip)}</path>'
+        if tip
+        else f'<path class="{names}" d="{d}"/>'
+    )
 
 
 def _broken(words: str, room: int) -> list[str]:
@@ -352,7 +405,8 @@ def _broken(words: str, room: int) -> list[str]:
 
 
 def _trace(points: Sequence[Point], *, steps: bool = False) -> str:
-    """Return the path through points, in pixels. Relative distances are shorter; they are taken from rounded places."""
+    """Return the path through points, in pixels. Relative distances are shorter; they are taken
+    from rounded places."""
     (x, y), *others = ((round(x, 1), round(y, 1)) for x, y in points)
     made = [f"M{px(x)} {px(y)}"]
     for to_x, to_y in others:
@@ -386,7 +440,9 @@ def _cut(points: Sequence[Point], box: tuple[float, float, float, float]) -> lis
     return parts
 
 
-def _clipped(a: Point, b: Point, box: tuple[float, float, float, float]) -> tuple[Point, Point] | None:
+def _clipped(
+    a: Point, b: Point, box: tuple[float, float, float, float]
+) -> tuple[Point, Point] | None:
     """Return the part of a segment inside a box (Liang and Barsky); None if none of it is."""
     left, top, right, foot = box
     begin, end = 0.0, 1.0

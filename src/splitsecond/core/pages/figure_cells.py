@@ -1,4 +1,5 @@
-"""Cells and remarks of tables, independent of their looks. A cell is one figure with its 95% interval."""
+"""Cells and remarks of tables, independent of their looks. A cell is one figure with its 95%
+interval."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -26,7 +27,8 @@ def share(value: float | None) -> str:
 
 
 class FigureCell(Struct, frozen=True, kw_only=True):
-    """One figure in a table, with its interval, or with `needs`: the n that its percentile needs and lacks."""
+    """One figure in a table, with its interval, or with `needs`: the n that its percentile needs
+    and lacks."""
 
     figure: str
     interval: str = ""
@@ -34,7 +36,8 @@ class FigureCell(Struct, frozen=True, kw_only=True):
 
 
 class Remark(Struct, frozen=True, kw_only=True):
-    """Remark below a table. `kind` is "invalid", "error", "note" or "server" (the server's own times).
+    """Remark below a table. `kind` is "invalid", "error", "note" or "server" (the server's own
+    times).
 
     `who` names the rows; "" stands for all.
     """
@@ -48,7 +51,8 @@ Interval = tuple[float | None, float | None]
 
 
 class Summarised(Protocol):
-    """Percentiles of a sample with their intervals, as `log.statistics.summary.Summary` has them."""
+    """Percentiles of a sample with their intervals, as `log.statistics.summary.Summary` has
+    them."""
 
     needs: dict[str, int]
 
@@ -56,7 +60,8 @@ class Summarised(Protocol):
 
 
 def cell(spread: Summarised, percentile: str) -> FigureCell:
-    """Return the cell of `percentile` ("p50", "p95", "p99") with its interval; a bound that n cannot give is "?"."""
+    """Return the cell of `percentile` ("p50", "p95", "p99") with its interval; a bound that n
+    cannot give is "?"."""
     value: float | None = getattr(spread, percentile)
     if value is None:
         return FigureCell(figure=MISSING)

@@ -1,9 +1,11 @@
 """Rendering of a report as one HTML file that needs no network, no server and no other file.
 
-A content security policy lets the page run its own script and load nothing, so an offline copy is complete, and text
-from a provider cannot call out. Templates escape every text; without JavaScript, the page lacks only its buttons.
+A content security policy lets the page run its own script and load nothing, so an offline copy is
+complete, and text from a provider cannot call out. Templates escape every text; without JavaScript,
+the page lacks only its buttons.
 
-This module imports Jinja2: import it inside the function that writes a report, so that `--help` stays fast.
+This module imports Jinja2: import it inside the function that writes a report, so that `--help`
+stays fast.
 """
 
 from base64 import b64encode
@@ -22,7 +24,8 @@ from splitsecond.core.wording import counted_as
 
 
 class TableCell(Struct, frozen=True, kw_only=True):
-    """A table cell with `notes`, lines of small print. `target`: the text is the name of a target, which gets its mark.
+    """A table cell with `notes`, lines of small print. `target`: the text is the name of a target,
+    which gets its mark.
 
     `look`: "weak" for a figure from too few requests, "bad" for a failure, "strong" for bold.
     """
@@ -49,7 +52,8 @@ filterRows(document.getElementById("filters"),
 
 
 class HtmlTable(Struct, frozen=True, kw_only=True):
-    """A table. The first cell of a row is its heading; with `prose`, the last column holds sentences.
+    """A table. The first cell of a row is its heading; with `prose`, the last column holds
+    sentences.
 
     `export`: whether it has buttons for CSV and Markdown.
     """
@@ -62,7 +66,8 @@ class HtmlTable(Struct, frozen=True, kw_only=True):
 
 
 class Tile(Struct, frozen=True, kw_only=True):
-    """One number of a headline. `target`: the name of the target that it belongs to, or ""; `note`: small print."""
+    """One number of a headline. `target`: the name of the target that it belongs to, or ""; `note`:
+    small print."""
 
     label: str
     value: str
@@ -98,14 +103,17 @@ def render(
 ) -> str:
     """Render a page.
 
-    `legends` has the entries of each kind of legend that the plots name. `filtered` has the properties of each row of a
-    table that the page can filter (`templates/filters.js`). `context` is what the template uses.
+    `legends` has the entries of each kind of legend that the plots name. `filtered` has the
+    properties of each row of a table that the page can filter (`templates/filters.js`). `context`
+    is what the template uses.
     """
     by_section: dict[str, list[Plot]] = {}
     for plot in plots:
         by_section.setdefault(plot.section, []).append(plot)
     style = page_style()
-    script = template_source("page.js") + (template_source("filters.js") + FILTERED if filtered else "")
+    script = template_source("page.js") + (
+        template_source("filters.js") + FILTERED if filtered else ""
+    )
     return (
         _environment()
         .get_template(template)
@@ -116,7 +124,8 @@ def render(
             headline=headline or Headline(),
             style=style,
             script=script,
-            policy=f"default-src 'none'; script-src '{csp_hash(script)}'; style-src '{csp_hash(style)}'",
+            policy=f"default-src 'none'; script-src '{csp_hash(script)}'; style-src "
+            f"'{csp_hash(style)}'",
             # Without "<", nothing in the data can end the script element.
             data=msgspec.json.encode({"rows": filtered}).decode().replace("<", "\\u003c"),
             **context,

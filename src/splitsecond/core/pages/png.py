@@ -1,4 +1,5 @@
-"""Plots as PNG files, each with its title and legend. Needs the extra `png`; no browser and no network."""
+"""Plots as PNG files, each with its title and legend. Needs the extra `png`; no browser and no
+network."""
 
 from collections.abc import Iterable, Mapping
 from html import escape
@@ -6,7 +7,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.pages.chart import CHARACTER, WIDTH, LegendEntry, Legends, Plot, px, shape_path
+from splitsecond.core.pages.chart import (
+    CHARACTER,
+    WIDTH,
+    LegendEntry,
+    Legends,
+    Plot,
+    px,
+    shape_path,
+)
 from splitsecond.core.pages.theme import FONT, LIGHT, fixed
 
 SCALE = 3
@@ -32,7 +41,9 @@ def png(plot: Plot, legend: Mapping[str, LegendEntry]) -> bytes:
         import vl_convert
     except ImportError:
         raise CallerFault(
-            "PNG files need the extra `png`.", kind="no_extra", hint='pip install "splitsecond[png]"'
+            "PNG files need the extra `png`.",
+            kind="no_extra",
+            hint='pip install "splitsecond[png]"',
         ) from None
     image: bytes = vl_convert.svg_to_png(standalone(plot, legend), scale=SCALE)
     return image
@@ -42,12 +53,17 @@ def standalone(plot: Plot, legend: Mapping[str, LegendEntry]) -> str:
     key, below = _legend(list(legend.values()))
     height = MARGIN + TITLE + plot.height + below + MARGIN
     width = WIDTH + 2 * MARGIN
-    style = fixed(files("splitsecond.core.pages").joinpath("templates/chart.css").read_text(encoding="utf-8"), LIGHT)
+    style = fixed(
+        files("splitsecond.core.pages").joinpath("templates/chart.css").read_text(encoding="utf-8"),
+        LIGHT,
+    )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{px(height)}" class="chart" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{px(height)}" '
+        f'class="chart" '
         f'font-family="{FONT}" font-size="12"><style>{style}</style>'
         f'<rect width="100%" height="100%" fill="{LIGHT.ground}"/>'
-        f'<text x="{MARGIN}" y="{MARGIN + 10}" class="title" font-weight="600" font-size="14">{escape(plot.heading)}'
+        f'<text x="{MARGIN}" y="{MARGIN + 10}" class="title" font-weight="600" '
+        f'font-size="14">{escape(plot.heading)}'
         f'</text><g transform="translate({MARGIN} {MARGIN + TITLE})">{plot.drawing}</g>'
         f'<g transform="translate({MARGIN} {px(MARGIN + TITLE + plot.height)})">{key}</g></svg>'
     )

@@ -1,8 +1,9 @@
 """Decides by the free file descriptors when a server accepts new connections.
 
-A new descriptor gets the lowest free number, so the number tells how many are in use. Above a limit new clients wait in
-the kernel's queue, which leaves descriptors for connections to providers, for the log and for files. Without that, a
-full process cannot answer the clients it has, and an accept that fails is tried again at once, for ever.
+A new descriptor gets the lowest free number, so the number tells how many are in use. Above a limit
+new clients wait in the kernel's queue, which leaves descriptors for connections to providers, for
+the log and for files. Without that, a full process cannot answer the clients it has, and an accept
+that fails is tried again at once, for ever.
 """
 
 import os
@@ -11,11 +12,13 @@ from collections.abc import Callable
 from splitsecond.core import clock
 
 MAX_FILES = 131_072
-"""The limit of open files that the gateway requests: a stream takes two, one to the client and one to the provider."""
+"""The limit of open files that the gateway requests: a stream takes two, one to the client and one
+to the provider."""
 _RESERVED_SHARE = 4
 """One descriptor in this many is reserved: client connections do not get it."""
 _SLACK_SHARE = 16
-"""One descriptor in this many must become free before accepting resumes, so that it does not alternate all the time."""
+"""One descriptor in this many must become free before accepting resumes, so that it does not
+alternate all the time."""
 REPEAT_NS = 600 * clock.NS_PER_S
 """The shortest time between two messages to the operator."""
 
@@ -37,7 +40,8 @@ class Accepting:
         if self._message_ns is None or now_ns - self._message_ns > REPEAT_NS:
             self._message_ns = now_ns
             self._say(
-                f"{number:,} of {self._limit:,} file descriptors are in use: new clients wait until some are closed. "
+                f"{number:,} of {self._limit:,} file descriptors are in use: new clients wait "
+                f"until some are closed. "
                 "Raise the hard limit (ulimit -Hn, LimitNOFILE= of systemd) or run more workers."
             )
         return False

@@ -1,8 +1,9 @@
-"""A client's connection: parses HTTP/1.1 requests, enforces limits on them, and answers them in order.
+"""A client's connection: parses HTTP/1.1 requests, enforces limits on them, and answers them in
+order.
 
-Headers or trailers that are too long, and headers that arrive too slowly, are refused and close the connection. So does
-a client that leaves a response unread for too long. To save work for each request, timers belong to the connection, and
-parsed URLs are cached.
+Headers or trailers that are too long, and headers that arrive too slowly, are refused and close the
+connection. So does a client that leaves a response unread for too long. To save work for each
+request, timers belong to the connection, and parsed URLs are cached.
 """
 
 import asyncio
@@ -20,13 +21,15 @@ from splitsecond.core.serving.request_head import BAD_REQUEST, FRAMING, ambiguou
 from splitsecond.core.serving.slow_reader import SlowReaderLimit
 
 KEEP_ALIVE_S = 75.0
-"""How long an idle connection stays open. As in nginx: longer than a benchmark's pause between two conditions."""
+"""How long an idle connection stays open. As in nginx: longer than a benchmark's pause between two
+conditions."""
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
 HEAD_S = 20.0
 """How long a client may take to send the headers of a request, from their first byte on."""
 MAX_PIPELINED = 100
-"""How many requests may wait for the response before them. The connection closes after the last of their responses."""
+"""How many requests may wait for the response before them. The connection closes after the last of
+their responses."""
 _RST = struct.pack("ii", 1, 0)
 """The value of SO_LINGER that makes closing a socket reset its connection."""
 _TOO_LARGE = b"431 Request Header Fields Too Large"
@@ -48,7 +51,8 @@ class ServerConnection(asyncio.Protocol):
     _in_head = True  # the next byte belongs to the headers of a request, not to its body
     _begun = False  # a part of the next request's headers has arrived
     _arrived_ns = 0  # the time at which that part began to arrive
-    _loose_bytes = 0  # bytes since the last headers or part of a body: of headers, trailers or chunk extensions
+    # bytes since the last headers or part of a body: of headers, trailers or chunk extensions
+    _loose_bytes = 0
     _read_bytes = 0  # size of the last read
     _request_data = b""  # the read, if a request begins with it, until its headers are complete
     _full = False  # too many requests are pipelined: nothing more is parsed
@@ -101,7 +105,8 @@ class ServerConnection(asyncio.Protocol):
         self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        if self._in_head and not (self._begun or self._loose_bytes or self._full):  # the parser expects a request
+        # the parser expects a request
+        if self._in_head and not (self._begun or self._loose_bytes or self._full):
             current = self._current
             if current is None or current.complete:
                 known = self.state.known_heads.request(data)
@@ -121,9 +126,13 @@ class ServerConnection(asyncio.Protocol):
         if self._begun or self._loose_bytes:
             self._limit_loose_bytes(len(data))
 
-    def _receive_known(self, url: tuple[str, bytes], headers: dict[bytes, bytes], body: bytes) -> None:
+    def _receive_known(
+        self, url: tuple[str, bytes], headers: dict[bytes, bytes], body: bytes
+    ) -> None:
         now_ns = clock.now_ns()
-        cycle = RequestCycle(self, "POST", url, headers, arrived_ns=now_ns, http_1_1=True, body=body)
+        cycle = RequestCycle(
+            self, "POST", url, headers, arrived_ns=now_ns, http_1_1=True, body=body
+        )
         if self._head_timer is not None:
             self._stop_head_timer()
         self._last = self._current = cycle
@@ -132,13 +141,15 @@ class ServerConnection(asyncio.Protocol):
     def _limit_loose_bytes(self, read_bytes: int) -> None:
         if self._begun and self._head_timer is None:
             self._await_head(HEAD_S)
-        # A read that ends in headers may have begun in the body before them, so the last read does not count.
+        # A read that ends in headers may have begun in the body before them, so the last read does
+        # not count.
         if self._loose_bytes > MAX_HEAD_BYTES + read_bytes or len(self._headers) > MAX_HEADERS:
             self._refuse(_TOO_LARGE)
 
     def _ignore_upgrade(self, upgrade: httptools.HttpParserUpgrade, data: bytes) -> None:
-        """Continue in HTTP/1.1 when a client offers another protocol, as a server may (RFC 9110, 7.8). Java's client
-        offers HTTP/2 in that way. The parser has stopped after the headers and does not expect a body."""
+        """Continue in HTTP/1.1 when a client offers another protocol, as a server may (RFC 9110,
+        7.8). Java's client offers HTTP/2 in that way. The parser has stopped after the headers and
+        does not expect a body."""
         rest = memoryview(data)
         while True:
             rest = rest[upgrade.args[0] :]
@@ -181,7 +192,9 @@ class ServerConnection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         most_bytes = self._loose_bytes + self._read_bytes
         headers = self._headers
-        if len(headers) > MAX_HEADERS or (most_bytes > MAX_HEAD_BYTES and self._head_size() > MAX_HEAD_BYTES):
+        if len(headers) > MAX_HEADERS or (
+            most_bytes > MAX_HEAD_BYTES and self._head_size() > MAX_HEAD_BYTES
+        ):
             self._refuse(_TOO_LARGE)
             raise ValueError(f"{len(headers)} headers of {self._head_size()} bytes")
         parser = self._parser
@@ -197,7 +210,10 @@ class ServerConnection(asyncio.Protocol):
         cycle.keep_alive = version != "1.0" and parser.should_keep_alive()
         by_name = cycle.headers
         if (
-            version != "1.1" or b"host" not in by_name or b"transfer-encoding" in by_name or len(by_name) < len(headers)
+            version != "1.1"
+            or b"host" not in by_name
+            or b"transfer-encoding" in by_name
+            or len(by_name) < len(headers)
         ) and (refusal := ambiguous(version, headers)) is not None:
             self._refuse(*refusal)
             raise ValueError("invalid headers")
@@ -216,7 +232,9 @@ class ServerConnection(asyncio.Protocol):
 
     def _learn_head(self, cycle: RequestCycle) -> None:
         if cycle.http_1_1 and cycle.keep_alive and cycle.method == "POST":
-            self.state.known_heads.learn(self._request_data, (cycle.path, cycle.query), cycle.headers)
+            self.state.known_heads.learn(
+                self._request_data, (cycle.path, cycle.query), cycle.headers
+            )
         self._request_data = b""  # what follows in it may be another request
 
     def on_body(self, body: bytes) -> None:
@@ -275,7 +293,8 @@ class ServerConnection(asyncio.Protocol):
         self._writable.set()
 
     def eof_received(self) -> None:
-        """The client has disconnected: the transport closes itself after sending what was written."""
+        """The client has disconnected: the transport closes itself after sending what was
+        written."""
         self._limit_reader()
 
     def close(self) -> None:
@@ -283,9 +302,12 @@ class ServerConnection(asyncio.Protocol):
         self._limit_reader()
 
     def reset(self) -> None:
-        """Reset the connection (RST instead of FIN), so that the peer loses unread bytes, unless it is closing."""
+        """Reset the connection (RST instead of FIN), so that the peer loses unread bytes, unless it
+        is closing."""
         if not self.transport.is_closing():
-            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RST)
+            self.transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, _RST
+            )
             self.transport.abort()
 
     def _limit_reader(self) -> None:
@@ -353,8 +375,13 @@ class ServerConnection(asyncio.Protocol):
         if self.transport.is_closing():
             return
         current = self._current
-        if current is None or (current.complete if self._in_head else current is self._last and not current.status):
-            head = b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        if current is None or (
+            current.complete if self._in_head else current is self._last and not current.status
+        ):
+            head = (
+                b"HTTP/1.1 %b\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: "
+                b"close\r\n\r\n"
+            )
             self.transport.write(head % (status, len(message)) + message)
         self.close()
 
@@ -382,5 +409,6 @@ class _RepeatedHead:
 
 def _parser(callbacks: Any) -> Any:
     parser = httptools.HttpRequestParser(callbacks)
-    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # answer a request before those that it forbids
+    # answer a request before those that it forbids
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser

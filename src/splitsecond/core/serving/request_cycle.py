@@ -1,10 +1,11 @@
 """One request of a client's connection with its response.
 
-Every request and every chunk of a response passes here, so little lies between application and transport: the status
-line and the headers wait for the first bytes of the body, and the only timer is the one that limits how long the client
-may take to send its body.
+Every request and every chunk of a response passes here, so little lies between application and
+transport: the status line and the headers wait for the first bytes of the body, and the only timer
+is the one that limits how long the client may take to send its body.
 
-When the client disconnects, the task is cancelled or ends with `ClientLeft`, which ends all work for the request.
+When the client disconnects, the task is cancelled or ends with `ClientLeft`, which ends all work
+for the request.
 """
 
 import asyncio
@@ -25,15 +26,19 @@ Application = Callable[["RequestCycle"], Coroutine[Any, Any, None]]
 BODY_TIMEOUT_NS = 60 * clock.NS_PER_S
 """How long a client may take to send the body of its request."""
 MAX_UNREAD_REQUEST_BYTES = 64 * 1024
-"""Reading pauses when more bytes of a body have arrived than this before the application asks for it."""
+"""Reading pauses when more bytes of a body have arrived than this before the application asks for
+it."""
 NO_CONTENT = 204
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 JSON = b"application/json"
 _TEXT = b"text/plain; charset=utf-8"
 _NO_CACHE = (b"cache-control", b"no-cache")
 _PHRASES = {status.value: status.phrase for status in HTTPStatus} | {529: "Overloaded"}
-_STATUS_LINES = {code: b"HTTP/1.1 %d %b" % (code, _PHRASES.get(code, "").encode()) for code in range(200, 600)}
-"""The status lines of all codes, because providers use codes that are not registered, such as Anthropic's 529."""
+_STATUS_LINES = {
+    code: b"HTTP/1.1 %d %b" % (code, _PHRASES.get(code, "").encode()) for code in range(200, 600)
+}
+"""The status lines of all codes, because providers use codes that are not registered, such as
+Anthropic's 529."""
 _KEEP_ALIVE = (b"", b"")
 _CLOSE = (b"connection: close", b"", b"")
 """The last lines of the headers."""
@@ -45,9 +50,10 @@ _LAST_CHUNK = b"0\r\n\r\n"
 class ServerState:
     """State that all connections of a server share.
 
-    `date_line` is the Date header of responses. `ending` is set when the server begins to shut down. `first_request_s`
-    limits how long a new connection may take to send its first headers, in seconds. `known_heads`: the heads of
-    requests that need not be parsed. `unread`: the responses that clients have not read.
+    `date_line` is the Date header of responses. `ending` is set when the server begins to shut
+    down. `first_request_s` limits how long a new connection may take to send its first headers, in
+    seconds. `known_heads`: the heads of requests that need not be parsed. `unread`: the responses
+    that clients have not read.
     """
 
     def __init__(self, *, first_request_s: float) -> None:
@@ -107,16 +113,13 @@ class ErrorReply(Protocol):
 class RequestCycle:
     """A request and its response.
 
-    `headers`: the request's headers by lower-case name; of duplicates the last wins.
-    `arrived_ns`: when the first byte of the request was read.
-    `start_ns`: when the application started with it, after the responses to earlier requests of the connection.
-    `status`: the status that was sent; 0 before that, `CLIENT_LEFT` if the response was aborted.
-    `complete`: the whole response was written.
-    `client`: for the application: the name of the client's key.
-    `extra`: headers that are added to any response.
-    `http_1_1`: not HTTP/1.0.
-    `keep_alive`: the connection stays open after the response.
-    `on_lost`: called when the client disconnects, before the task is cancelled.
+    `headers`: the request's headers by lower-case name; of duplicates the last wins. `arrived_ns`:
+    when the first byte of the request was read. `start_ns`: when the application started with it,
+    after the responses to earlier requests of the connection. `status`: the status that was sent; 0
+    before that, `CLIENT_LEFT` if the response was aborted. `complete`: the whole response was
+    written. `client`: for the application: the name of the client's key. `extra`: headers that are
+    added to any response. `http_1_1`: not HTTP/1.0. `keep_alive`: the connection stays open after
+    the response. `on_lost`: called when the client disconnects, before the task is cancelled.
     `held_bytes`: what a `BodyBudget` holds for the request.
     """
 
@@ -124,8 +127,10 @@ class RequestCycle:
     _limit: int  # of the body, while the application waits for it
 
     __slots__ = (
-        "_body", "_chunked", "_connection", "_head", "_left", "_limit", "_received", "_task", "_waiter",
-        "arrived_ns", "client", "complete", "extra", "headers", "held_bytes", "http_1_1", "keep_alive", "method",
+        "_body", "_chunked", "_connection", "_head", "_left", "_limit", "_received", "_task",
+        "_waiter",
+        "arrived_ns", "client", "complete", "extra", "headers", "held_bytes", "http_1_1",
+        "keep_alive", "method",
         "on_lost", "path", "query", "start_ns", "status",
     )  # fmt: skip
 
@@ -157,7 +162,8 @@ class RequestCycle:
         self._left = False  # or the response was aborted
         self._body: bytes | bytearray = body or b""
         self._received = body is not None  # the whole request
-        self._waiter: asyncio.Future[None] | None = None  # set while the application waits for the body
+        # set while the application waits for the body
+        self._waiter: asyncio.Future[None] | None = None
         self._head = b""  # status line and headers that are not yet written
         self._chunked = False
 
@@ -191,7 +197,8 @@ class RequestCycle:
         elif isinstance(self._body, bytearray):
             self._body += data
         else:
-            self._body = bytearray(self._body)  # a list of parts of 2 bytes each would take 30 times their size
+            # a list of parts of 2 bytes each would take 30 times their size
+            self._body = bytearray(self._body)
             self._body += data
         if self._waiter is None:
             if len(self._body) > MAX_UNREAD_REQUEST_BYTES:
@@ -227,9 +234,11 @@ class RequestCycle:
         self.status = CLIENT_LEFT
 
     async def _serve(self, application: Application) -> None:
-        """Call the application. If it fails, answer with status 500, or close the connection within a response.
+        """Call the application. If it fails, answer with status 500, or close the connection within
+        a response.
 
-        A request that is cancelled because the process ends gets status 503: another server can answer it.
+        A request that is cancelled because the process ends gets status 503: another server can
+        answer it.
         """
         self.start_ns = clock.now_ns()
         try:
@@ -269,7 +278,8 @@ class RequestCycle:
     async def body(self, limit: int, budget: BodyBudget | None = None) -> bytes:
         """Return the request's body, whose bytes `budget` holds unless they are few.
 
-        Raises `CallerFault` if it has more than `limit` bytes or is not sent in time, and the faults of `budget`.
+        Raises `CallerFault` if it has more than `limit` bytes or is not sent in time, and the
+        faults of `budget`.
         """
         if not self._received:
             await self._receive(limit, budget)
@@ -296,7 +306,9 @@ class RequestCycle:
                     budget.take(self, allowed - self.held_bytes)
                     await self._arrived(allowed)
         except TimeoutError:
-            message = f"the request's body did not arrive within {BODY_TIMEOUT_NS // clock.NS_PER_S} s"
+            message = (
+                f"the request's body did not arrive within {BODY_TIMEOUT_NS // clock.NS_PER_S} s"
+            )
             raise CallerFault(message, kind="slow_request", status=408) from None
 
     def _allowed(self, limit: int, budget: BodyBudget | None) -> int:
@@ -319,16 +331,22 @@ class RequestCycle:
         finally:
             self._waiter = None
 
-    async def answer(self, status: int, body: bytes, headers: Headers = (), *, kind: bytes = JSON) -> None:
-        self.begin(status, [*(() if status == NO_CONTENT else content_headers(kind, body)), *headers])
+    async def answer(
+        self, status: int, body: bytes, headers: Headers = (), *, kind: bytes = JSON
+    ) -> None:
+        self.begin(
+            status, [*(() if status == NO_CONTENT else content_headers(kind, body)), *headers]
+        )
         await self.send(body, last=True)
 
     async def refuse(self, error: ErrorReply, headers: Headers = ()) -> None:
         await self.answer(error.status, error.body, [*error.headers, *headers])
 
     def begin(self, status: int, headers: Headers) -> None:
-        """Begin a response. Its status and headers are written with the first bytes of the body, or by `flush`."""
-        if self._connection.transport.is_closing():  # its loss is reported only in the next iteration of the loop
+        """Begin a response. Its status and headers are written with the first bytes of the body, or
+        by `flush`."""
+        # its loss is reported only in the next iteration of the loop
+        if self._connection.transport.is_closing():
             self._break_off()
         if self._left:
             raise ClientLeft
@@ -350,14 +368,18 @@ class RequestCycle:
     def begin_stream(self, headers: Headers, *, kind: bytes = EVENT_STREAM) -> None:
         self._chunked = self.http_1_1
         if self._chunked:
-            self.begin(200, [(b"content-type", kind), _NO_CACHE, *headers, (b"transfer-encoding", b"chunked")])
+            self.begin(
+                200,
+                [(b"content-type", kind), _NO_CACHE, *headers, (b"transfer-encoding", b"chunked")],
+            )
         else:
             self.keep_alive = False  # the end of the connection is the end of the body
             self.begin(200, [(b"content-type", kind), _NO_CACHE, *headers])
 
     async def send(self, data: bytes, *, last: bool = False) -> None:
         if self._connection.write_paused:
-            await self._connection.drain()  # the connection aborts itself if the client does not read
+            # the connection aborts itself if the client does not read
+            await self._connection.drain()
         self.write(data, last=last)
 
     @property
@@ -365,10 +387,11 @@ class RequestCycle:
         return not (self._left or self._connection.write_paused)
 
     def send_now(self, data: bytes) -> int:
-        """Write a part of the response's body at once. Returns how many bytes the client has not read yet.
+        """Write a part of the response's body at once. Returns how many bytes the client has not
+        read yet.
 
-        A closing connection ends the request at once: its loss is reported only in the next iteration of the loop, and
-        a caller that is late may have many parts to write before that.
+        A closing connection ends the request at once: its loss is reported only in the next
+        iteration of the loop, and a caller that is late may have many parts to write before that.
         """
         transport = self._connection.transport
         if not self._left and transport.is_closing():
@@ -398,7 +421,9 @@ class RequestCycle:
             data = b""
         if data and self._chunked:
             end = b"\r\n0\r\n\r\n" if last else b"\r\n"
-            self._connection.transport.write(b"".join((self._head, b"%x\r\n" % len(data), data, end)))
+            self._connection.transport.write(
+                b"".join((self._head, b"%x\r\n" % len(data), data, end))
+            )
             self._head = b""
         elif data or last:
             self._connection.transport.write(self._head + (_LAST_CHUNK if self._chunked else data))
@@ -407,7 +432,8 @@ class RequestCycle:
             self.complete = True
             self._body = b""  # the connection keeps its last request
             if not self.keep_alive and (self._received or not self.http_1_1):
-                self._connection.close()  # else when the request's body has arrived: closing now would reset it
+                # else when the request's body has arrived: closing now would reset it
+                self._connection.close()
             self._connection.on_response_complete()
 
 
@@ -416,4 +442,6 @@ def content_headers(kind: bytes, body: bytes) -> Headers:
 
 
 def _too_long(limit: int) -> CallerFault:
-    return CallerFault(f"the request's body is longer than {limit:,} bytes", kind="request_too_large", status=413)
+    return CallerFault(
+        f"the request's body is longer than {limit:,} bytes", kind="request_too_large", status=413
+    )

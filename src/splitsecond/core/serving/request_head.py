@@ -16,7 +16,8 @@ LONGEST_CACHED_URL = 512
 def ambiguous(version: str, headers: Sequence[tuple[bytes, bytes]]) -> tuple[bytes, bytes] | None:
     """Return status and message of the refusal of ambiguous headers; None if they are valid.
 
-    A proxy in front of the server may read such headers differently, and take a part of one request for another.
+    A proxy in front of the server may read such headers differently, and take a part of one request
+    for another.
     """
     hosts = sum(name == b"host" for name, _ in headers)
     codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]

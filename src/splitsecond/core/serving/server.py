@@ -1,4 +1,5 @@
-"""A server: accepts connections on several sockets until SIGTERM or SIGINT, and then shuts down gracefully."""
+"""A server: accepts connections on several sockets until SIGTERM or SIGINT, and then shuts down
+gracefully."""
 
 import asyncio
 import contextlib
@@ -16,7 +17,8 @@ from splitsecond.core.serving.listening import BACKLOG
 from splitsecond.core.serving.request_cycle import Application, ServerState
 
 TICK_S = 0.5
-"""How often the Date header is updated, and how soon accepting resumes when descriptors have become free."""
+"""How often the Date header is updated, and how soon accepting resumes when descriptors have become
+free."""
 POLL_S = 0.02
 """How often the server checks during its shutdown whether all connections have closed."""
 UNWIND_S = 2.0
@@ -37,9 +39,10 @@ class Listener(Struct, frozen=True):
 class HttpServer:
     """Serves `listeners` in the running event loop.
 
-    `drain_s` limits how long responses in progress may take after the first signal. `on_end` is called at each signal.
-    With `accepting`, connections wait in the kernel's queue while too few file descriptors are free.
-    `first_request_s` limits how long a new connection may take to send its first headers.
+    `drain_s` limits how long responses in progress may take after the first signal. `on_end` is
+    called at each signal. With `accepting`, connections wait in the kernel's queue while too few
+    file descriptors are free. `first_request_s` limits how long a new connection may take to send
+    its first headers.
     """
 
     def __init__(
@@ -86,17 +89,23 @@ class HttpServer:
                 loop.remove_signal_handler(each)
 
     async def _listen(self) -> None:
-        """Accept connections. The original sockets stay open while accepting pauses, and keep the kernel's queue."""
+        """Accept connections. The original sockets stay open while accepting pauses, and keep the
+        kernel's queue."""
         loop = asyncio.get_running_loop()
         for listener in self._listeners:
-            # Accepted sockets inherit it. asyncio sets it only if the listening socket has an explicit protocol number;
-            # without it, bytes after the headers wait up to 40 ms until the client acknowledges the headers.
+            # Accepted sockets inherit it. asyncio sets it only if the listening socket has an
+            # explicit protocol number; without it, bytes after the headers wait up to 40 ms until
+            # the client acknowledges the headers.
             listener.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = partial(self._connection, listener)
-            self._servers.append(await loop.create_server(connection, sock=listener.socket.dup(), backlog=BACKLOG))
+            self._servers.append(
+                await loop.create_server(connection, sock=listener.socket.dup(), backlog=BACKLOG)
+            )
 
     def _connection(self, listener: Listener) -> ServerConnection:
-        return ServerConnection(listener.application, self._state, listener.on_connect or self._admit)
+        return ServerConnection(
+            listener.application, self._state, listener.on_connect or self._admit
+        )
 
     def _admit(self, connection: ServerConnection) -> None:
         if self._accepting is None:

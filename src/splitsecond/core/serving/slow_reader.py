@@ -1,22 +1,24 @@
-"""Limits on responses that clients leave unread: on the time, and on the bytes that all of them hold together."""
+"""Limits on responses that clients leave unread: on the time, and on the bytes that all of them
+hold together."""
 
 import asyncio
 
 UNREAD_S = 60.0
 MIN_READ_BYTES = 64 * 1024
-"""A client with an unread response must read that many bytes in `UNREAD_S`, or all of it; otherwise the connection is
-aborted."""
+"""A client with an unread response must read that many bytes in `UNREAD_S`, or all of it; otherwise
+the connection is aborted."""
 
 
 MAX_UNREAD_BYTES = 256 << 20
-"""Bytes of all responses of a process that their clients have not read. The kernel's buffers do not count."""
+"""Bytes of all responses of a process that their clients have not read. The kernel's buffers do not
+count."""
 
 
 class UnreadResponses:
     """The connections whose clients are behind with reading, each with what it holds.
 
-    If all of them hold too much, those are aborted whose clients have been behind for the longest time: others read
-    what they got in milliseconds.
+    If all of them hold too much, those are aborted whose clients have been behind for the longest
+    time: others read what they got in milliseconds.
     """
 
     def __init__(self) -> None:

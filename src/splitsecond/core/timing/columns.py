@@ -1,7 +1,7 @@
 """Attempts as columns: millions of them at a time, with the same metrics as `Observation`.
 
-A log of a fortnight has too many attempts for an object each. This module imports numpy, so the gateway must not import
-it.
+A log of a fortnight has too many attempts for an object each. This module imports numpy, so the
+gateway must not import it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,7 +46,10 @@ Mask = npt.NDArray[np.bool_]
 
 US_PER_HOUR = 3_600_000_000
 LAYOUT = np.dtype(
-    [(name, {"q": "<i8", "Q": "<u8", "I": "<u4", "H": "<u2", "i": "<i4"}[f]) for name, f in FIELDS.items()]
+    [
+        (name, {"q": "<i8", "Q": "<u8", "I": "<u4", "H": "<u2", "i": "<i4"}[f])
+        for name, f in FIELDS.items()
+    ]
 )
 """The layout of `packed_attempt.PACKED` for numpy."""
 
@@ -54,13 +57,14 @@ LAYOUT = np.dtype(
 class AttemptColumns(Struct, frozen=True, kw_only=True):
     """Columns with one place for each attempt; a count or a time that is not known is `UNKNOWN`.
 
-    `labels`: the names of the attempts, each once; `label`: the place of each attempt's names among them. `came_us`:
-    when its call came in (microseconds since 1970, UTC). `call`: hash of the call's id, 0 if it
-    has one attempt. `attempts`: attempts of the
-    call. `flags`: see `packed_attempt`. `waits`: `WAIT_ENDED` where `wait_ns` is the TTFT of a streamed response,
-    `WAIT_CLOSED` where it is the time after which the attempt was closed, or timed out, before its first token, else 0.
-    `took_ns`: from the arrival of the call to the end of the attempt. `decoded`: tokens after the first event, in
-    `decode_ns`. `unbilled` and `closed_early`: see `Observation`.
+    `labels`: the names of the attempts, each once; `label`: the place of each attempt's names among
+    them. `came_us`: when its call came in (microseconds since 1970, UTC). `call`: hash of the
+    call's id, 0 if it has one attempt. `attempts`: attempts of the call. `flags`: see
+    `packed_attempt`. `waits`: `WAIT_ENDED` where `wait_ns` is the TTFT of a streamed response,
+    `WAIT_CLOSED` where it is the time after which the attempt was closed, or timed out, before its
+    first token, else 0. `took_ns`: from the arrival of the call to the end of the attempt.
+    `decoded`: tokens after the first event, in `decode_ns`. `unbilled` and `closed_early`: see
+    `Observation`.
     """
 
     labels: Sequence[AttemptLabel]
@@ -93,19 +97,27 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
             label = AttemptLabel(o.target, client, route, o.tier, o.fault.kind if o.fault else "")
             place = places.setdefault(label, len(places))
             came_us = round(moment.timestamp() * 1e6)
-            numbers.append(_numbers(o, came_us, place, call_hash(o.call) if calls[o.call] > 1 else 0, calls[o.call]))
+            numbers.append(
+                _numbers(
+                    o, came_us, place, call_hash(o.call) if calls[o.call] > 1 else 0, calls[o.call]
+                )
+            )
         columns = np.array(numbers, np.int64).reshape(len(rows), len(FIELDS)).T
         return cls(labels=list(places), **dict(zip(FIELDS, columns, strict=True)))
 
     def taken(self, at: Integers | Mask | slice) -> "AttemptColumns":
-        columns = {name: getattr(self, name)[at] for name in self.__struct_fields__ if name != "labels"}
+        columns = {
+            name: getattr(self, name)[at] for name in self.__struct_fields__ if name != "labels"
+        }
         return AttemptColumns(labels=self.labels, **columns)
 
     def compact(self) -> "AttemptColumns":
         used = np.flatnonzero(np.bincount(self.label, minlength=len(self.labels)))
         place = np.zeros(len(self.labels), np.int64)
         place[used] = np.arange(len(used))
-        return replace(self, labels=[self.labels[each] for each in used.tolist()], label=place[self.label])
+        return replace(
+            self, labels=[self.labels[each] for each in used.tolist()], label=place[self.label]
+        )
 
     @classmethod
     def joined(cls, parts: "Sequence[AttemptColumns]") -> "AttemptColumns":
@@ -117,7 +129,9 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
         }
         return cls(
             labels=[label for part in parts for label in part.labels],
-            label=np.concatenate([part.label + more for part, more in zip(parts, before, strict=False)]),
+            label=np.concatenate(
+                [part.label + more for part, more in zip(parts, before, strict=False)]
+            ),
             **columns,
         )
 
@@ -160,11 +174,15 @@ class AttemptColumns(Struct, frozen=True, kw_only=True):
 
     @property
     def tps(self) -> Floats:
-        return _ratio(self.decoded, self.decode_ns, (self.decoded > 0) & (self.decode_ns > 0)) * NS_PER_S
+        return (
+            _ratio(self.decoded, self.decode_ns, (self.decoded > 0) & (self.decode_ns > 0))
+            * NS_PER_S
+        )
 
     @property
     def wait_ms(self) -> Floats:
-        """Time until the first token or until the attempt was closed, in ms, NaN where `waits` is 0."""
+        """Time until the first token or until the attempt was closed, in ms, NaN where `waits` is
+        0."""
         return np.where(self.waits != 0, self.wait_ns / NS_PER_MS, np.nan)
 
 
@@ -187,10 +205,12 @@ def _numbers(o: Observation, came_us: int, label: int, call: int, attempts: int)
     return attempt_numbers(
         lambda *numbers: numbers,
         (came_us, label, call, attempts),
-        (o.outcome, o.role, o.streamed, o.fault.type if o.fault else "", o.status, o.unstreamed_tokens),
+        (o.outcome, o.role, o.streamed, o.fault.type if o.fault else "", o.status,
+        o.unstreamed_tokens),
         (sent, head, first_token, first_answer, last_token, o.end_ns - start, o.first_event_tokens),
         (
-            o.input_tokens, o.cached_tokens, o.cache_write_tokens, o.cache_write_1h_tokens, o.output_tokens,
+            o.input_tokens, o.cached_tokens, o.cache_write_tokens, o.cache_write_1h_tokens,
+            o.output_tokens,
             o.reasoning_tokens, o.token_source,
         ),
     )  # fmt: skip

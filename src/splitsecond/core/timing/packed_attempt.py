@@ -1,7 +1,8 @@
-"""Numbers of one attempt in a fixed layout, so that millions of attempts are read without a Python object for each.
+"""Numbers of one attempt in a fixed layout, so that millions of attempts are read without a Python
+object for each.
 
-`core/timing/columns` reads many of them at once with numpy, which this module does not import, because the gateway uses
-it.
+`core/timing/columns` reads many of them at once with numpy, which this module does not import,
+because the gateway uses it.
 """
 
 from collections.abc import Callable
@@ -11,19 +12,26 @@ from struct import Struct as Layout
 from typing import NamedTuple, TypeVar
 from zlib import crc32
 
-from splitsecond.core.observation import Outcome, TokenSource, is_closed_by_us, is_closed_early, is_unbilled
+from splitsecond.core.observation import (
+    Outcome,
+    TokenSource,
+    is_closed_by_us,
+    is_closed_early,
+    is_unbilled,
+)
 
 Made = TypeVar("Made")
 
 FIELDS = {
     "came_us": "q", "label": "Q", "call": "I", "attempts": "H", "flags": "H",
     "wait_ns": "q", "took_ns": "q", "decode_ns": "q",
-    "decoded": "i", "input_tokens": "i", "output_tokens": "i", "cached_tokens": "i", "cache_write_tokens": "i",
+    "decoded": "i", "input_tokens": "i", "output_tokens": "i", "cached_tokens": "i",
+    "cache_write_tokens": "i",
     "cache_write_1h_tokens": "i",
 }  # fmt: skip
-"""Fields in their order, with their formats in `struct`; little-endian, without padding. `label`: hash of the names
-(`AttemptLabel`). `call`: hash of the call's id, 0 if it has one attempt. `attempts`: attempts of the call. The others:
-see `AttemptColumns`."""
+"""Fields in their order, with their formats in `struct`; little-endian, without padding. `label`:
+hash of the names (`AttemptLabel`). `call`: hash of the call's id, 0 if it has one attempt.
+`attempts`: attempts of the call. The others: see `AttemptColumns`."""
 PACKED = Layout("<" + "".join(FIELDS.values()))
 LABEL_AT = 8
 """Place of the label, in bytes."""
@@ -34,13 +42,17 @@ SOURCES: tuple[TokenSource, ...] = ("usage", "tokenizer", "events", "", "estimat
 WAIT_ENDED, WAIT_CLOSED = 1, 2
 UNKNOWN = -1
 UNBILLED, CLOSED_EARLY, LOSER = 64, 128, 256
-"""Flags above two bits each for outcome, source and wait. The highest bit is the third one of the source."""
+"""Flags above two bits each for outcome, source and wait. The highest bit is the third one of the
+source."""
 _OUTCOME: dict[str, int] = {name: place for place, name in enumerate(OUTCOMES)}
-_SOURCE: dict[str, int] = {name: (place & 3) << 2 | (place & 4) << 7 for place, name in enumerate(SOURCES)}
+_SOURCE: dict[str, int] = {
+    name: (place & 3) << 2 | (place & 4) << 7 for place, name in enumerate(SOURCES)
+}
 
 
 class AttemptLabel(NamedTuple):
-    """Names by which attempts are counted. `tier`: the speed tier that served it; `fault`: its kind, "" for none."""
+    """Names by which attempts are counted. `tier`: the speed tier that served it; `fault`: its
+    kind, "" for none."""
 
     target: str
     client: str = ""
@@ -68,15 +80,24 @@ def attempt_numbers(
 ) -> Made:
     """Return what `make` makes of the fields, in their order: `PACKED.pack`, or another function.
 
-    `place`: the first four fields. `state`: outcome, role, whether it was streamed, the type of its fault, its status,
-    and the tokens that were not streamed. `times`: sent, headers, first token, first token of the answer, last token,
-    and end, in nanoseconds from the arrival of the call; then the tokens of the first event. `tokens`: input, cached,
-    written to the cache, of these for an hour, output, reasoning; then their source. Raises `struct.error` if `make`
-    packs and a number is too large.
+    `place`: the first four fields. `state`: outcome, role, whether it was streamed, the type of its
+    fault, its status, and the tokens that were not streamed. `times`: sent, headers, first token,
+    first token of the answer, last token, and end, in nanoseconds from the arrival of the call;
+    then the tokens of the first event. `tokens`: input, cached, written to the cache, of these for
+    an hour, output, reasoning; then their source. Raises `struct.error` if `make` packs and a
+    number is too large.
     """
     outcome, role, streamed, fault_type, status, unstreamed_tokens = state
     sent, _, first_token, first_answer, last_token, end, first_event_tokens = times
-    input_tokens, cached_tokens, written_tokens, hour_tokens, output_tokens, reasoning_tokens, source = tokens
+    (
+        input_tokens,
+        cached_tokens,
+        written_tokens,
+        hour_tokens,
+        output_tokens,
+        reasoning_tokens,
+        source,
+    ) = tokens
     flags = _OUTCOME[outcome] | _SOURCE[source]
     if role == "loser":
         flags |= LOSER
@@ -84,11 +105,15 @@ def attempt_numbers(
         flags |= CLOSED_EARLY
     if is_unbilled(sent is not None, first_token is not None, status):
         flags |= UNBILLED
-    kind, wait = _wait(sent, first_token, end, is_closed_by_us(outcome, fault_type)) if streamed else (0, 0)
+    kind, wait = (
+        _wait(sent, first_token, end, is_closed_by_us(outcome, fault_type)) if streamed else (0, 0)
+    )
     decoded = UNKNOWN
     if output_tokens is not None:
         reasoned = reasoning_tokens if first_answer == first_token else 0
-        decoded = _streamed_tokens(output_tokens, unstreamed_tokens, reasoned) - (first_event_tokens or 1)
+        decoded = _streamed_tokens(output_tokens, unstreamed_tokens, reasoned) - (
+            first_event_tokens or 1
+        )
     return make(
         *place,
         flags | kind << 4,
@@ -104,11 +129,16 @@ def attempt_numbers(
     )
 
 
-def _streamed_tokens(output_tokens: int, unstreamed_tokens: int | None, reasoning_tokens: int | None) -> int:
-    return max(output_tokens - (unstreamed_tokens or 0) - (reasoning_tokens or 0), 0)  # as in `Observation.tps`
+def _streamed_tokens(
+    output_tokens: int, unstreamed_tokens: int | None, reasoning_tokens: int | None
+) -> int:
+    # as in `Observation.tps`
+    return max(output_tokens - (unstreamed_tokens or 0) - (reasoning_tokens or 0), 0)
 
 
-def _wait(sent: int | None, first_token: int | None, end: int, closed_by_us: bool) -> tuple[int, int]:
+def _wait(
+    sent: int | None, first_token: int | None, end: int, closed_by_us: bool
+) -> tuple[int, int]:
     if sent is None:
         return 0, 0
     if first_token is not None:

@@ -1,8 +1,9 @@
 """Durations that servers report about their own work, in one unit.
 
-Each server has its own names; their endings show the unit: ``prompt_ms`` (llama.cpp, OpenAI), ``prompt_time`` (Groq,
-Cerebras; seconds), ``eval_duration`` (Ollama; nanoseconds), ``time_to_first_token`` (Replicate; seconds). A name with
-another ending is a count or a rate, and a time per token is TPOT under another name.
+Each server has its own names; their endings show the unit: ``prompt_ms`` (llama.cpp, OpenAI),
+``prompt_time`` (Groq, Cerebras; seconds), ``eval_duration`` (Ollama; nanoseconds),
+``time_to_first_token`` (Replicate; seconds). A name with another ending is a count or a rate, and a
+time per token is TPOT under another name.
 """
 
 MAX_NS = 24 * 3600 * 1e9

@@ -1,9 +1,11 @@
-"""Survival curve of times of which some are only lower bounds (censored): the weighted Kaplan-Meier estimate.
+"""Survival curve of times of which some are only lower bounds (censored): the weighted Kaplan-Meier
+estimate.
 
-A request that was closed before its first token (it lost a race, its client left, a deadline passed) shows only that
-the token would have come later. Dropping such requests makes a slow target look fast, because the slow requests are the
-ones that are closed; counting them as if the token had come then does the same. So a censored time counts among those
-still waiting until it, and never as one that ended.
+A request that was closed before its first token (it lost a race, its client left, a deadline
+passed) shows only that the token would have come later. Dropping such requests makes a slow target
+look fast, because the slow requests are the ones that are closed; counting them as if the token had
+come then does the same. So a censored time counts among those still waiting until it, and never as
+one that ended.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,9 +21,9 @@ TOLERANCE = 1e-9
 class SurvivalCurve:
     """Share of requests that had ended by each time at which one ended.
 
-    `values` ascend; `ended[i]` is the share that had ended by `values[i]`, and `at_risk[i]` the weight of those that
-    had waited until it. `weight` is the weight of all samples, `least` and `longest` are the extreme times, censored
-    ones included.
+    `values` ascend; `ended[i]` is the share that had ended by `values[i]`, and `at_risk[i]` the
+    weight of those that had waited until it. `weight` is the weight of all samples, `least` and
+    `longest` are the extreme times, censored ones included.
     """
 
     __slots__ = ("_areas", "at_risk", "ended", "least", "longest", "values", "weight")
@@ -64,6 +66,14 @@ class SurvivalCurve:
         values, limit = self.values, min(limit, self.longest)
         if not self._areas:
             steps = zip(self.ended, values, values[1:], strict=False)
-            self._areas = list(accumulate(((1 - ended) * (b - a) for ended, a, b in steps), initial=sum(values[:1])))
+            self._areas = list(
+                accumulate(
+                    ((1 - ended) * (b - a) for ended, a, b in steps), initial=sum(values[:1])
+                )
+            )
         place = bisect_right(values, limit)
-        return self._areas[place - 1] + (1 - self.ended[place - 1]) * (limit - values[place - 1]) if place else limit
+        return (
+            self._areas[place - 1] + (1 - self.ended[place - 1]) * (limit - values[place - 1])
+            if place
+            else limit
+        )

@@ -1,7 +1,7 @@
 """Timeline of one attempt: records events as they happen, and makes the observation at the end.
 
-`record_events` runs once for each socket read of a measurement, so it does little: it appends the arrival and the
-length of each content event, and leaves all arithmetic to the end.
+`record_events` runs once for each socket read of a measurement, so it does little: it appends the
+arrival and the length of each content event, and leaves all arithmetic to the end.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splitsecond.core.errors import Fault, ProviderFault, provider_word
-from splitsecond.core.events import Broken, Done, Event, Finish, RateLimits, Token, TokenRun, Usage, WholeText
+from splitsecond.core.events import (
+    Broken,
+    Done,
+    Event,
+    Finish,
+    RateLimits,
+    Token,
+    TokenRun,
+    Usage,
+    WholeText,
+)
 from splitsecond.core.finish_reasons import LONGEST_REASON
-from splitsecond.core.observation import ArrivalClock, FaultRecord, Observation, Outcome, Role, TokenSource
+from splitsecond.core.observation import (
+    ArrivalClock,
+    FaultRecord,
+    Observation,
+    Outcome,
+    Role,
+    TokenSource,
+)
 from splitsecond.core.service import RateFloor
 from splitsecond.core.timing.rate_floor import RateCheck
 from splitsecond.core.timing.unstreamed import unstreamed_tokens
@@ -43,7 +60,8 @@ class Sending(Struct, frozen=True):
 
 
 MAX_EVENTS_PER_TOKEN = 10
-"""Content events for each token of a count that can be true: some servers split a token into its bytes."""
+"""Content events for each token of a count that can be true: some servers split a token into its
+bytes."""
 _UNSAID = Usage(0)
 _PRECISION: dict[ArrivalClock, int] = {"process": 0, "kernel": 1, "packets": 2}
 
@@ -51,9 +69,9 @@ _PRECISION: dict[ArrivalClock, int] = {"process": 0, "kernel": 1, "packets": 2}
 class Timeline(Struct, kw_only=True):
     """The times of one attempt while it runs. `observe` makes its observation.
 
-    `call`, `target`, `condition`, `role`, `due_ns`, `start_ns`, `streamed` are as in `Observation`, `attempt` is its
-    id. `has_token`: the first token has arrived. `ended_well`, `broken`: how the stream ended. `limits`: the rate
-    limits in the headers.
+    `call`, `target`, `condition`, `role`, `due_ns`, `start_ns`, `streamed` are as in `Observation`,
+    `attempt` is its id. `has_token`: the first token has arrived. `ended_well`, `broken`: how the
+    stream ended. `limits`: the rate limits in the headers.
     """
 
     attempt: str
@@ -131,7 +149,8 @@ class Timeline(Struct, kw_only=True):
         self._lag_max_ns = max(self._lag_max_ns, read_ns - times[0])
 
     def record_first_read(self, packets: int, after_ns: int) -> None:
-        """Record that the read with the first token, whose events were recorded, held `packets` packets.
+        """Record that the read with the first token, whose events were recorded, held `packets`
+        packets.
 
         All of them arrived after `after_ns`.
         """
@@ -139,10 +158,12 @@ class Timeline(Struct, kw_only=True):
         self._first_read_tokens = len(self._token_at)
 
     def record_sparse_read(self, events: Sequence[Event], packets: int, after_ns: int) -> None:
-        """Record that `events`, which were recorded, were read together on purpose, in a read of `packets` packets.
+        """Record that `events`, which were recorded, were read together on purpose, in a read of
+        `packets` packets.
 
-        No events: only texts. All packets arrived after `after_ns`. If tokens are followed by other events, the last
-        token came before the time of the read; otherwise its packet was the last one.
+        No events: only texts. All packets arrived after `after_ns`. If tokens are followed by other
+        events, the last token came before the time of the read; otherwise its packet was the last
+        one.
         """
         self._sparse = True
         last = events[-1] if events else None
@@ -229,14 +250,16 @@ class Timeline(Struct, kw_only=True):
     ) -> Observation:
         """Return the observation of this attempt, which ended at `end_ns`.
 
-        It is "failed" if there is a `fault` or the stream reported one, or if the answer ended well without a token
-        (kind "empty_answer"), because then it has no speed. Otherwise `cancelled` means that we closed it before its
-        end. `tier`: the speed tier that served it; `odd_fields`: see `Observation`.
+        It is "failed" if there is a `fault` or the stream reported one, or if the answer ended well
+        without a token (kind "empty_answer"), because then it has no speed. Otherwise `cancelled`
+        means that we closed it before its end. `tier`: the speed tier that served it; `odd_fields`:
+        see `Observation`.
         """
         fault, token_at, usage = fault or self.broken, self._token_at, self._usage
         if fault is None and not cancelled and not token_at:
             fault = ProviderFault(
-                f"the answer ended without a single token (finish reason {self._finish_reason or 'not given'!r})",
+                f"the answer ended without a single token (finish reason "
+                f"{self._finish_reason or 'not given'!r})",
                 kind="empty_answer",
                 phase="first token",
                 status=self._status,
@@ -247,7 +270,8 @@ class Timeline(Struct, kw_only=True):
         merged_ns = self._date_back() if self._first_read_packets > 1 else 0
         if token_at:
             first_ns, last_ns = token_at[0], token_at[-1]
-        # In three parts: for more than 15 keyword arguments Python builds a dictionary, which takes far longer.
+        # In three parts: for more than 15 keyword arguments Python builds a dictionary, which takes
+        # far longer.
         begun = Observation(
             id=self.attempt,
             call=self.call,
@@ -302,11 +326,12 @@ class Timeline(Struct, kw_only=True):
         return replace(observation, **rare) if rare else observation
 
     def _date_back(self) -> int:
-        """Date back the tokens of the read with the first one, if its packets were merged; return by how much.
+        """Date back the tokens of the read with the first one, if its packets were merged; return
+        by how much.
 
-        The read has the time of its last packet. With several packets and tokens, the first token came earlier: by the
-        mean gap between the later tokens for each packet between them, but after the headers and after the socket was
-        last seen empty.
+        The read has the time of its last packet. With several packets and tokens, the first token
+        came earlier: by the mean gap between the later tokens for each packet between them, but
+        after the headers and after the socket was last seen empty.
         """
         token_at, together = self._token_at, self._first_read_tokens
         merged = min(together, self._first_read_packets) - 1
@@ -316,7 +341,9 @@ class Timeline(Struct, kw_only=True):
         gap_ns = (token_at[-1] - at) / (len(token_at) - together)
         head_ns = self._head_ns if self._head_ns is not None and self._head_ns < at else 0
         first_ns = min(max(at - round(merged * gap_ns), head_ns, self._first_read_after_ns), at)
-        token_at[:together] = [at - (at - first_ns) * (together - 1 - i) // (together - 1) for i in range(together)]
+        token_at[:together] = [
+            at - (at - first_ns) * (together - 1 - i) // (together - 1) for i in range(together)
+        ]
         if self._first_event_ns == at:
             self._first_event_ns = first_ns
         if self._head_ns == at:
@@ -325,13 +352,18 @@ class Timeline(Struct, kw_only=True):
             self._first_answer_ns = first_ns
         return at - first_ns
 
-    def _rare(self, fault: Fault | None, sending: Sending, merged_ns: int, output_tokens: int | None) -> dict[str, Any]:
-        """Return the fields that have their defaults in most observations. Passing all of them would cost time."""
+    def _rare(
+        self, fault: Fault | None, sending: Sending, merged_ns: int, output_tokens: int | None
+    ) -> dict[str, Any]:
+        """Return the fields that have their defaults in most observations. Passing all of them
+        would cost time."""
         fields: dict[str, Any] = {}
         if fault is not None:
             fields["fault"] = record_fault(fault)
         if not sending.reused or sending.resent:
-            fields |= {name: getattr(sending, name) for name in ("dns_ns", "tcp_ns", "tls_ns", "resent")}
+            fields |= {
+                name: getattr(sending, name) for name in ("dns_ns", "tcp_ns", "tls_ns", "resent")
+            }
         if sending.written_ns:
             fields["written_ns"] = sending.written_ns
         so_far = len(self._so_far)
@@ -360,11 +392,13 @@ class Timeline(Struct, kw_only=True):
         return fields
 
     def _count(self) -> tuple[int | None, TokenSource]:
-        """Return N and its source: the provider's usage, its running count, or the number of content events.
+        """Return N and its source: the provider's usage, its running count, or the number of
+        content events.
 
-        A usage of 0 next to content is not a count, and one that cannot be true is replaced by the number of events.
-        Usage that was followed by content is not final, and one far below the number of events is not of this answer:
-        then the larger number is at most too small, and its source is "events".
+        A usage of 0 next to content is not a count, and one that cannot be true is replaced by the
+        number of events. Usage that was followed by content is not final, and one far below the
+        number of events is not of this answer: then the larger number is at most too small, and its
+        source is "events".
         """
         events, output = len(self._token_at), self._usage.output_tokens
         if self._usage.implausible:
@@ -373,9 +407,17 @@ class Timeline(Struct, kw_only=True):
             final = self._events_at_usage in (None, events)
             if final and output * MAX_EVENTS_PER_TOKEN >= events:
                 return output, "usage"
-            hidden = (self._usage.reasoning_tokens or 0) if self._first_answer_ns == self._token_at[0] else 0
+            hidden = (
+                (self._usage.reasoning_tokens or 0)
+                if self._first_answer_ns == self._token_at[0]
+                else 0
+            )
             return max(output, hidden + events), "events"
         if self._so_far and self._so_far[-1]:
             complete = len(self._so_far) == events
-            return (self._so_far[-1], "usage") if complete else (max(self._so_far[-1], events), "events")
+            return (
+                (self._so_far[-1], "usage")
+                if complete
+                else (max(self._so_far[-1], events), "events")
+            )
         return (events, "events") if events else (None, "")

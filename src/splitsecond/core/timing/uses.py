@@ -1,9 +1,9 @@
 """Uses of a response: the limit that each one sets, and the figure that ranks targets for it.
 
-The limits on TTFT are those of Crazyrouter's "AI Inference Speed Benchmark 2026" (April 2026), the ranking figures
-those of General Compute's "LLM Token Generation Speed" (June 2025): TTFT for conversations, the TPS of one request for
-completion, both together for agents, throughput per dollar for batches. The limits of agents and of long texts are our
-own: no document states one.
+The limits on TTFT are those of Crazyrouter's "AI Inference Speed Benchmark 2026" (April 2026), the
+ranking figures those of General Compute's "LLM Token Generation Speed" (June 2025): TTFT for
+conversations, the TPS of one request for completion, both together for agents, throughput per
+dollar for batches. The limits of agents and of long texts are our own: no document states one.
 """
 
 from math import inf
@@ -20,11 +20,12 @@ Criterion = Literal["ttft_ms", "tps", "agent_ms", "tokens_per_usd"]
 class Use(Struct, frozen=True, kw_only=True):
     """Requirements of one use of responses.
 
-    `limit` names a limit of requests (`benchmark.findings.slo`) and its value: at most that many ms, for "tps" at least
-    that many tokens/s; None: nobody waits. A target meets it if this `percentile` of its requests does. `good_ms`:
-    stricter limit below which the use is served well. `by`: the figure that ranks the targets that meet the limit.
-    `alone`: the user waits for one request at a time, so that the lightest load decides; otherwise many users wait at
-    once, and the heaviest load decides.
+    `limit` names a limit of requests (`benchmark.findings.slo`) and its value: at most that many
+    ms, for "tps" at least that many tokens/s; None: nobody waits. A target meets it if this
+    `percentile` of its requests does. `good_ms`: stricter limit below which the use is served well.
+    `by`: the figure that ranks the targets that meet the limit. `alone`: the user waits for one
+    request at a time, so that the lightest load decides; otherwise many users wait at once, and the
+    heaviest load decides.
     """
 
     limit: tuple[str, float] | None
@@ -54,5 +55,7 @@ USES: dict[str, Use] = {
 }
 """Uses by name, the most impatient first."""
 
-FIRST_TOKEN_USES = tuple(name for name, use in USES.items() if use.limit is None or use.limit[0] == "ttft")
+FIRST_TOKEN_USES = tuple(
+    name for name, use in USES.items() if use.limit is None or use.limit[0] == "ttft"
+)
 """Uses that a limit on TTFT decides, or none."""

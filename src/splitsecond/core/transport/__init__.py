@@ -1,4 +1,5 @@
-"""HTTP/1.1 client that reports byte chunks with their arrival times: connections, pools, TLS, proxies.
+"""HTTP/1.1 client that reports byte chunks with their arrival times: connections, pools, TLS,
+proxies.
 
 Nothing here knows about models.
 """

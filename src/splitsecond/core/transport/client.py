@@ -1,8 +1,9 @@
 """HTTP client: takes a ready connection or opens one, writes the request, and returns the exchange.
 
-A request that was lost on a pooled connection is sent again from the read callback, long after `send` has returned. So
-the reconnect runs in a task of the client: the only kind of task here that no TaskGroup holds. The client keeps each
-until it ends; closing its exchange, or the client, cancels it.
+A request that was lost on a pooled connection is sent again from the read callback, long after
+`send` has returned. So the reconnect runs in a task of the client: the only kind of task here that
+no TaskGroup holds. The client keeps each until it ends; closing its exchange, or the client,
+cancels it.
 """
 
 import asyncio
@@ -28,16 +29,19 @@ from splitsecond.core.transport.sparse_reads import SparseReads
 from splitsecond.core.transport.tls import prepare_context
 
 IDLE_S = 60.0
-"""How long an idle connection is kept if its server names no limit. Shorter than the usual 75 s of nginx, and of
-middleboxes that forget a silent connection; if a server closes earlier, the pool notices when it happens.
+"""How long an idle connection is kept if its server names no limit. Shorter than the usual 75 s of
+nginx, and of middleboxes that forget a silent connection; if a server closes earlier, the pool
+notices when it happens.
 """
 
 OPEN_AT_ONCE = 32
-"""Connections that `warm` opens at a time: a burst of hundreds overflows a server's accept queue."""
+"""Connections that `warm` opens at a time: a burst of hundreds overflows a server's accept
+queue."""
 
 
 class Client:
-    """HTTP client of one event loop. Not thread-safe. Create, use and close it within the same loop."""
+    """HTTP client of one event loop. Not thread-safe. Create, use and close it within the same
+    loop."""
 
     def __init__(
         self,
@@ -50,11 +54,12 @@ class Client:
         exact_itl: bool = False,
         opened: Callable[[socket.socket], None] = lambda sock: None,
     ) -> None:
-        """`trust`: TLS context, None for the system's certificates; its ALPN protocols are set here. `proxies`: as for
-        `Proxies`, None for the environment. `gather`: batch the reads of many connections, which is for measuring only.
-        `arrival_clock`: the best clock to take arrival times from. If "packets" is not available, it is the kernel.
-        `exact_itl`: a client that gathers reads no response sparsely, unless the packet clock gives the times.
-        `opened` is called with the socket of each new connection.
+        """`trust`: TLS context, None for the system's certificates; its ALPN protocols are set
+        here. `proxies`: as for `Proxies`, None for the environment. `gather`: batch the reads of
+        many connections, which is for measuring only. `arrival_clock`: the best clock to take
+        arrival times from. If "packets" is not available, it is the kernel. `exact_itl`: a client
+        that gathers reads no response sparsely, unless the packet clock gives the times. `opened`
+        is called with the socket of each new connection.
 
         Raises `CallerFault` if a proxy setting is unusable.
         """
@@ -82,12 +87,18 @@ class Client:
         return None if self._ring is None else self._ring.counts()
 
     async def send(
-        self, origin: Origin, request: Request, receiver: Receiver, *, connect_deadline_ns: int | None = None
+        self,
+        origin: Origin,
+        request: Request,
+        receiver: Receiver,
+        *,
+        connect_deadline_ns: int | None = None,
     ) -> Exchange:
         """Write `request` on a ready connection and return. The response goes to `receiver`.
 
-        Raises `NetworkFault` or `TimedOut` if no connection can be opened (`connect_deadline_ns` is absolute), and
-        `CallerFault` for a request that cannot be sent. Cancelling it closes what it opened.
+        Raises `NetworkFault` or `TimedOut` if no connection can be opened (`connect_deadline_ns` is
+        absolute), and `CallerFault` for a request that cannot be sent. Cancelling it closes what it
+        opened.
         """
         method, payload = request.method, self._render(origin, request)
         connection = self._pool.take(origin)
@@ -100,7 +111,9 @@ class Client:
         connection.start(exchange, payload[0], method, reused=reused, body=payload[1])
         return exchange
 
-    async def warm(self, origin: Origin, count: int, *, connect_deadline_ns: int | None = None) -> int:
+    async def warm(
+        self, origin: Origin, count: int, *, connect_deadline_ns: int | None = None
+    ) -> int:
         turns = asyncio.Semaphore(OPEN_AT_ONCE)
         faults: list[Fault] = []
 
@@ -123,11 +136,16 @@ class Client:
         return idle
 
     def close(self) -> None:
-        """Close every connection. Exchanges in flight fail with kind "closed". Nothing can be sent afterwards."""
+        """Close every connection. Exchanges in flight fail with kind "closed". Nothing can be sent
+        afterwards."""
         self._closed = True
-        in_flight = [c.exchange for c in self._pool.active() if c.exchange] + list(self._reconnects.values())
+        in_flight = [c.exchange for c in self._pool.active() if c.exchange] + list(
+            self._reconnects.values()
+        )
         for exchange in in_flight:
-            exchange.abort(clock.now_ns(), NetworkFault("the client was closed", kind="closed", phase="total"))
+            exchange.abort(
+                clock.now_ns(), NetworkFault("the client was closed", kind="closed", phase="total")
+            )
         self._pool.close()
         if self._reading is not None:
             self._reading.poller.close()
@@ -152,7 +170,9 @@ class Client:
             ready.sock.close()
             raise NetworkFault("the client was closed", kind="closed", phase="connect")
         self._opened(ready.sock)
-        info = Connected(next(self._ids), False, ready.dns_ns, ready.tcp_ns, ready.tls_ns, ready.peer)
+        info = Connected(
+            next(self._ids), False, ready.dns_ns, ready.tcp_ns, ready.tls_ns, ready.peer
+        )
         return HttpConnection(
             ready.sock,
             ready.tls,
@@ -167,11 +187,14 @@ class Client:
             return self._reading
         loop = asyncio.get_running_loop()
         if self._arrival_clock == "packets":
-            with contextlib.suppress(OSError):  # not allowed, or not on this system: observations say which clock
+            # not allowed, or not on this system: observations say which clock
+            with contextlib.suppress(OSError):
                 self._ring = PacketRing(loop)
         poller = make_poller(loop, gather=self._gather)
         sparse = SparseReads(exact=self._exact_itl) if self._gather else None
-        self._reading = ReadContext(loop, poller, ReadBuffer(), self._arrival_clock, self._ring, sparse)
+        self._reading = ReadContext(
+            loop, poller, ReadBuffer(), self._arrival_clock, self._ring, sparse
+        )
         return self._reading
 
     def _tls_context(self) -> ssl.SSLContext:
@@ -187,10 +210,12 @@ class Client:
         connect_deadline_ns: int | None,
         exchange: Exchange,
     ) -> asyncio.Task[None]:
-        """Send the request of `exchange` on a new connection, with the same time for connecting as the first.
+        """Send the request of `exchange` on a new connection, with the same time for connecting as
+        the first.
 
-        The other idle connections are closed: what has ended one of them, such as a restart of the server, has mostly
-        ended all of them, and each would cost another request that is sent twice.
+        The other idle connections are closed: what has ended one of them, such as a restart of the
+        server, has mostly ended all of them, and each would cost another request that is sent
+        twice.
         """
         self._pool.close_idle(origin)
         allowed_ns = None if connect_deadline_ns is None else connect_deadline_ns - exchange.sent_ns

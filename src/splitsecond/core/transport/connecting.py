@@ -1,9 +1,10 @@
 """Open a connected socket: resolve the name, connect TCP, open a proxy's tunnel, establish TLS.
 
-TCP follows RFC 8305 ("happy eyeballs"). A host often has several addresses, and packets to one address family may be
-lost without an error; trying the addresses one after another would then wait for a timeout of a minute. So they are
-tried in an order that alternates between the families, each started 250 ms after the one before, or at once when that
-one failed; the first to connect wins, and the others are closed.
+TCP follows RFC 8305 ("happy eyeballs"). A host often has several addresses, and packets to one
+address family may be lost without an error; trying the addresses one after another would then wait
+for a timeout of a minute. So they are tried in an order that alternates between the families, each
+started 250 ms after the one before, or at once when that one failed; the first to connect wins, and
+the others are closed.
 """
 
 import asyncio
@@ -53,7 +54,10 @@ class OpenSocket(Struct, frozen=True):
 
 
 async def open_socket(
-    origin: Origin, proxy: Proxy | None, trust: Callable[[], ssl.SSLContext], deadline_ns: int | None
+    origin: Origin,
+    proxy: Proxy | None,
+    trust: Callable[[], ssl.SSLContext],
+    deadline_ns: int | None,
 ) -> OpenSocket:
     """Open a socket to `origin`, through `proxy` if given, until the absolute `deadline_ns`.
 
@@ -82,7 +86,9 @@ async def open_socket(
     return OpenSocket(sock, session, str(address), named - begin, connected - named, tls_ns)
 
 
-async def _before(deadline_ns: int | None, phase: Phase, where: str, step: Coroutine[Any, Any, T]) -> T:
+async def _before(
+    deadline_ns: int | None, phase: Phase, where: str, step: Coroutine[Any, Any, T]
+) -> T:
     begin = clock.now_ns()
     left_s = None if deadline_ns is None else max(deadline_ns - begin, 0) / NS_PER_S
     try:
@@ -107,7 +113,8 @@ class Address(Struct, frozen=True):
 
 
 async def resolve(host: str, port: int) -> list[Address]:
-    """Return the addresses of `host` in the order to try them. Raises `NetworkFault` of kind "dns"."""
+    """Return the addresses of `host` in the order to try them. Raises `NetworkFault` of kind
+    "dns"."""
     if literal := _literal(host, port):
         return [literal]
     loop = asyncio.get_running_loop()
@@ -128,7 +135,11 @@ def interleaved(addresses: Iterable[Address]) -> list[Address]:
     families: dict[int, list[Address]] = {}
     for address in addresses:
         families.setdefault(address.family, []).append(address)
-    return [address for address in chain.from_iterable(zip_longest(*families.values())) if address is not None]
+    return [
+        address
+        for address in chain.from_iterable(zip_longest(*families.values()))
+        if address is not None
+    ]
 
 
 async def connect(addresses: Sequence[Address], where: str) -> tuple[socket.socket, Address]:
@@ -138,7 +149,9 @@ async def connect(addresses: Sequence[Address], where: str) -> tuple[socket.sock
             running: set[asyncio.Task[None]] = set()
             for address in addresses:
                 running.add(attempts.create_task(race.attempt(address)))
-                _, running = await asyncio.wait(running, timeout=STAGGER_S, return_when=asyncio.FIRST_COMPLETED)
+                _, running = await asyncio.wait(
+                    running, timeout=STAGGER_S, return_when=asyncio.FIRST_COMPLETED
+                )
                 if race.won:
                     break
             while running and not race.won:
@@ -161,7 +174,9 @@ class _Race:
 
     async def attempt(self, address: Address) -> None:
         try:
-            sock = socket.socket(address.family, socket.SOCK_STREAM | getattr(socket, "SOCK_CLOEXEC", 0))
+            sock = socket.socket(
+                address.family, socket.SOCK_STREAM | getattr(socket, "SOCK_CLOEXEC", 0)
+            )
         except OSError as error:
             self.failures.append((address, error))
             return
@@ -196,7 +211,10 @@ def _literal(host: str, port: int) -> Address | None:
 
 def _failure(where: str, failures: Sequence[tuple[Address, OSError]]) -> NetworkFault:
     kind = _KINDS.get(failures[0][1].errno or 0, "unreachable")
-    tried = "; ".join(f"{address}: {os.strerror(error.errno) if error.errno else error}" for address, error in failures)
+    tried = "; ".join(
+        f"{address}: {os.strerror(error.errno) if error.errno else error}"
+        for address, error in failures
+    )
     return NetworkFault(
         f"cannot connect to {where}, tried {len(failures)} of its addresses ({tried})",
         kind=kind,

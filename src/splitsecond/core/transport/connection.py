@@ -1,14 +1,16 @@
 """A connection that is idle or carries one exchange. Its read callback takes the arrival times.
 
-The event loop (or a `BatchedPoller`) calls `_readable` when the socket has bytes: no asyncio transport, stream or task
-between. One `recvmsg` reads into a buffer shared by all connections, the kernel's stamp becomes a time, and the parser
-and the receiver run in the same callback. With one token per read this is the cost of a token, so everything rare
-(headers, the end, a failure, an idle connection) costs the common path one test each.
+The event loop (or a `BatchedPoller`) calls `_readable` when the socket has bytes: no asyncio
+transport, stream or task between. One `recvmsg` reads into a buffer shared by all connections, the
+kernel's stamp becomes a time, and the parser and the receiver run in the same callback. With one
+token per read this is the cost of a token, so everything rare (headers, the end, a failure, an idle
+connection) costs the common path one test each.
 
-A receiver may close its exchange inside any call, so `exchange` is read again after each call to it.
+A receiver may close its exchange inside any call, so `exchange` is read again after each call to
+it.
 
-The reader stays registered while the connection is idle: a close or a stray byte closes it at once, before a request
-could be lost on it.
+The reader stays registered while the connection is idle: a close or a stray byte closes it at once,
+before a request could be lost on it.
 """
 
 import asyncio
@@ -33,7 +35,8 @@ from splitsecond.core.transport.tls import TlsSession
 
 READ_BYTES = 64 * 1024
 MSG_MORE = getattr(socket, "MSG_MORE", 0)
-"""Most bytes of one read. A merged read has the time of its last packet, so a larger one would blur the times."""
+"""Most bytes of one read. A merged read has the time of its last packet, so a larger one would blur
+the times."""
 
 RTT_LASTS_NS = NS_PER_S // 2
 """How long a round-trip time is reused: the kernel's is an average over many packets."""
@@ -44,7 +47,8 @@ _LAST_ONE = re.compile(r"(?:^|[,;\s])max\s*=\s*0+(?:$|[,;\s])", re.IGNORECASE)
 
 
 class ReadBuffer:
-    """Buffer for reads, shared by all connections of a loop: its content is used up before the callback returns."""
+    """Buffer for reads, shared by all connections of a loop: its content is used up before the
+    callback returns."""
 
     __slots__ = ("targets", "view")
 
@@ -56,8 +60,8 @@ class ReadBuffer:
 class ReadContext(NamedTuple):
     """What all connections of a client read with.
 
-    `arrival_clock`: the best clock for arrival times, `ring`: for "packets". `sparse`: decides which responses are read
-    sparsely; None: none.
+    `arrival_clock`: the best clock for arrival times, `ring`: for "packets". `sparse`: decides
+    which responses are read sparsely; None: none.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -147,7 +151,8 @@ class HttpConnection:
         self._ring, self._key = reading.ring, b""
         self._times: StreamTimes | None = None
         if (ring := reading.ring) is not None:
-            with contextlib.suppress(OSError):  # the peer has reset it already, which the first read reports
+            # the peer has reset it already, which the first read reports
+            with contextlib.suppress(OSError):
                 self._key, self._times = key_of(sock), ring.claim(sock)
         self._poller.watch(sock.fileno(), self._readable)
 
@@ -157,9 +162,13 @@ class HttpConnection:
 
     # For the client.
 
-    def start(self, exchange: Exchange, request: bytes, method: str, *, reused: bool, body: bytes = b"") -> None:
+    def start(
+        self, exchange: Exchange, request: bytes, method: str, *, reused: bool, body: bytes = b""
+    ) -> None:
         """Write `request`, and a long `body` that follows it."""
-        self._parser = ResponseParser(method) if self._parser is None else self._parser.followed_by(method)
+        self._parser = (
+            ResponseParser(method) if self._parser is None else self._parser.followed_by(method)
+        )
         self.exchange, self._head_reported = exchange, False
         self._unsent = request if self._tls is None else self._tls.encrypt(request + body)
         if reused and not self.info.reused:
@@ -176,14 +185,16 @@ class HttpConnection:
         self._write()
 
     def _send_ahead(self, head: bytes, body: bytes) -> None:
-        """Give the kernel the head, which waits there for the body. So the body need not be copied behind it."""
+        """Give the kernel the head, which waits there for the body. So the body need not be copied
+        behind it."""
         sent = 0
         with contextlib.suppress(OSError):  # the write that follows meets the same one
             sent = self._send(head, MSG_MORE)
         self._unsent = body if sent == len(head) else head[sent:] + body
 
     def is_alive(self) -> bool:
-        """Return whether it can carry a request. Reads what came since the last poll, which may be the peer's close.
+        """Return whether it can carry a request. Reads what came since the last poll, which may be
+        the peer's close.
 
         Usually nothing came, and polling first is cheaper than an exception.
         """
@@ -280,10 +291,17 @@ class HttpConnection:
         if self._pace is not None:
             self._rest(self._pace, len(data))
 
-    def _dispatch_packets(self, sizes: list[int], arrivals: list[int], now: int, data: bytes) -> None:
+    def _dispatch_packets(
+        self, sizes: list[int], arrivals: list[int], now: int, data: bytes
+    ) -> None:
         begin = taken = 0
         exchange, response = self.exchange, self._parser
-        if exchange is not None and response is not None and exchange.take_packets is not None and self._tls is None:
+        if (
+            exchange is not None
+            and response is not None
+            and exchange.take_packets is not None
+            and self._tls is None
+        ):
             bodies = response.whole_chunks(data, sizes)
             if bodies is not None:
                 self._last_at = arrivals[-1]
@@ -306,7 +324,9 @@ class HttpConnection:
             if bodies:
                 exchange.take_packets(bodies, times, now)
             if response.changed and self.exchange is exchange:
-                self._report(exchange, response, self._last_at, now - self._last_at, "packets", body)
+                self._report(
+                    exchange, response, self._last_at, now - self._last_at, "packets", body
+                )
         for size, arrived in zip(sizes[taken:], arrivals[taken:], strict=True):
             if self._closed:
                 return
@@ -360,7 +380,9 @@ class HttpConnection:
             if self._times is None:
                 self._packets = packets_received(self._sock)
             self._poller.rest(self._sock.fileno(), rest_ns)
-        elif rested and self._gathering and not self._closed:  # else the poller has no socket that could rest
+        elif (
+            rested and self._gathering and not self._closed
+        ):  # else the poller has no socket that could rest
             self._poller.gather(self._sock.fileno())
 
     def _dispatch(self, at: int, lag: int, source: ArrivalClock, data: bytes | memoryview) -> None:
@@ -386,7 +408,8 @@ class HttpConnection:
     def _take(self, at: int, lag: int, source: ArrivalClock, data: bytes | memoryview) -> None:
         exchange, response = self.exchange, self._parser
         if exchange is None or response is None:
-            self.close()  # no request is in flight, so it is unknown which response the next bytes belong to
+            # no request is in flight, so it is unknown which response the next bytes belong to
+            self.close()
             return
         body = response.feed(data)
         if response.changed:
@@ -395,7 +418,13 @@ class HttpConnection:
             exchange.receiver.body_received(at, lag, source, body)
 
     def _report(
-        self, exchange: Exchange, response: ResponseParser, at: int, lag: int, source: ArrivalClock, body: bytes
+        self,
+        exchange: Exchange,
+        response: ResponseParser,
+        at: int,
+        lag: int,
+        source: ArrivalClock,
+        body: bytes,
     ) -> None:
         response.changed = False
         receiver = exchange.receiver
@@ -408,7 +437,8 @@ class HttpConnection:
             self._finish(exchange, response, at)
 
     def _stream_ended(self, at: int, *, clean: bool) -> None:
-        """Handle the end of the stream. `clean`: the peer announced it; over TLS a bare end may be an attack."""
+        """Handle the end of the stream. `clean`: the peer announced it; over TLS a bare end may be
+        an attack."""
         exchange, response = self.exchange, self._parser
         if exchange is None or response is None:
             self.close()
@@ -419,7 +449,11 @@ class HttpConnection:
             self._lost(at, self._write_error)
         else:
             response.fail(
-                NetworkFault(f"{self._name()} closed before any response", kind="closed", phase=self._phase(response))
+                NetworkFault(
+                    f"{self._name()} closed before any response",
+                    kind="closed",
+                    phase=self._phase(response),
+                )
             )
             self._finish(exchange, response, at)
 
@@ -428,9 +462,13 @@ class HttpConnection:
         if exchange is None or response is None:
             self.close()
             return
-        kind = "reset" if isinstance(error, ConnectionError) else "tls" if self._tls else "unreachable"
+        kind = (
+            "reset" if isinstance(error, ConnectionError) else "tls" if self._tls else "unreachable"
+        )
         why = error.strerror or str(error)
-        response.fail(NetworkFault(f"{self._name()} broke: {why}", kind=kind, phase=self._phase(response)))
+        response.fail(
+            NetworkFault(f"{self._name()} broke: {why}", kind=kind, phase=self._phase(response))
+        )
         self._finish(exchange, response, at)
 
     def _finish(self, exchange: Exchange, response: ResponseParser, at: int) -> None:
@@ -465,8 +503,8 @@ class HttpConnection:
     def _write(self) -> None:
         """Write as much as the socket takes, and register for the rest.
 
-        A write error is kept for later: a server may refuse a large request and close while its response is still in
-        our receive buffer. Reading finds that response, or the end.
+        A write error is kept for later: a server may refuse a large request and close while its
+        response is still in our receive buffer. Reading finds that response, or the end.
         """
         unsent = self._unsent
         try:

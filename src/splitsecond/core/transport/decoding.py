@@ -1,13 +1,14 @@
 """Decoding of Content-Encoding (gzip and deflate) in pieces.
 
-We request no compression, but some servers compress their error pages anyway. The output is bounded relative to the
-input, so that a few kilobytes cannot become gigabytes.
+We request no compression, but some servers compress their error pages anyway. The output is bounded
+relative to the input, so that a few kilobytes cannot become gigabytes.
 """
 
 import zlib
 
 MAX_RATIO = 200
-"""Most output bytes for each input byte, over a whole body. Real text stays under 30; deflate's own limit is 1032."""
+"""Most output bytes for each input byte, over a whole body. Real text stays under 30; deflate's own
+limit is 1032."""
 
 FREE_BYTES = 1 << 20
 """Output that is allowed at any ratio, so that short repetitive bodies pass."""
@@ -53,7 +54,8 @@ class Inflater:
 
 
 def _window_bits(start: bytes) -> int:
-    """Return zlib's window bits for a body with these first two bytes (RFC 1952 section 2.3.1, RFC 1950 section 2.2).
+    """Return zlib's window bits for a body with these first two bytes (RFC 1952 section 2.3.1, RFC
+    1950 section 2.2).
 
     Some servers send "deflate" without zlib's header, which every browser accepts.
     """
@@ -65,7 +67,8 @@ def _window_bits(start: bytes) -> int:
 
 
 def inflater_for(content_encoding: str) -> Inflater | None:
-    """Return a decoder for `content_encoding`, None if none is needed. Raises `BadEncoding` for an unknown one."""
+    """Return a decoder for `content_encoding`, None if none is needed. Raises `BadEncoding` for an
+    unknown one."""
     match content_encoding.strip().lower():
         case "" | "identity":
             return None

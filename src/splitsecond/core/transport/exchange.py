@@ -1,10 +1,11 @@
 """Interface of the transport: `Origin`, `Request`, `Receiver` and the `Exchange` between them.
 
-The response is pushed: the read callback itself calls the `Receiver`, so nothing waits in a queue between the socket
-and the code that takes the times. The `Exchange` is the handle in the other direction: pause, resume and close.
+The response is pushed: the read callback itself calls the `Receiver`, so nothing waits in a queue
+between the socket and the code that takes the times. The `Exchange` is the handle in the other
+direction: pause, resume and close.
 
-An exchange stays the same object when its request is sent again: a pooled connection may have been closed by the server
-before any response, which is no failure of the provider.
+An exchange stays the same object when its request is sent again: a pooled connection may have been
+closed by the server before any response, which is no failure of the provider.
 """
 
 import asyncio
@@ -32,7 +33,8 @@ class Origin(Struct, frozen=True):
 
     @staticmethod
     def parse(url: str) -> "tuple[Origin, str]":
-        """Return the origin of `url`, and its path with the query. Raises `CallerFault` for an unusable URL."""
+        """Return the origin of `url`, and its path with the query. Raises `CallerFault` for an
+        unusable URL."""
         try:
             parts = urlsplit(url.strip())
             host, port = (parts.hostname or "").encode("idna").decode(), parts.port
@@ -46,11 +48,15 @@ class Origin(Struct, frozen=True):
             raise _bad_url(url, f"a host cannot have {found.group()!r}")
         if parts.username is not None:
             raise CallerFault(
-                f"the URL of {host} holds credentials", kind="bad_url", hint="Send them in an Authorization header."
+                f"the URL of {host} holds credentials",
+                kind="bad_url",
+                hint="Send them in an Authorization header.",
             )
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         check_target(path)
-        return Origin(parts.scheme, host, DEFAULT_PORTS[parts.scheme] if port is None else port), path
+        return Origin(
+            parts.scheme, host, DEFAULT_PORTS[parts.scheme] if port is None else port
+        ), path
 
     @property
     def authority(self) -> str:
@@ -74,13 +80,16 @@ def check_target(path: str) -> None:
 
 
 def _bad_url(url: str, why: str) -> CallerFault:
-    return CallerFault(f"cannot use the URL {url!r}: {why}", kind="bad_url", hint="Try https://HOST/v1.")
+    return CallerFault(
+        f"cannot use the URL {url!r}: {why}", kind="bad_url", hint="Try https://HOST/v1."
+    )
 
 
 class Request(Struct, frozen=True):
     """One HTTP request. The transport adds Host, Content-Length and Accept-Encoding.
 
-    `headers` are shared with other requests and checked once for all of them; `fresh` are this request's own.
+    `headers` are shared with other requests and checked once for all of them; `fresh` are this
+    request's own.
     """
 
     method: str
@@ -91,21 +100,23 @@ class Request(Struct, frozen=True):
 
 
 class Receiver(Protocol):
-    """Receives a response as it arrives. Called from the read callback, in order; must not raise, and must be quick.
+    """Receives a response as it arrives. Called from the read callback, in order; must not raise,
+    and must be quick.
 
-    `at` is the arrival of the read that completed the reported part, in monotonic nanoseconds. It never decreases on a
-    connection, is never before the request was sent and never in the future.
+    `at` is the arrival of the read that completed the reported part, in monotonic nanoseconds. It
+    never decreases on a connection, is never before the request was sent and never in the future.
     """
 
     def head_received(self, at: int, status: int, headers: Mapping[str, str]) -> None:
-        """Take the final status and headers: names in lower case, repeated ones joined with ", "."""
+        """Take the final status and headers: names in lower case, repeated ones joined with ",
+        "."""
         ...
 
     def body_received(self, at: int, lag: int, source: ArrivalClock, data: bytes) -> None:
         """Take the body bytes of one read, with chunking and compression undone.
 
-        `source`: what `at` was taken from. `lag`: nanoseconds that the bytes lay in the kernel before the read, 0 if
-        that is unknown.
+        `source`: what `at` was taken from. `lag`: nanoseconds that the bytes lay in the kernel
+        before the read, 0 if that is unknown.
         """
         ...
 
@@ -115,8 +126,8 @@ class Receiver(Protocol):
 
 
 TakePackets = Callable[[list[bytes], list[int], int], None]
-"""Takes the body bytes of consecutive packets of one read, their arrivals, and the time of the read. Like
-`Receiver.body_received`, it must not raise."""
+"""Takes the body bytes of consecutive packets of one read, their arrivals, and the time of the
+read. Like `Receiver.body_received`, it must not raise."""
 
 
 TimeLeft = Callable[[], int | None]
@@ -148,14 +159,17 @@ class PooledConnection(Protocol):
 
 
 class Exchange(Struct, eq=False):
-    """One request in flight. Exactly one of the receiver's `ended` and `failed` is called, neither after `close`.
+    """One request in flight. Exactly one of the receiver's `ended` and `failed` is called, neither
+    after `close`.
 
-    `connection`: the one that carries it; a new one after a resend. `resend` starts a task that sends the request
-    again. `sent_ns`: the clock right before the first byte was written; that of the second sending if it was `resent`.
-    `written_ns`: the clock when the kernel had taken the last byte, if it did not take all bytes at once; otherwise 0.
-    By then all but `kernel.UNSENT_BYTES` had been sent, on systems that can limit them.
-    `sparse`: several packets were read at once on purpose, without the packet clock (see `sparse_reads`).
-    `take_packets`: takes several packets of the body at once in place of the receiver; None: the receiver gets each.
+    `connection`: the one that carries it; a new one after a resend. `resend` starts a task that
+    sends the request again. `sent_ns`: the clock right before the first byte was written; that of
+    the second sending if it was `resent`. `written_ns`: the clock when the kernel had taken the
+    last byte, if it did not take all bytes at once; otherwise 0. By then all but
+    `kernel.UNSENT_BYTES` had been sent, on systems that can limit them. `sparse`: several packets
+    were read at once on purpose, without the packet clock (see `sparse_reads`). `take_packets`:
+    takes several packets of the body at once in place of the receiver; None: the receiver gets
+    each.
     """
 
     receiver: Receiver
@@ -178,7 +192,8 @@ class Exchange(Struct, eq=False):
         return self._rtt_ns
 
     def packets_read(self) -> tuple[int, int]:
-        """Return how many packets brought the bytes of the current read, at least 1, and after which time they came.
+        """Return how many packets brought the bytes of the current read, at least 1, and after
+        which time they came.
 
         The time is 0 if it is unknown. Call this before `gather`.
         """
@@ -187,13 +202,15 @@ class Exchange(Struct, eq=False):
     def gather(self, time_left: TimeLeft = lambda: None) -> None:
         """Read the rest of this response sparsely: its exact times matter less from now on.
 
-        `time_left` is called before each pause in reading, because the time of the last token matters.
+        `time_left` is called before each pause in reading, because the time of the last token
+        matters.
         """
         if self._pooled is not None:
             self._pooled.gather(time_left)
 
     def read_resting(self) -> None:
-        """Read what the socket has, if reading pauses on purpose. Do not call this from the receiver."""
+        """Read what the socket has, if reading pauses on purpose. Do not call this from the
+        receiver."""
         if self._pooled is not None:
             self._pooled.read_resting()
 
@@ -203,13 +220,15 @@ class Exchange(Struct, eq=False):
             self._pooled.pause()
 
     def resume(self) -> None:
-        """Read again. What arrived in the pause keeps its kernel time; the pause shows in its lag."""
+        """Read again. What arrived in the pause keeps its kernel time; the pause shows in its
+        lag."""
         self._paused = False
         if self._pooled is not None:
             self._pooled.resume()
 
     def close(self) -> None:
-        """Close the connection at once if the exchange has not ended. Does nothing after the end."""
+        """Close the connection at once if the exchange has not ended. Does nothing after the
+        end."""
         if self._finished:
             return
         self._finished = True
@@ -225,7 +244,12 @@ class Exchange(Struct, eq=False):
 
     def attach(self, pooled: PooledConnection, connection: Connected, sent_ns: int) -> None:
         self._reconnect = None
-        self._pooled, self.connection, self.sent_ns, self.written_ns = pooled, connection, sent_ns, 0
+        self._pooled, self.connection, self.sent_ns, self.written_ns = (
+            pooled,
+            connection,
+            sent_ns,
+            0,
+        )
         if self._paused:
             pooled.pause()
 
@@ -235,10 +259,12 @@ class Exchange(Struct, eq=False):
             self._pooled = None
 
     def finish(self, at: int, fault: Fault | None, *, answered: bool) -> None:
-        """End the exchange: completely, or with `fault`. `answered`: at least one byte of a response had come.
+        """End the exchange: completely, or with `fault`. `answered`: at least one byte of a
+        response had come.
 
-        A server may close an idle connection at the moment when we use it. If that may have happened (the connection
-        was reused, and no byte of a response came), the request is sent again, once.
+        A server may close an idle connection at the moment when we use it. If that may have
+        happened (the connection was reused, and no byte of a response came), the request is sent
+        again, once.
         """
         self._reconnect = None
         if self._finished:

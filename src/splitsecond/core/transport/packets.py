@@ -1,14 +1,18 @@
-"""The packet clock: a ring in which the kernel puts the headers of received TCP packets, with their arrival times.
+"""The packet clock: a ring in which the kernel puts the headers of received TCP packets, with their
+arrival times.
 
-A read has one timestamp, that of its last packet. A packet socket (packet(7)) has one for each packet, whatever this
-process does meanwhile. The sequence number of a packet tells which bytes of its stream it brought, so each byte gets
-the time of its packet, also inside TLS, and streams can be read late and seldom without losing a time.
+A read has one timestamp, that of its last packet. A packet socket (packet(7)) has one for each
+packet, whatever this process does meanwhile. The sequence number of a packet tells which bytes of
+its stream it brought, so each byte gets the time of its packet, also inside TLS, and streams can be
+read late and seldom without losing a time.
 
-The ring is mapped into this process (TPACKET_V2, the kernel's Documentation/networking/packet_mmap.rst) and read
-without system calls. One socket covers all interfaces: as a "cooked" socket (SOCK_DGRAM) its packets begin with the IP
-header, whatever the link layer. A filter in the kernel passes only the packets from known server ports.
+The ring is mapped into this process (TPACKET_V2, the kernel's
+Documentation/networking/packet_mmap.rst) and read without system calls. One socket covers all
+interfaces: as a "cooked" socket (SOCK_DGRAM) its packets begin with the IP header, whatever the
+link layer. A filter in the kernel passes only the packets from known server ports.
 
-It needs Linux and CAP_NET_RAW. Without them `PacketRing` raises `OSError`, and arrivals have the time of their read.
+It needs Linux and CAP_NET_RAW. Without them `PacketRing` raises `OSError`, and arrivals have the
+time of their read.
 """
 
 import asyncio
@@ -27,25 +31,30 @@ from splitsecond.core.transport.kernel import bytes_read
 from splitsecond.core.transport.stream_times import StreamTimes
 
 FRAME_BYTES = 256
-"""A slot of the ring: 80 bytes of the kernel's own, then an IP header (at most 60) and a TCP header (60)."""
+"""A slot of the ring: 80 bytes of the kernel's own, then an IP header (at most 60) and a TCP header
+(60)."""
 SNAP_BYTES = 128
 BLOCK_BYTES = 1 << 20
 BLOCKS = 16
 """16 MiB, which hold 65,536 packets: more than half a second of 1,024 streams of 100 tokens/s."""
 DRAIN_S = 0.1
-"""How often the ring is emptied even if nothing is read: other programs may use the same server ports."""
+"""How often the ring is emptied even if nothing is read: other programs may use the same server
+ports."""
 MAX_UNCLAIMED = 1024
-"""Streams that were opened and have no connection here (yet): those of other programs are dropped, oldest first."""
+"""Streams that were opened and have no connection here (yet): those of other programs are dropped,
+oldest first."""
 MAX_UNCLAIMED_PACKETS = 256
 """Packets kept of such a stream: a TLS handshake takes fewer than 20."""
 MAX_PORTS = 200
-"""Ports in the kernel's filter; its jumps reach no further. With more, packets from all ports pass."""
+"""Ports in the kernel's filter; its jumps reach no further. With more, packets from all ports
+pass."""
 
 _SOL_PACKET, _RX_RING, _STATISTICS, _VERSION, _IGNORE_OUTGOING = 263, 5, 6, 10, 23
 _TPACKET_V2 = 1
 _SO_ATTACH_FILTER = 26
 _ETH_P_ALL, _ETH_P_IP, _ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
-_AD_PROTOCOL = 0xFFFFF000  # the filter's pseudo address of the packet's protocol (SKF_AD_OFF + SKF_AD_PROTOCOL)
+# the filter's pseudo address of the packet's protocol (SKF_AD_OFF + SKF_AD_PROTOCOL)
+_AD_PROTOCOL = 0xFFFFF000
 _USER = 1  # the slot holds a packet (TP_STATUS_USER)
 _SYN = 0x02
 _IPV4_WITHOUT_OPTIONS = 0x45  # the first byte: version 4, a header of 5 words
@@ -53,27 +62,31 @@ _IPV4_WITHOUT_OPTIONS = 0x45  # the first byte: version 4, a header of 5 words
 _LOAD_HALF, _LOAD_BYTE, _LOAD_HALF_BEHIND_HEADER, _LOAD_HEADER_LENGTH = 0x28, 0x30, 0x48, 0xB1
 _IF_EQUAL, _IF_ANY_BIT, _JUMP, _RETURN = 0x15, 0x45, 0x05, 0x06
 
-_SLOT = struct.Struct("@II6xHII")  # status, length, (captured, link header,) network header, seconds, nanoseconds
+# status, length, (captured, link header,) network header, seconds, nanoseconds
+_SLOT = struct.Struct("@II6xHII")
 _FREE = struct.Struct("@I")  # the status of a slot that the kernel may use
 _TCP = struct.Struct(">IIBB")  # sequence number, acknowledgement, length of the header, flags
 _IPV4 = struct.Struct(">BxH5xB2x12sI4xBB")
-"""IPv4 without options, then TCP: version and header length, total length, protocol, key, sequence number, length of
-the TCP header, flags. The addresses and the ports behind them are a key."""
+"""IPv4 without options, then TCP: version and header length, total length, protocol, key, sequence
+number, length of the TCP header, flags. The addresses and the ports behind them are a key."""
 _IPV6 = struct.Struct(">4xHBx36sI4xBB")
 """IPv6 without extensions, then TCP: payload length, next header, and the rest as above."""
 _STEP = struct.Struct("@HBBI")  # one instruction of a filter (struct sock_filter)
 
 Key = bytes
-"""Identifies one direction of a connection: source address, destination address, source port, destination port."""
+"""Identifies one direction of a connection: source address, destination address, source port,
+destination port."""
 
 Segment = tuple[Key, int, int, int]
 """The parts of a TCP packet that matter here: key, sequence number, bytes of payload, flags."""
 
 
 def parse(data: "bytes | mmap.mmap", ip: int, length: int) -> Segment | None:
-    """Return the TCP segment of the IP packet of `length` bytes at `ip`; None if it is not TCP, or cannot be read.
+    """Return the TCP segment of the IP packet of `length` bytes at `ip`; None if it is not TCP, or
+    cannot be read.
 
-    A packet of more than 64 KiB, which some interfaces make of several, has no length in its header.
+    A packet of more than 64 KiB, which some interfaces make of several, has no length in its
+    header.
     """
     first = data[ip]
     if first >> 4 == 4:
@@ -104,7 +117,8 @@ def key_of(sock: socket.socket) -> Key:
 
 
 def filter_program(ports: Sequence[int]) -> bytes:
-    """Return the kernel's filter (bpf(4)) that passes TCP packets over IPv4 and IPv6 from `ports`, without fragments.
+    """Return the kernel's filter (bpf(4)) that passes TCP packets over IPv4 and IPv6 from `ports`,
+    without fragments.
 
     A step is (operation, jump if true, jump if false, operand); a jump counts the steps to skip.
     """
@@ -127,7 +141,10 @@ def filter_program(ports: Sequence[int]) -> bytes:
         (_LOAD_BYTE, 0, 0, 6),  # the protocol inside IPv6
         (_IF_EQUAL, 0, drop - 12, socket.IPPROTO_TCP),
         (_LOAD_HALF, 0, 0, 40),  # the source port
-        *((_IF_EQUAL, accept - first - number - 1, 0, port) for number, port in enumerate(compared)),
+        *(
+            (_IF_EQUAL, accept - first - number - 1, 0, port)
+            for number, port in enumerate(compared)
+        ),
     ]
     ends = {drop: (_RETURN, 0, 0, 0), accept: (_RETURN, 0, 0, SNAP_BYTES)}
     steps += [ends[place] for place in sorted(ends)]
@@ -142,12 +159,18 @@ class PacketStreams:
         self._reordered = self._repeated = 0  # sums over the released streams
 
     def take(self, ring: mmap.mmap, at: int) -> int:
-        """Add the packets of `ring` from the slot at `at` on, and return the place of the first empty slot.
+        """Add the packets of `ring` from the slot at `at` on, and return the place of the first
+        empty slot.
 
         The slots are given back to the kernel.
         """
         size, claimed = len(ring), self._claimed
-        slot, ipv4, ipv6, free = _SLOT.unpack_from, _IPV4.unpack_from, _IPV6.unpack_from, _FREE.pack_into
+        slot, ipv4, ipv6, free = (
+            _SLOT.unpack_from,
+            _IPV4.unpack_from,
+            _IPV6.unpack_from,
+            _FREE.pack_into,
+        )
         offset_ns = 0
         while True:
             status, length, network, seconds, nanoseconds = slot(ring, at)
@@ -163,7 +186,11 @@ class PacketStreams:
                 payload = total - (header >> 4) * 4
             elif first != _IPV4_WITHOUT_OPTIONS:
                 total = 0
-            times = claimed.get(key) if total and protocol == socket.IPPROTO_TCP and not flags & _SYN else None
+            times = (
+                claimed.get(key)
+                if total and protocol == socket.IPPROTO_TCP and not flags & _SYN
+                else None
+            )
             if times is not None:
                 self._packets += 1
                 if payload > 0:
@@ -271,7 +298,9 @@ def _open_ring(blocks: int) -> tuple[socket.socket, mmap.mmap]:
         sock.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
         size = BLOCK_BYTES * blocks
         sock.setsockopt(
-            _SOL_PACKET, _RX_RING, struct.pack("@IIII", BLOCK_BYTES, blocks, FRAME_BYTES, size // FRAME_BYTES)
+            _SOL_PACKET,
+            _RX_RING,
+            struct.pack("@IIII", BLOCK_BYTES, blocks, FRAME_BYTES, size // FRAME_BYTES),
         )
         return sock, mmap.mmap(sock.fileno(), size)
     except BaseException:
@@ -282,7 +311,9 @@ def _open_ring(blocks: int) -> tuple[socket.socket, mmap.mmap]:
 def _set_filter(sock: socket.socket, ports: Iterable[int]) -> None:
     program = ctypes.create_string_buffer(filter_program(tuple(ports)))
     steps = len(program) // _STEP.size  # the buffer ends with one more byte
-    sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HL", steps, ctypes.addressof(program)))
+    sock.setsockopt(
+        socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("@HL", steps, ctypes.addressof(program))
+    )
 
 
 def packet_clock_refusal() -> str:

@@ -1,19 +1,21 @@
 """Pollers: call a connection when its socket is readable, one by one or in batches.
 
-With hundreds of streams, a loop that wakes for every token spends most of its time on waking: the switch to our process
-and the poll cost more than the read. A `BatchedPoller` lets arrivals of streams that have begun gather for up to 2 ms
-and reads all of them at once. Arrivals have the kernel's stamp, so this changes no time: it is read lag, recorded and
-reported like any other. Two tokens of one stream would be merged only if they came within that time, which no provider
-of so many streams does. But it delays everything else in the loop by up to the same time, so it is for measuring only;
-in a gateway, whose clients wait for the bytes, the loop calls each connection.
+With hundreds of streams, a loop that wakes for every token spends most of its time on waking: the
+switch to our process and the poll cost more than the read. A `BatchedPoller` lets arrivals of
+streams that have begun gather for up to 2 ms and reads all of them at once. Arrivals have the
+kernel's stamp, so this changes no time: it is read lag, recorded and reported like any other. Two
+tokens of one stream would be merged only if they came within that time, which no provider of so
+many streams does. But it delays everything else in the loop by up to the same time, so it is for
+measuring only; in a gateway, whose clients wait for the bytes, the loop calls each connection.
 
-Sockets that wait for their first token never gather, because a first token that is read together with the next one
-would get the time of the next one. They have a poll of their own, which is looked at while the others gather and
-between every few of their reads.
+Sockets that wait for their first token never gather, because a first token that is read together
+with the next one would get the time of the next one. They have a poll of their own, which is looked
+at while the others gather and between every few of their reads.
 
 The wait blocks on purpose: returning to the loop would cost what the batching saves.
 
-A socket can also rest: it is in neither poll until its time has come, and is then read once (`sparse_reads`).
+A socket can also rest: it is in neither poll until its time has come, and is then read once
+(`sparse_reads`).
 """
 
 import asyncio
@@ -25,13 +27,16 @@ from splitsecond.core import clock
 from splitsecond.core.internal_errors import report_internal_error
 
 GATHERS_FROM = 32
-"""Number of sockets from which arrivals are batched; below it waking is cheap, and prompt reading matters more."""
+"""Number of sockets from which arrivals are batched; below it waking is cheap, and prompt reading
+matters more."""
 GATHER_NS = 8 * clock.NS_PER_US
-"""How long arrivals may gather for each socket: 2 ms with 256, where a token then waits for a fifth of the time between
-two tokens of a stream of 100 tokens/s; 0.3 ms with 32, whose streams may be faster."""
+"""How long arrivals may gather for each socket: 2 ms with 256, where a token then waits for a fifth
+of the time between two tokens of a stream of 100 tokens/s; 0.3 ms with 32, whose streams may be
+faster."""
 MAX_NS = 2 * clock.NS_PER_MS
 READS_AT_ONCE = 8
-"""How many gathered sockets are read before those that wait for a first token are looked at again: 0.2 ms."""
+"""How many gathered sockets are read before those that wait for a first token are looked at again:
+0.2 ms."""
 TICK_NS = 10 * clock.NS_PER_MS
 """Rests end at multiples of this time, so that one timer serves all sockets."""
 MS_PER_S = 1000
@@ -40,8 +45,9 @@ MS_PER_S = 1000
 class SocketPoller(Protocol):
     """Calls a function whenever a socket is readable.
 
-    `gathers`: it batches reads, so packets can be merged. `looked_ns`: when the last look at sockets that do not gather
-    began; what is read from one now arrived after that. 0: unknown. `gathered`: the number of sockets that gather.
+    `gathers`: it batches reads, so packets can be merged. `looked_ns`: when the last look at
+    sockets that do not gather began; what is read from one now arrived after that. 0: unknown.
+    `gathered`: the number of sockets that gather.
     """
 
     gathers: bool
@@ -86,7 +92,8 @@ class LoopPoller:
 
 
 class BatchedPoller:
-    """Two epolls for all sockets, themselves registered with the loop. Linux only. See the module's docstring."""
+    """Two epolls for all sockets, themselves registered with the loop. Linux only. See the module's
+    docstring."""
 
     gathers = True
 
@@ -95,7 +102,8 @@ class BatchedPoller:
         self._callbacks: dict[int, Callable[[], None]] = {}
         self._gathered: set[int] = set()
         self._resting: dict[int, int] = {}
-        """The tick at which the rest of a socket ends. Those that rest are gathered ones, and in no epoll."""
+        """The tick at which the rest of a socket ends. Those that rest are gathered ones, and in no
+        epoll."""
         self._ends: dict[int, list[int]] = {}
         """The sockets whose rest ends at a tick. One that was unwatched meanwhile is still here."""
         self._timer: asyncio.TimerHandle | None = None
@@ -126,7 +134,8 @@ class BatchedPoller:
             self._gathered.add(descriptor)
 
     def rest(self, descriptor: int, length_ns: int) -> None:
-        """Leave a descriptor that gathers alone for `length_ns`, then call it once, whether or not it is readable.
+        """Leave a descriptor that gathers alone for `length_ns`, then call it once, whether or not
+        it is readable.
 
         After that it gathers again, unless the call lets it rest again.
         """
@@ -141,7 +150,9 @@ class BatchedPoller:
         known = self._callbacks.pop(descriptor, None) is not None
         resting = self._resting.pop(descriptor, None) is not None
         if known and not resting and not self._epoll.closed:
-            (self._epoll if descriptor in self._gathered else self._prompt_epoll).unregister(descriptor)
+            (self._epoll if descriptor in self._gathered else self._prompt_epoll).unregister(
+                descriptor
+            )
         self._gathered.discard(descriptor)
 
     def close(self) -> None:
@@ -172,15 +183,18 @@ class BatchedPoller:
     def _set_timer(self) -> None:
         """Wake up when the next rest has ended.
 
-        uvloop counts whole milliseconds, from the one that has begun, and rounds to the nearest. So a timer for the
-        exact time could fire too early, and when it is set again for less than half a millisecond, it fires in each
-        iteration of the loop until that time. Therefore it is set for the next whole millisecond after that time.
+        uvloop counts whole milliseconds, from the one that has begun, and rounds to the nearest. So
+        a timer for the exact time could fire too early, and when it is set again for less than half
+        a millisecond, it fires in each iteration of the loop until that time. Therefore it is set
+        for the next whole millisecond after that time.
         """
         if self._timer is not None:
             self._timer.cancel()
         self._timer_end = min(self._ends)
         left_ns = max(self._timer_end * TICK_NS - clock.now_ns(), 0)
-        self._timer = self._loop.call_later((-(-left_ns // clock.NS_PER_MS) + 1) / MS_PER_S, self._end_rests)
+        self._timer = self._loop.call_later(
+            (-(-left_ns // clock.NS_PER_MS) + 1) / MS_PER_S, self._end_rests
+        )
 
     def _end_rests(self) -> None:
         now = clock.now_ns() // TICK_NS

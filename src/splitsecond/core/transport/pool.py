@@ -1,8 +1,9 @@
 """Connection pool: which connections are idle and which are in use.
 
-The connection released last is taken first (LIFO): it is the least likely to have been closed by its server, and its
-congestion window the least likely to have shrunk. The pool sets no limit on connections: the caller's concurrency
-decides, and a limit here would become unreported queueing time.
+The connection released last is taken first (LIFO): it is the least likely to have been closed by
+its server, and its congestion window the least likely to have shrunk. The pool sets no limit on
+connections: the caller's concurrency decides, and a limit here would become unreported queueing
+time.
 """
 
 import asyncio
@@ -16,7 +17,8 @@ from splitsecond.core.transport.connection import HttpConnection
 from splitsecond.core.transport.exchange import Origin
 
 HINT_SHARE = 0.8
-"""Share of the server's promised idle time that is used: the rest is for the request's way to the server."""
+"""Share of the server's promised idle time that is used: the rest is for the request's way to the
+server."""
 
 
 class PoolStatistics(Struct, frozen=True):
@@ -31,8 +33,8 @@ class PoolStatistics(Struct, frozen=True):
 class Pool:
     """Connections by origin, in order of release, each with the end of its idle time.
 
-    One timer serves all: it sleeps until the first of these moments, closes what is due, and sleeps again. A timer
-    for each would be set and cancelled with every request.
+    One timer serves all: it sleeps until the first of these moments, closes what is due, and sleeps
+    again. A timer for each would be set and cancelled with every request.
     """
 
     def __init__(self, idle_s: float) -> None:
@@ -47,7 +49,9 @@ class Pool:
 
     def statistics(self) -> PoolStatistics:
         idle = sum(map(len, self._idle.values()))
-        return PoolStatistics(len({connection.origin for connection in self._open}), idle, len(self._open) - idle)
+        return PoolStatistics(
+            len({connection.origin for connection in self._open}), idle, len(self._open) - idle
+        )
 
     def idle(self, origin: Origin) -> int:
         return len(self._idle.get(origin, ()))

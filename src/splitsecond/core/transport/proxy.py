@@ -1,8 +1,8 @@
 """HTTP proxies: which one applies to an origin, and how to open a tunnel through it.
 
-For https the proxy opens a tunnel (CONNECT, RFC 9110 section 9.3.6) and sees nothing of the traffic; for http it gets
-the whole URL. NO_PROXY is read as curl does: "*", a host, a domain with all its subdomains, an address or a network; an
-entry with a port applies to that port only.
+For https the proxy opens a tunnel (CONNECT, RFC 9110 section 9.3.6) and sees nothing of the
+traffic; for http it gets the whole URL. NO_PROXY is read as curl does: "*", a host, a domain with
+all its subdomains, an address or a network; an entry with a port applies to that port only.
 """
 
 import asyncio
@@ -27,7 +27,8 @@ LOOPBACK = "localhost,127.0.0.0/8,::1"
 
 def proxies_of_environment() -> dict[str, str]:
     found = {
-        key: os.environ.get(f"{key}_proxy") or os.environ.get(f"{key.upper()}_PROXY") for key in ("https", "http", "no")
+        key: os.environ.get(f"{key}_proxy") or os.environ.get(f"{key.upper()}_PROXY")
+        for key in ("https", "http", "no")
     }
     found["no"] = f"{found['no']},{LOOPBACK}" if found["no"] else LOOPBACK
     return {key: value for key, value in found.items() if value}
@@ -69,7 +70,9 @@ class Proxy:
             while b"\r\n\r\n" not in head:
                 data = await loop.sock_recv(sock, _MAX_HEAD_BYTES)
                 if not data or len(head) > _MAX_HEAD_BYTES:
-                    raise self._refused(f"sent no complete response to CONNECT {target}, {len(head)} bytes", head)
+                    raise self._refused(
+                        f"sent no complete response to CONNECT {target}, {len(head)} bytes", head
+                    )
                 head += data
         except OSError as error:
             raise self._refused(
@@ -77,13 +80,19 @@ class Proxy:
             ) from error
         status = _STATUS_LINE.match(head)
         if status is None or not 200 <= int(status[1]) < 300:
-            raise self._refused(f"answered {status[1].decode() if status else 'no HTTP'} to CONNECT {target}", head)
+            raise self._refused(
+                f"answered {status[1].decode() if status else 'no HTTP'} to CONNECT {target}", head
+            )
         if not head.endswith(b"\r\n\r\n"):
             raise self._refused(f"sent extra bytes into the tunnel to {target}", head)
 
     def _refused(self, what: str, head: bytes) -> NetworkFault:
         shown = f": {excerpt(head[:200])!r}" if head else ""
-        hint = "The proxy needs a user and password: http://USER:PASSWORD@HOST:PORT." if b" 407" in head[:12] else ""
+        hint = (
+            "The proxy needs a user and password: http://USER:PASSWORD@HOST:PORT."
+            if b" 407" in head[:12]
+            else ""
+        )
         return NetworkFault(
             f"the proxy {self.origin} {what}{shown}",
             kind="proxy",
@@ -94,12 +103,20 @@ class Proxy:
 
 class Proxies:
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self._by_scheme = {scheme: Proxy(settings[scheme]) for scheme in ("https", "http") if settings.get(scheme)}
-        self._direct = [entry for entry in re.split(r"[,\s]+", settings.get("no", "").lower()) if entry]
+        self._by_scheme = {
+            scheme: Proxy(settings[scheme]) for scheme in ("https", "http") if settings.get(scheme)
+        }
+        self._direct = [
+            entry for entry in re.split(r"[,\s]+", settings.get("no", "").lower()) if entry
+        ]
 
     def proxy_for(self, origin: Origin) -> Proxy | None:
         proxy = self._by_scheme.get(origin.scheme)
-        return None if proxy is None or any(_covers(entry, origin) for entry in self._direct) else proxy
+        return (
+            None
+            if proxy is None or any(_covers(entry, origin) for entry in self._direct)
+            else proxy
+        )
 
 
 def _covers(entry: str, origin: Origin) -> bool:
@@ -109,7 +126,9 @@ def _covers(entry: str, origin: Origin) -> bool:
     if colon and ":" not in name and port.isdigit():
         return int(port) == origin.port and _covers(name, origin)
     try:
-        return ipaddress.ip_address(origin.host) in ipaddress.ip_network(entry.strip("[]"), strict=False)
+        return ipaddress.ip_address(origin.host) in ipaddress.ip_network(
+            entry.strip("[]"), strict=False
+        )
     except ValueError:
         domain = entry.lstrip("*").lstrip(".")
         return origin.host == domain or origin.host.endswith(f".{domain}")
@@ -117,5 +136,7 @@ def _covers(entry: str, origin: Origin) -> bool:
 
 def _bad_proxy(why: str) -> CallerFault:
     return CallerFault(
-        f"the proxy setting is unusable: {why}", kind="bad_proxy", hint="Set HTTPS_PROXY to http://HOST:PORT."
+        f"the proxy setting is unusable: {why}",
+        kind="bad_proxy",
+        hint="Set HTTPS_PROXY to http://HOST:PORT.",
     )

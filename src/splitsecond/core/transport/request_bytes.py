@@ -1,8 +1,8 @@
 """Render a request to bytes, and refuse what must not be sent, such as a line break in a header.
 
-Accept-Encoding is "identity": a compressor holds tokens back until it has a block, which would be measured as the
-model's latency. Headers and body are one piece, so that they leave in one packet if they fit. Only a long body is not
-copied behind the headers.
+Accept-Encoding is "identity": a compressor holds tokens back until it has a block, which would be
+measured as the model's latency. Headers and body are one piece, so that they leave in one packet if
+they fit. Only a long body is not copied behind the headers.
 """
 
 import re
@@ -19,11 +19,14 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 section 5.6.2
 _NOT_IN_VALUE = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 
 
-def render(request: Request, origin: Origin, *, via_proxy: bool = False, extra: str = "") -> tuple[bytes, bytes]:
-    """Return the bytes of `request`, and a long body that follows them, else b"". `via_proxy`: the request line has
-    the whole URL; `extra`: additional header lines.
+def render(
+    request: Request, origin: Origin, *, via_proxy: bool = False, extra: str = ""
+) -> tuple[bytes, bytes]:
+    """Return the bytes of `request`, and a long body that follows them, else b"". `via_proxy`: the
+    request line has the whole URL; `extra`: additional header lines.
 
-    Raises `CallerFault` for a method, path or header that cannot be sent. No message contains a header's value.
+    Raises `CallerFault` for a method, path or header that cannot be sent. No message contains a
+    header's value.
     """
     head, names = _head(request.method, request.path, request.headers, origin, via_proxy, extra)
     fresh, body = "", request.body
@@ -43,7 +46,12 @@ def render(request: Request, origin: Origin, *, via_proxy: bool = False, extra: 
 
 @lru_cache(maxsize=512)
 def _head(
-    method: str, path: str, headers: tuple[tuple[str, str], ...], origin: Origin, via_proxy: bool, extra: str
+    method: str,
+    path: str,
+    headers: tuple[tuple[str, str], ...],
+    origin: Origin,
+    via_proxy: bool,
+    extra: str,
 ) -> tuple[bytes, frozenset[str]]:
     if not _TOKEN.fullmatch(method):
         raise CallerFault(f"got the method {method!r}, expected one like POST", kind="bad_request")
@@ -66,15 +74,21 @@ def _key(name: str) -> str:
     """Return the header's name in lower case. Raises `CallerFault` if it may not be sent."""
     key = name.lower()
     if not _TOKEN.fullmatch(name):
-        raise CallerFault(f"got the header name {name!r}, expected letters, digits and dashes", kind="bad_header")
+        raise CallerFault(
+            f"got the header name {name!r}, expected letters, digits and dashes", kind="bad_header"
+        )
     if key in _OURS:
-        raise CallerFault(f"the header {name} is set by the transport; remove it from the request", kind="bad_header")
+        raise CallerFault(
+            f"the header {name} is set by the transport; remove it from the request",
+            kind="bad_header",
+        )
     return key
 
 
 def _bad_value(name: str, found: re.Match[str]) -> CallerFault:
     return CallerFault(
-        f"the value of header {name} holds {found.group()!r} at position {found.start()} of {len(found.string)}",
+        f"the value of header {name} holds {found.group()!r} at position {found.start()} of "
+        f"{len(found.string)}",
         kind="bad_header",
         hint="If it is a key, look for a line break or a copied character in it.",
     )

@@ -1,10 +1,13 @@
-"""Parser of one HTTP/1.1 response: bytes in any split to headers, body pieces and an end. No socket, no clock.
+"""Parser of one HTTP/1.1 response: bytes in any split to headers, body pieces and an end. No
+socket, no clock.
 
-llhttp (through httptools) parses in its strict mode: bare line feeds, folded headers, signs or lists in Content-Length,
-and Content-Length beside Transfer-Encoding are refused, as two parsers could read them differently.
+llhttp (through httptools) parses in its strict mode: bare line feeds, folded headers, signs or
+lists in Content-Length, and Content-Length beside Transfer-Encoding are refused, as two parsers
+could read them differently.
 
-`feed` runs once per token in the read callback, so it is lean: llhttp appends body fragments straight to a list, and
-`changed` is set only for a read that held the headers, the end or a failure.
+`feed` runs once per token in the read callback, so it is lean: llhttp appends body fragments
+straight to a list, and `changed` is set only for a read that held the headers, the end or a
+failure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +19,8 @@ from splitsecond.core.errors import Fault, NetworkFault, Phase, ProviderFault, e
 from splitsecond.core.transport.decoding import BadEncoding, Inflater, inflater_for
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Most bytes of header names and values, and most bytes in sequence that complete neither the headers nor any body."""
+"""Most bytes of header names and values, and most bytes in sequence that complete neither the
+headers nor any body."""
 
 MAX_HEADERS = 256
 """Most header lines. nginx, Cloudflare and the providers behind them send 10 to 40."""
@@ -28,7 +32,8 @@ _text = partial(str, encoding="latin-1")
 
 
 class ResponseParser:
-    """Response to one request. After each `feed` with `changed` set, read the other fields and clear it."""
+    """Response to one request. After each `feed` with `changed` set, read the other fields and
+    clear it."""
 
     __slots__ = (
         "_between_chunks",
@@ -54,7 +59,8 @@ class ResponseParser:
         "until_close",
     )
 
-    on_status = on_chunk_header = on_chunk_complete = None  # llhttp looks these up: None is found quickly
+    # llhttp looks these up: None is found quickly
+    on_status = on_chunk_header = on_chunk_complete = None
 
     def __init__(self, method: str) -> None:
         self._parts: list[bytes] = []
@@ -75,7 +81,8 @@ class ResponseParser:
         self.until_close = False
         """Whether only the end of the connection ends the body."""
         self.surplus = False
-        """Whether bytes came after the end, without a request: the connection must not be reused."""
+        """Whether bytes came after the end, without a request: the connection must not be
+        reused."""
 
         self._method = method
         self._body_end: int | None = None
@@ -88,13 +95,14 @@ class ResponseParser:
     def followed_by(self, method: str) -> "ResponseParser":
         """Return a parser for the next response on a connection that this one left usable.
 
-        Creating a parser costs more than feeding it a response, so this one is reset if llhttp has seen the end of the
-        response too.
+        Creating a parser costs more than feeding it a response, so this one is reset if llhttp has
+        seen the end of the response too.
         """
         if not self._parser_ended or self.surplus:
             self.drop()
             return ResponseParser(method)
-        self.answered = self.complete = False  # everything else is unchanged, or set with the headers
+        # everything else is unchanged, or set with the headers
+        self.answered = self.complete = False
         self.status = 0
         self.headers = {}
         self._method = method
@@ -131,10 +139,12 @@ class ResponseParser:
         self._between_chunks = framed and not self.changed and self._inflater is None
 
     def whole_chunks(self, data: bytes, sizes: Sequence[int]) -> list[bytes] | None:
-        """Return the body bytes in each part of `data`, with these `sizes`, if each part is one whole chunk.
+        """Return the body bytes in each part of `data`, with these `sizes`, if each part is one
+        whole chunk.
 
-        Else return None, and nothing is parsed. Between two chunks, the length, so many bytes and the line ends around
-        them can only be a chunk, so llhttp need not see it: it waits for the next one.
+        Else return None, and nothing is parsed. Between two chunks, the length, so many bytes and
+        the line ends around them can only be a chunk, so llhttp need not see it: it waits for the
+        next one.
         """
         if not self._between_chunks:
             return None
@@ -156,11 +166,17 @@ class ResponseParser:
         if self.until_close and clean and (self._inflater is None or self._inflater.whole):
             self._finish()
         elif not self.status:
-            self.fail(NetworkFault("the connection was closed inside the headers", kind="truncated", phase="head"))
+            self.fail(
+                NetworkFault(
+                    "the connection was closed inside the headers", kind="truncated", phase="head"
+                )
+            )
         else:
             self.fail(
                 NetworkFault(
-                    "the connection was closed before the end of the body", kind="truncated", phase="between tokens"
+                    "the connection was closed before the end of the body",
+                    kind="truncated",
+                    phase="between tokens",
                 )
             )
 
@@ -171,7 +187,8 @@ class ResponseParser:
             self._body_end = len(self._parts) if self._body_end is None else self._body_end
 
     def drop(self) -> None:
-        """Cut the reference cycle with llhttp's parser, as a measurement runs without the garbage collector."""
+        """Cut the reference cycle with llhttp's parser, as a measurement runs without the garbage
+        collector."""
         del self._parser
 
     @property
@@ -186,7 +203,8 @@ class ResponseParser:
             self.surplus = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._lines.append((name, value))  # after the headers these are trailers: counted, and dropped
+        # after the headers these are trailers: counted, and dropped
+        self._lines.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self.status or self.fault:
@@ -203,7 +221,11 @@ class ResponseParser:
         self._header_count = len(lines)
         version = parser.get_http_version()
         if status < 100 or version not in _VERSIONS:
-            self.fail(self._malformed(f"got HTTP/{version} with status {status:03}, expected HTTP/1 with 100 to 999"))
+            self.fail(
+                self._malformed(
+                    f"got HTTP/{version} with status {status:03}, expected HTTP/1 with 100 to 999"
+                )
+            )
             return
         coding = headers.get("transfer-encoding")
         if coding is not None and coding.lower() != "chunked":
@@ -240,7 +262,8 @@ class ResponseParser:
             return True
         self.fail(
             self._malformed(
-                f"{len(self._lines):,} header lines of {size:,} bytes, the most are {MAX_HEADERS} of {MAX_HEAD_BYTES:,}"
+                f"{len(self._lines):,} header lines of {size:,} bytes, the most are {MAX_HEADERS} "
+                f"of {MAX_HEAD_BYTES:,}"
             )
         )
         return False
@@ -279,10 +302,15 @@ class ResponseParser:
             )
 
     def _bound_fruitless_bytes(self, count: int) -> None:
-        """Fail if too many bytes came without a result, as llhttp sets no limit to headers, trailers and extensions."""
+        """Fail if too many bytes came without a result, as llhttp sets no limit to headers,
+        trailers and extensions."""
         self._fruitless_bytes += count
         if self._fruitless_bytes > MAX_HEAD_BYTES and not self.complete:
-            self.fail(self._malformed(f"{self._fruitless_bytes:,} bytes without complete headers or any body"))
+            self.fail(
+                self._malformed(
+                    f"{self._fruitless_bytes:,} bytes without complete headers or any body"
+                )
+            )
 
     def _inflated(self, inflater: Inflater, body: bytes) -> bytes:
         try:

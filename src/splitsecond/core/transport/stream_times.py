@@ -1,7 +1,9 @@
-"""Arrival times of the bytes of one TCP stream, from the sequence numbers of the packets that brought them.
+"""Arrival times of the bytes of one TCP stream, from the sequence numbers of the packets that
+brought them.
 
-A byte counts as arrived when it and all bytes before it have: nobody can use a byte behind a gap. So a packet that
-overtook another has the time of the other, and bytes whose first packet was lost have the time of the retransmission.
+A byte counts as arrived when it and all bytes before it have: nobody can use a byte behind a gap.
+So a packet that overtook another has the time of the other, and bytes whose first packet was lost
+have the time of the retransmission.
 """
 
 from bisect import bisect_right, insort
@@ -13,21 +15,32 @@ _HALF = 1 << 31
 
 
 class StreamTimes:
-    """Arrival times of the bytes of one stream that were not read yet. Offsets count from the stream's first byte.
+    """Arrival times of the bytes of one stream that were not read yet. Offsets count from the
+    stream's first byte.
 
-    `sequence` is the sequence number of the first byte. `arrived` is the offset up to which bytes have arrived without
-    a gap, `read` the offset up to which they were read. `reordered` and `repeated` count packets that came early, and
-    packets without any new byte.
+    `sequence` is the sequence number of the first byte. `arrived` is the offset up to which bytes
+    have arrived without a gap, `read` the offset up to which they were read. `reordered` and
+    `repeated` count packets that came early, and packets without any new byte.
 
-    `add` runs once for each packet, and `take` once for each read, so what a read takes as a whole is handed out as the
-    lists that hold it.
+    `add` runs once for each packet, and `take` once for each read, so what a read takes as a whole
+    is handed out as the lists that hold it.
     """
 
-    __slots__ = ("_early", "_ends", "_sequence", "_times", "arrived", "read", "reordered", "repeated")
+    __slots__ = (
+        "_early",
+        "_ends",
+        "_sequence",
+        "_times",
+        "arrived",
+        "read",
+        "reordered",
+        "repeated",
+    )
 
     def __init__(self, sequence: int) -> None:
         self._sequence = sequence  # the sequence number of the byte at `arrived`
-        self._ends: list[int] = []  # the offsets at which the packets end that have arrived, in order
+        # the offsets at which the packets end that have arrived, in order
+        self._ends: list[int] = []
         self._times: list[int] = []  # their arrivals
         self._early: list[tuple[int, int]] = []  # (begin, end) of what came behind a gap, in order
         self.arrived = self.read = self.reordered = self.repeated = 0
@@ -55,7 +68,8 @@ class StreamTimes:
             insort(self._early, (self.arrived + ahead, self.arrived + ahead + length))
 
     def take(self, count: int) -> tuple[list[int], list[int]]:
-        """Return the sizes and the arrivals of the packets that brought the next `count` bytes. These count as read.
+        """Return the sizes and the arrivals of the packets that brought the next `count` bytes.
+        These count as read.
 
         If only a part of a packet is taken, its size is that of the part.
         """
@@ -91,9 +105,11 @@ class StreamTimes:
 
 
 def monotonic(arrivals: list[int], first: int, last: int) -> list[int]:
-    """Return `arrivals` so that none is before the one before it or before `first`, and none is after `last`.
+    """Return `arrivals` so that none is before the one before it or before `first`, and none is
+    after `last`.
 
-    Two processors can stamp packets out of their order, and the two clocks are compared anew for each look at the ring.
+    Two processors can stamp packets out of their order, and the two clocks are compared anew for
+    each look at the ring.
     """
     if first <= arrivals[0] and arrivals[-1] <= last and arrivals == sorted(arrivals):
         return arrivals

@@ -1,9 +1,12 @@
-"""Timestamps of sent packets, and those of network cards (Linux; networking/timestamping.rst of the kernel).
+"""Timestamps of sent packets, and those of network cards (Linux; networking/timestamping.rst of the
+kernel).
 
-The kernel can stamp a packet when it enters the queue of its interface, and when it is handed to the device. The stamps
-come back through the error queue of the socket. They show how late a request leaves after it was written.
+The kernel can stamp a packet when it enters the queue of its interface, and when it is handed to
+the device. The stamps come back through the error queue of the socket. They show how late a request
+leaves after it was written.
 
-A network card can stamp packets by a clock of its own. Whether it can is asked through ioctls that change nothing.
+A network card can stamp packets by a clock of its own. Whether it can is asked through ioctls that
+change nothing.
 """
 
 import array
@@ -21,11 +24,21 @@ from splitsecond.core.transport.kernel import STAMP
 
 _LINUX = sys.platform == "linux"
 _SO_TIMESTAMPING = 37  # as SO_TIMESTAMPNS, on all architectures but alpha, mips, parisc and sparc
-_TX_SOFTWARE, _RX_HARDWARE, _SOFTWARE, _RAW_HARDWARE, _OPT_ID, _TX_SCHED, _OPT_TSONLY = 2, 4, 16, 64, 128, 256, 2048
-_TIMESTAMPING_ORIGIN, _STAGE_SENT = 4, 0  # SO_EE_ORIGIN_TIMESTAMPING, SCM_TSTAMP_SND; 1 is the queue
+_TX_SOFTWARE, _RX_HARDWARE, _SOFTWARE, _RAW_HARDWARE, _OPT_ID, _TX_SCHED, _OPT_TSONLY = (
+    2,
+    4,
+    16,
+    64,
+    128,
+    256,
+    2048,
+)
+# SO_EE_ORIGIN_TIMESTAMPING, SCM_TSTAMP_SND; 1 is the queue
+_TIMESTAMPING_ORIGIN, _STAGE_SENT = 4, 0
 _EXTENDED_ERROR = struct.Struct("@IBBBBII")
 _SIOCETHTOOL, _SIOCGHWTSTAMP, _GET_TS_INFO = 0x8946, 0x89B1, 0x41
-_TS_INFO = struct.Struct("@IIiI3II3I")  # command, features, index of the card's clock, kinds sent, kinds received
+# command, features, index of the card's clock, kinds sent, kinds received
+_TS_INFO = struct.Struct("@IIiI3II3I")
 _CONFIG = struct.Struct("@iii")  # flags, sent packets, received packets that are stamped
 _REQUEST = struct.Struct("@16sP16x")
 _ALL_PACKETS = 1  # HWTSTAMP_FILTER_ALL; the others are packets of PTP
@@ -34,7 +47,8 @@ _WAIT_S = 0.2
 
 
 class SendStamps(Struct, frozen=True):
-    """When the kernel queued a packet, and handed it to the network device, in monotonic ns; None: not known."""
+    """When the kernel queued a packet, and handed it to the network device, in monotonic ns; None:
+    not known."""
 
     queued_ns: int | None = None
     left_ns: int | None = None
@@ -43,7 +57,8 @@ class SendStamps(Struct, frozen=True):
 class CardStamps(Struct, frozen=True):
     """Whether a network interface stamps all received packets in hardware.
 
-    `able`: it can. `enabled`: it does now, None if that cannot be read. `reason`: why it cannot, "" if it can.
+    `able`: it can. `enabled`: it does now, None if that cannot be read. `reason`: why it cannot, ""
+    if it can.
     """
 
     interface: str
@@ -53,7 +68,8 @@ class CardStamps(Struct, frozen=True):
 
 
 def stamp_sends(sock: socket.socket) -> bool:
-    """Ask for the times at which packets leave. Until `sent_stamps` takes them, the socket polls as failed."""
+    """Ask for the times at which packets leave. Until `sent_stamps` takes them, the socket polls as
+    failed."""
     if not _LINUX:
         return False
     wanted = _TX_SOFTWARE | _TX_SCHED | _SOFTWARE | _OPT_ID | _OPT_TSONLY
@@ -96,12 +112,16 @@ def _error_queue(sock: socket.socket) -> Iterator[tuple[bool, int]]:
 
 
 def loopback_send_delays_ns() -> Sequence[int]:
-    """Return for some writes on the loopback how long after them the kernel handed the packet to the device, in ns.
+    """Return for some writes on the loopback how long after them the kernel handed the packet to
+    the device, in ns.
 
     Empty: the kernel gives no such stamps. Raises `OSError` if no connection can be opened.
     """
     delays: list[int] = []
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as ours:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as ours,
+    ):
         theirs, _ = server.accept()
         with theirs:
             theirs.settimeout(_WAIT_S)
@@ -121,7 +141,8 @@ def loopback_send_delays_ns() -> Sequence[int]:
 
 
 def card_stamps() -> list[CardStamps]:
-    """Return what each network interface but the loopback can stamp. Empty where the system cannot say."""
+    """Return what each network interface but the loopback can stamp. Empty where the system cannot
+    say."""
     if not _LINUX:
         return []
     names = [name for _, name in socket.if_nameindex() if name != "lo"]
@@ -133,12 +154,16 @@ def _card(sock: socket.socket, name: str) -> CardStamps:
     try:
         info = _asked(sock, name, _SIOCETHTOOL, _TS_INFO.pack(_GET_TS_INFO, *(0,) * 10))
     except OSError as error:
-        return CardStamps(name, able=False, enabled=None, reason=(error.strerror or str(error)).lower())
+        return CardStamps(
+            name, able=False, enabled=None, reason=(error.strerror or str(error)).lower()
+        )
     _, features, _, _, _, _, _, received, *_ = _TS_INFO.unpack(info)
     if not features & _RX_HARDWARE or not features & _RAW_HARDWARE:
         return CardStamps(name, able=False, enabled=False, reason="software timestamps only")
     if not received & 1 << _ALL_PACKETS:
-        return CardStamps(name, able=False, enabled=False, reason="hardware timestamps of PTP packets only")
+        return CardStamps(
+            name, able=False, enabled=False, reason="hardware timestamps of PTP packets only"
+        )
     try:
         _, _, enabled = _CONFIG.unpack(_asked(sock, name, _SIOCGHWTSTAMP, bytes(_CONFIG.size)))
     except OSError:  # some drivers do not say

@@ -1,7 +1,8 @@
-"""TLS between the socket and the parser, by `ssl.MemoryBIO`: we read the socket, so that arrival times stay ours.
+"""TLS between the socket and the parser, by `ssl.MemoryBIO`: we read the socket, so that arrival
+times stay ours.
 
-Verification is always on. Trust comes from the system, or from SSL_CERT_FILE and SSL_CERT_DIR, which OpenSSL's defaults
-use.
+Verification is always on. Trust comes from the system, or from SSL_CERT_FILE and SSL_CERT_DIR,
+which OpenSSL's defaults use.
 """
 
 import asyncio
@@ -15,9 +16,11 @@ _READ_BYTES = 64 * 1024
 
 
 def prepare_context(context: ssl.SSLContext | None) -> ssl.SSLContext:
-    """Return `context`, or one with the system's certificates, set to HTTP/1.1 by ALPN and no renegotiation.
+    """Return `context`, or one with the system's certificates, set to HTTP/1.1 by ALPN and no
+    renegotiation.
 
-    Creating one takes some 10 ms, as it reads all of the system's certificates: do it before a measurement begins.
+    Creating one takes some 10 ms, as it reads all of the system's certificates: do it before a
+    measurement begins.
     """
     context = context or ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
@@ -28,14 +31,18 @@ def prepare_context(context: ssl.SSLContext | None) -> ssl.SSLContext:
 class TlsSession:
     __slots__ = ("_incoming", "_object", "_outgoing", "broken", "finished")
 
-    def __init__(self, tls: ssl.SSLObject, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> None:
+    def __init__(
+        self, tls: ssl.SSLObject, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
+    ) -> None:
         self._object, self._incoming, self._outgoing = tls, incoming, outgoing
         self.finished = False
-        """Whether the peer announced the end (close_notify). Without it, an end may be an attack."""
+        """Whether the peer announced the end (close_notify). Without it, an end may be an
+        attack."""
         self.broken: ssl.SSLError | None = None
 
     def decrypt(self, records: bytes | memoryview) -> bytes:
-        """Return all plain bytes that `records` complete. Never raises: a failure is in `broken` afterwards."""
+        """Return all plain bytes that `records` complete. Never raises: a failure is in `broken`
+        afterwards."""
         incoming, tls = self._incoming, self._object
         incoming.write(records)
         pieces: list[bytes] = []
@@ -48,7 +55,8 @@ class TlsSession:
             else:
                 self.finished = True
         except ssl.SSLWantReadError:
-            pass  # the rest of a record has not arrived, or it had no plain bytes (a session ticket)
+            # the rest of a record has not arrived, or it had no plain bytes (a session ticket)
+            pass
         except ssl.SSLError as error:
             self.broken = error
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -60,12 +68,14 @@ class TlsSession:
         return self._outgoing.read()
 
     def pending(self) -> bytes:
-        """Return what OpenSSL itself needs to send (a reply to a key update, an alert); usually nothing."""
+        """Return what OpenSSL itself needs to send (a reply to a key update, an alert); usually
+        nothing."""
         return self._outgoing.read() if self._outgoing.pending else b""
 
 
 async def handshake(sock: socket.socket, context: ssl.SSLContext, origin: Origin) -> TlsSession:
-    """Establish TLS with `origin` over a connected socket. Raises `NetworkFault` of kind "certificate" or "tls"."""
+    """Establish TLS with `origin` over a connected socket. Raises `NetworkFault` of kind
+    "certificate" or "tls"."""
     loop = asyncio.get_running_loop()
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = context.wrap_bio(incoming, outgoing, server_hostname=origin.host)
@@ -82,7 +92,10 @@ async def handshake(sock: socket.socket, context: ssl.SSLContext, origin: Origin
             if not established:
                 data = await loop.sock_recv(sock, _READ_BYTES)
                 if not data:
-                    raise _failed(origin, "the server closed the connection in the middle of the TLS handshake")
+                    raise _failed(
+                        origin,
+                        "the server closed the connection in the middle of the TLS handshake",
+                    )
                 incoming.write(data)
     except ssl.SSLCertVerificationError as error:
         raise NetworkFault(
@@ -98,5 +111,8 @@ async def handshake(sock: socket.socket, context: ssl.SSLContext, origin: Origin
 
 def _failed(origin: Origin, what: str) -> NetworkFault:
     return NetworkFault(
-        f"{what} ({origin})", kind="tls", phase="tls", hint="Does the server speak TLS on this port, or plain http?"
+        f"{what} ({origin})",
+        kind="tls",
+        phase="tls",
+        hint="Does the server speak TLS on this port, or plain http?",
     )

@@ -1,12 +1,15 @@
-"""Lengths of a target's answers. If they are as long as was requested, the end of the next one is known in advance.
+"""Lengths of a target's answers. If they are as long as was requested, the end of the next one is
+known in advance.
 
-A measurement that leaves streams unread for a while must read them promptly before their last token (`sparse_reads`).
+A measurement that leaves streams unread for a while must read them promptly before their last token
+(`sparse_reads`).
 """
 
 LIKE_BEFORE = 32
 """Consecutive answers of full length after which the next one is expected to have it too."""
 FULL_SHARE = 0.98
-"""Content events of an answer of full length, as a share of its tokens: a character can need several tokens."""
+"""Content events of an answer of full length, as a share of its tokens: a character can need
+several tokens."""
 
 
 class AnswerLengths:

@@ -1,18 +1,21 @@
 """One request to one target: from bytes to events to a reply, and finally to an observation.
 
-`Attempt` is both the `Receiver` that transport calls in its read callback and the `Reply` that the caller gets. There
-is no task and no queue between the two: the callback decodes and records, and wakes the caller only if it waits: once
-for the first token, once for the end, and for each read only if the caller wants events one by one, or the bytes as
-they arrived (`PendingBytes`). For a watched call both are kept. Then nothing slows the provider down, and an answer
-with more than `HELD_BYTES` unread is aborted.
+`Attempt` is both the `Receiver` that transport calls in its read callback and the `Reply` that the
+caller gets. There is no task and no queue between the two: the callback decodes and records, and
+wakes the caller only if it waits: once for the first token, once for the end, and for each read
+only if the caller wants events one by one, or the bytes as they arrived (`PendingBytes`). For a
+watched call both are kept. Then nothing slows the provider down, and an answer with more than
+`HELD_BYTES` unread is aborted.
 
-Deadlines cost nothing per token: one timer sleeps until the earliest time at which a deadline could pass, checks what
-has arrived since, and sleeps again. It is restarted only when another kind of deadline begins to apply. Before a
-deadline passes, a stream that is left unread on purpose (`sparse_reads`) is read.
+Deadlines cost nothing per token: one timer sleeps until the earliest time at which a deadline could
+pass, checks what has arrived since, and sleeps again. It is restarted only when another kind of
+deadline begins to apply. Before a deadline passes, a stream that is left unread on purpose
+(`sparse_reads`) is read.
 
-The end of an answer is the end of the HTTP body, because only then can the connection be used again. A server that has
-sent everything but leaves the body open gets `LINGER_NS`, then the connection is closed: that is not an error. If it
-sent all finish reasons, but not the mark that ends the stream, it gets `FINISHED_NS`.
+The end of an answer is the end of the HTTP body, because only then can the connection be used
+again. A server that has sent everything but leaves the body open gets `LINGER_NS`, then the
+connection is closed: that is not an error. If it sent all finish reasons, but not the mark that
+ends the stream, it gets `FINISHED_NS`.
 """
 
 import asyncio
@@ -31,10 +34,21 @@ from splitsecond.core.timing.rate_floor import RateCheck
 from splitsecond.core.timing.timeline import Sending, Timeline
 from splitsecond.core.transport.exchange import Exchange
 from splitsecond.core.upstream.attempt_config import AttemptConfig
-from splitsecond.core.upstream.attempt_faults import no_token_yet, of_client, overdue, too_slow, unread
+from splitsecond.core.upstream.attempt_faults import (
+    no_token_yet,
+    of_client,
+    overdue,
+    too_slow,
+    unread,
+)
 from splitsecond.core.upstream.pending_bytes import FULL_BYTES, HELD_BYTES, PendingBytes
 from splitsecond.core.upstream.spec import redact_fault
-from splitsecond.core.upstream.usage_check import UnseenTokens, possible, unseen_tokens, without_counts
+from splitsecond.core.upstream.usage_check import (
+    UnseenTokens,
+    possible,
+    unseen_tokens,
+    without_counts,
+)
 from splitsecond.core.wire.output_limit import MAX_TOKENS, output_limit
 from splitsecond.core.wire.rate_limits import rate_limits
 from splitsecond.core.wire.server_times import PROCESSING_HEADER, processing_times
@@ -43,7 +57,8 @@ from splitsecond.core.wire.transcoder import Transcoder
 
 LINGER_NS = NS_PER_S
 FINISHED_NS = 2 * NS_PER_S
-"""How long the token counts and the end mark may come after the finish reason of a chat's only choice."""
+"""How long the token counts and the end mark may come after the finish reason of a chat's only
+choice."""
 ERROR_BODY_BYTES = 65_536
 METERED_BYTES = 4096
 """An answer whose cost is limited can be longer by the tokens of so many bytes."""
@@ -51,7 +66,8 @@ CHARACTERS_PER_TOKEN = 4
 _MEDIA = frozenset({"audio", "image"})
 """Kinds of content whose characters are no text."""
 _CHOICES = frozenset({"n", "best_of", "generationConfig"})
-"""Fields of a request that can ask for several choices, of which one can begin after another has ended."""
+"""Fields of a request that can ask for several choices, of which one can begin after another has
+ended."""
 
 
 def _sending(exchange: Exchange) -> Sending:
@@ -115,7 +131,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         transcoder: Transcoder | None = None,
         request_bytes: int = 0,
     ) -> "Attempt":
-        """Return an attempt whose request is about to be sent. A struct gets its initial values in C.
+        """Return an attempt whose request is about to be sent. A struct gets its initial values in
+        C.
 
         `request_bytes`: the length of the request's body.
         """
@@ -147,7 +164,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             _last_ns=call.start_ns,
         )
 
-    # Called by transport. Nothing here may raise or block: an error of this program ends the attempt.
+    # Called by transport. Nothing here may raise or block: an error of this program ends the
+    # attempt.
 
     def head_received(self, at: int, status: int, headers: Mapping[str, str]) -> None:
         self._last_ns = at
@@ -234,7 +252,11 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             return
         elif self._timeline.has_token and fault.phase in ("head", "first token"):
             fault.phase = "between tokens"
-        elif self._status and not self._timeline.has_token and fault.phase in ("head", "between tokens"):
+        elif (
+            self._status
+            and not self._timeline.has_token
+            and fault.phase in ("head", "between tokens")
+        ):
             fault.phase = "first token"
         self._break(at, fault)
 
@@ -265,28 +287,38 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
                 self._exchange.gather(self._time_left)
                 if self._call.floor is not None:
                     self._rate_check = timeline.rate_check(self._call.floor)
-            finished = timeline.has_finish and self._finished_ns is None and self._awaits_only_the_end()
+            finished = (
+                timeline.has_finish and self._finished_ns is None and self._awaits_only_the_end()
+            )
             if finished:
                 self._finished_ns = self._last_ns
             if finished or self._complete or not had_token:
-                self._restart_timer()  # another deadline applies from now on, perhaps an earlier one
+                # another deadline applies from now on, perhaps an earlier one
+                self._restart_timer()
 
     def _with_possible_counts(self, events: list[Event], counted: Usage) -> list[Event]:
-        """Return `events`, without their counts if `counted`, the largest of them, or earlier ones cannot be true."""
+        """Return `events`, without their counts if `counted`, the largest of them, or earlier ones
+        cannot be true."""
         self._decoder.counted = None
         sent, received = self._request_bytes, self._timeline.body_bytes
-        if not self._miscounted and possible(counted, sent, received):  # nearly all; for others the call is examined
+        # nearly all; for others the call is examined
+        if not self._miscounted and possible(counted, sent, received):
             return events
         if self._unseen is None:
             self._unseen = unseen_tokens(self._call, self._config.output_tokens)
-        most = (min(size + unseen, MAX_TOKENS) for size, unseen in zip((sent, received), self._unseen, strict=True))
+        most = (
+            min(size + unseen, MAX_TOKENS)
+            for size, unseen in zip((sent, received), self._unseen, strict=True)
+        )
         self._miscounted = self._miscounted or not possible(counted, *most)
         return without_counts(events) if self._miscounted else events
 
     def _awaits_only_the_end(self) -> bool:
         """Whether a chat has all of its finish reasons, and no further choice can begin."""
         call = self._call
-        return self._decoder.finished and call.operation == "chat" and not _CHOICES & call.body.keys()
+        return (
+            self._decoder.finished and call.operation == "chat" and not _CHOICES & call.body.keys()
+        )
 
     def _time_left(self) -> int | None:
         """Return in how many ns the last token is expected; None: that is unknown."""
@@ -294,10 +326,14 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         return None if expected is None else self._timeline.expected_at(expected) - clock.now_ns()
 
     def _put_bytes(self, pending: PendingBytes, at: int, data: bytes) -> None:
-        """Pass on bytes, or store them for `read`. Do not call it with bytes that broke an answer: they could look like
-        a good end.
+        """Pass on bytes, or store them for `read`. Do not call it with bytes that broke an answer:
+        they could look like a good end.
         """
-        if self._take is not None and self._waiter is not None and self._passed_on(self._take, at, data):
+        if (
+            self._take is not None
+            and self._waiter is not None
+            and self._passed_on(self._take, at, data)
+        ):
             return
         try:
             pending.put(data)
@@ -319,7 +355,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         self._wake()
 
     def _passed_on(self, take: Callable[[bytes], bool], at: int, data: bytes) -> bool:
-        """Return whether `take` took the bytes. The reader waits, so it has all those before them."""
+        """Return whether `take` took the bytes. The reader waits, so it has all those before
+        them."""
         try:
             if not take(data):
                 return False
@@ -345,7 +382,9 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
 
     def _error_response(self) -> Fault:
         try:
-            fault = self._config.read_fault(self._status, self._headers, bytes(self._error_body or b""))
+            fault = self._config.read_fault(
+                self._status, self._headers, bytes(self._error_body or b"")
+            )
             return of_client(fault) if self._config.of_client else fault
         except Exception as error:
             report_internal_error("request", error)
@@ -356,7 +395,13 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
     def _break_internally(self, at: int, error: Exception) -> None:
         """End the answer because of an error of this program."""
         report_internal_error("request", error)
-        phase: Phase = "between tokens" if self._timeline.has_token else "first token" if self._status else "head"
+        phase: Phase = (
+            "between tokens"
+            if self._timeline.has_token
+            else "first token"
+            if self._status
+            else "head"
+        )
         self._break(at, InternalFault(phase=phase))
 
     def _break(self, at: int, fault: Fault) -> None:
@@ -377,7 +422,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             end_ns=end_ns,
             fault=fault,
             cancelled=cancelled,
-            sending=self._first_request or (_sending(exchange) if exchange is not None else Sending()),
+            sending=self._first_request
+            or (_sending(exchange) if exchange is not None else Sending()),
             server_timings=self._decoder.server_timings,
             tier=self._decoder.tier,
             odd_fields=self._decoder.odd_fields,
@@ -387,7 +433,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         self._fault = fault or self._timeline.broken
         if exchange is not None:
             exchange.close()
-            self._exchange = None  # it refers to this object: that would be a cycle for each request
+            # it refers to this object: that would be a cycle for each request
+            self._exchange = None
         self._take = None
         for observer in (self._config.observer, self._call.notes.observer):
             if observer is not None:
@@ -410,7 +457,11 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
 
     def timer_fired(self) -> None:
         now_ns = clock.now_ns()
-        if self._exchange is not None and (due_ns := self._next_deadline()) is not None and now_ns >= due_ns:
+        if (
+            self._exchange is not None
+            and (due_ns := self._next_deadline()) is not None
+            and now_ns >= due_ns
+        ):
             self._exchange.read_resting()  # what came in time may not have been read yet
             self.cancel_timer()  # the read may have set it
         self._check_deadline(now_ns)
@@ -421,7 +472,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         self._check_deadline(clock.now_ns())
 
     def _check_deadline(self, now_ns: int) -> None:
-        """Check whether a deadline has passed, else set the timer for the next one. No timer may be set."""
+        """Check whether a deadline has passed, else set the timer for the next one. No timer may be
+        set."""
         if self._exchange is None or self.observation is not None:
             return
         due_ns = self._next_deadline()
@@ -447,7 +499,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             self._break(now_ns, too_slow(rate, self._call.floor))
 
     def _end_finished(self, now_ns: int) -> None:
-        """End an answer of which only the end mark is missing; if more of it came meanwhile, wait for the rest."""
+        """End an answer of which only the end mark is missing; if more of it came meanwhile, wait
+        for the rest."""
         self._finished_ns = None
         if self._decoder.finished:
             self.ended(self._last_ns)
@@ -462,7 +515,11 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             if self._first_request is not None and self._first_request.sent_ns is not None:
                 sent_ns = self._first_request.sent_ns
             if self._call.whole_ns is not None and limits.first_token_ms is not None:
-                return "first token", sent_ns, limits.first_token_ms + self._call.whole_ns // NS_PER_MS
+                return (
+                    "first token",
+                    sent_ns,
+                    limits.first_token_ms + self._call.whole_ns // NS_PER_MS,
+                )
             if not self._status:
                 return "head", sent_ns, limits.head_ms
             return "first token", sent_ns, limits.first_token_ms
@@ -470,7 +527,11 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             return "between tokens", self._timeline.last_activity_ns, limits.stall_ms
         if self._pending.paused:  # the caller does not read
             return "between tokens", self._timeline.last_activity_ns, None
-        return "between tokens", max(self._timeline.last_activity_ns, self._pending.resumed_ns), limits.stall_ms
+        return (
+            "between tokens",
+            max(self._timeline.last_activity_ns, self._pending.resumed_ns),
+            limits.stall_ms,
+        )
 
     def _next_deadline(self) -> int | None:
         """Return the earliest deadline that would pass if nothing more arrived."""
@@ -485,7 +546,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         return self._rate_check.due_ns if due_ns is None else min(due_ns, self._rate_check.due_ns)
 
     def _due(self, since_ns: int, limit_ms: int | None) -> int | None:
-        """Return the deadline of a phase that began at `since_ns`, or that of the call if it is earlier."""
+        """Return the deadline of a phase that began at `since_ns`, or that of the call if it is
+        earlier."""
         deadline_ns = self.deadline_ns
         if limit_ms is None:
             return deadline_ns
@@ -502,7 +564,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
     # Called by the caller.
 
     def record_first_request(self, exchange: Exchange) -> None:
-        """Record that `exchange` has sent a request before the actual one. The attempt's times begin with it."""
+        """Record that `exchange` has sent a request before the actual one. The attempt's times
+        begin with it."""
         self._first_request = _sending(exchange)
 
     def request_sent(self, exchange: Exchange) -> None:
@@ -519,12 +582,14 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             self._config.timers.set(self, due_ns, exchange.sent_ns)
 
     def abandon(self, fault: Fault | None, at: int) -> None:
-        """End without a reply: transport could not send the request (`fault`), or the caller gave up (None)."""
+        """End without a reply: transport could not send the request (`fault`), or the caller gave
+        up (None)."""
         self._complete = True
         self._settle(at, fault, cancelled=fault is None)
 
     async def first_token(self) -> None:
-        """Return when the first token has arrived or the stream ended well; raise the `Fault` otherwise."""
+        """Return when the first token has arrived or the stream ended well; raise the `Fault`
+        otherwise."""
         timeline = self._timeline
         while not timeline.has_token and not self._complete and self.observation is None:
             await self._woken()
@@ -585,8 +650,11 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
     async def read(self) -> bytes:
         pending = self._pending
         if pending is None:
-            raise RuntimeError("read() needs a target that was connected with raw=True, or a watched call")
-        gathers = self._gathers = not self._call.stream and self._buffer is None  # to wake up once, not for each token
+            raise RuntimeError(
+                "read() needs a target that was connected with raw=True, or a watched call"
+            )
+        # to wake up once, not for each token
+        gathers = self._gathers = not self._call.stream and self._buffer is None
         least = pending.limit if gathers else 0
         while pending.size <= least and not self._complete and self.observation is None:
             await self._woken()
@@ -618,7 +686,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
 
 
 class MeteredAttempt(Attempt, eq=False, kw_only=True):
-    """An attempt of a call whose cost is limited: its meter is read every `METERED_BYTES` of the body."""
+    """An attempt of a call whose cost is limited: its meter is read every `METERED_BYTES` of the
+    body."""
 
     _metered_at: int = 0  # bytes of the body
     _metered_texts: int = 0  # content events whose characters are counted
@@ -643,6 +712,8 @@ class MeteredAttempt(Attempt, eq=False, kw_only=True):
         lengths, meter = self._timeline.lengths, self._call.notes.meter
         self._characters += sum(lengths[self._metered_texts :])
         self._metered_texts = len(lengths)
-        tokens = max(len(lengths), (self._characters - self._media_characters) // CHARACTERS_PER_TOKEN)
+        tokens = max(
+            len(lengths), (self._characters - self._media_characters) // CHARACTERS_PER_TOKEN
+        )
         if meter is not None and (fault := meter(self.target, tokens)) is not None:
             self._break(at, fault)

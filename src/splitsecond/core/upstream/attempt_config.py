@@ -24,10 +24,11 @@ class FaultReader(Protocol):
 class AttemptConfig(Struct, frozen=True):
     """The configuration of all attempts at one target, built once for the target.
 
-    `read_fault` reads error responses. `secrets` must not appear in any fault. `raw`: replies keep the bytes of the
-    body for `Reply.read`, and no events; for a watched call they keep both. `lengths`: those of the answers so far.
-    `output_tokens`: the maximum output of the model; None: not known. `of_client`: requests carry the client's own
-    credentials, so that a refusal of them is for the client.
+    `read_fault` reads error responses. `secrets` must not appear in any fault. `raw`: replies keep
+    the bytes of the body for `Reply.read`, and no events; for a watched call they keep both.
+    `lengths`: those of the answers so far. `output_tokens`: the maximum output of the model; None:
+    not known. `of_client`: requests carry the client's own credentials, so that a refusal of them
+    is for the client.
     """
 
     target: str

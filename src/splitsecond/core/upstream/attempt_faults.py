@@ -1,4 +1,5 @@
-"""Faults of an attempt: its answer is too late, too slow or too long, or the client's own credentials were refused."""
+"""Faults of an attempt: its answer is too late, too slow or too long, or the client's own
+credentials were refused."""
 
 from collections.abc import Mapping
 
@@ -27,10 +28,14 @@ _OF_ACCOUNT = frozenset({KEY_REFUSED, NO_CREDIT, USAGE_LIMIT, "http_401", "http_
 
 
 def overdue(phase: Phase, after_ns: int, limit_ms: int | None = None) -> TimedOut:
-    """Return the fault of a timeout in `phase` after `after_ns`. `limit_ms`: that of the phase; None: the call's."""
+    """Return the fault of a timeout in `phase` after `after_ns`. `limit_ms`: that of the phase;
+    None: the call's."""
     if limit_ms is not None:
         return TimedOut(f"{_MISSING[phase]} for {limit_ms:,} ms", phase=phase, after_ns=after_ns)
-    words = f"{_MISSING[phase]} when the deadline of {after_ns // NS_PER_MS:,} ms for the whole call passed"
+    words = (
+        f"{_MISSING[phase]} when the deadline of {after_ns // NS_PER_MS:,} ms for the whole "
+        f"call passed"
+    )
     return TimedOut(words, phase="total", after_ns=after_ns)
 
 
@@ -56,10 +61,12 @@ def unread(size: int, status: int) -> ProviderFault:
 
 
 def of_client(fault: Fault) -> Fault:
-    """Return the `fault` of a provider that was called with the client's own credentials, as the client must see it.
+    """Return the `fault` of a provider that was called with the client's own credentials, as the
+    client must see it.
 
-    A refusal of these credentials, or of their account, keeps its status: the client renews a token when it gets 401.
-    It says nothing about the target, so it is a fault of the caller. A model that is not served is 404.
+    A refusal of these credentials, or of their account, keeps its status: the client renews a token
+    when it gets 401. It says nothing about the target, so it is a fault of the caller. A model that
+    is not served is 404.
     """
     if not isinstance(fault, ProviderFault):
         return fault
@@ -68,4 +75,6 @@ def of_client(fault: Fault) -> Fault:
         kind, status = MODEL_NOT_SERVED, 404
     elif kind not in _OF_ACCOUNT:
         return fault
-    return CallerFault(fault.message, kind=kind, phase=fault.phase, status=status, excerpt=fault.excerpt)
+    return CallerFault(
+        fault.message, kind=kind, phase=fault.phase, status=status, excerpt=fault.excerpt
+    )

@@ -12,15 +12,18 @@ from splitsecond.core.wire.sse import MAX_EVENT_BYTES
 FULL_BYTES = 256 * 1024
 """Many seconds of an answer, at about 5 bytes a character and a hundred tokens a second."""
 HELD_BYTES = 2 * MAX_EVENT_BYTES
-"""The most bytes before the first token. An answer that is not streamed has its only token at its end."""
+"""The most bytes before the first token. An answer that is not streamed has its only token at its
+end."""
 
 
 class PendingBytes(Struct, eq=False):
-    """Bytes of an answer that arrived and were not read yet: `size` of them, if possible at most `limit`.
+    """Bytes of an answer that arrived and were not read yet: `size` of them, if possible at most
+    `limit`.
 
-    Nothing is read before the first token, so everything up to it is kept. After it a reader that is slower than the
-    provider slows the provider down: above `limit` the socket is not read until the reader has taken everything.
-    `paused`: the socket is not read now. `resumed_ns`: when reading was last resumed, 0 if never.
+    Nothing is read before the first token, so everything up to it is kept. After it a reader that
+    is slower than the provider slows the provider down: above `limit` the socket is not read until
+    the reader has taken everything. `paused`: the socket is not read now. `resumed_ns`: when
+    reading was last resumed, 0 if never.
     """
 
     limit: int = FULL_BYTES

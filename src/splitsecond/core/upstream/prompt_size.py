@@ -1,8 +1,8 @@
 """Estimates of the length of a call's prompt and of its answer, from the bytes of the request.
 
-Nothing is decoded and no tokenizer runs. Speeds and prices of targets differ by factors, and lengths of prompts by
-orders of magnitude, so an error of a fifth in the number of tokens decides nothing, and counting them would cost more
-than most routing decisions save.
+Nothing is decoded and no tokenizer runs. Speeds and prices of targets differ by factors, and
+lengths of prompts by orders of magnitude, so an error of a fifth in the number of tokens decides
+nothing, and counting them would cost more than most routing decisions save.
 """
 
 import re
@@ -16,16 +16,21 @@ from splitsecond.core.service import WHOLE_OPERATIONS, Call
 from splitsecond.core.wire.output_limit import output_limit
 
 BYTES_PER_TOKEN = 4
-"""About right for English prose in JSON. In other languages and code a token has fewer characters, but more bytes."""
+"""About right for English prose in JSON. In other languages and code a token has fewer characters,
+but more bytes."""
 PICTURE_TOKENS = 1000
-"""Tokens of an inline picture of any size: between what large providers count for a small and for a large one."""
+"""Tokens of an inline picture of any size: between what large providers count for a small and for a
+large one."""
 USUAL_OUTPUT_TOKENS = 256
 """The assumed length of an answer while no answer has been observed."""
 
-_PROMPT = frozenset({"messages", "prompt", "input", "system", "instructions", "tools", "query", "documents"})
+_PROMPT = frozenset(
+    {"messages", "prompt", "input", "system", "instructions", "tools", "query", "documents"}
+)
 _MAY_HOLD_PICTURES = 16_384
 _MIN_PICTURE = 2048
-"""Bytes. A shorter run of base64 counts as text; in real text, spaces or escapes end every run much earlier."""
+"""Bytes. A shorter run of base64 counts as text; in real text, spaces or escapes end every run much
+earlier."""
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _match_base64 = re.compile(rb"[A-Za-z0-9+/]*").match
 
@@ -33,8 +38,9 @@ _match_base64 = re.compile(rb"[A-Za-z0-9+/]*").match
 def input_tokens(call: Call) -> int:
     """Return the estimated number of tokens of the prompt, at least 1.
 
-    Policies compare targets with it, several times for one call: it is a typical value, and nothing is decoded for it.
-    For limits and charges see `routing.router.prompt_tokens.conservative_input_tokens`.
+    Policies compare targets with it, several times for one call: it is a typical value, and nothing
+    is decoded for it. For limits and charges see
+    `routing.router.prompt_tokens.conservative_input_tokens`.
     """
     size = 0
     for name, value in call.body.items():
@@ -60,9 +66,9 @@ def _size(data: bytes | memoryview) -> int:
 def _picture_sizes(data: bytes | memoryview) -> Iterator[int]:
     """Yield the length of each run of base64 in `data` that is long enough for a picture.
 
-    Such a run covers at least one multiple of `_MIN_PICTURE`, so only the runs around these positions are measured,
-    and each byte is examined at most twice. A regular expression with a least length would start again at each byte of
-    a run that is too short.
+    Such a run covers at least one multiple of `_MIN_PICTURE`, so only the runs around these
+    positions are measured, and each byte is examined at most twice. A regular expression with a
+    least length would start again at each byte of a run that is too short.
     """
     done = 0
     for place in range(0, len(data), _MIN_PICTURE):
@@ -77,8 +83,8 @@ def _picture_sizes(data: bytes | memoryview) -> Iterator[int]:
 
 
 def output_tokens(call: Call, usual: Sequence[float]) -> int:
-    """Return the expected length of the answer in tokens: the mean of the `usual` lengths at the targets in question,
-    at most the client's limit. 0 for embeddings.
+    """Return the expected length of the answer in tokens: the mean of the `usual` lengths at the
+    targets in question, at most the client's limit. 0 for embeddings.
     """
     if call.operation in WHOLE_OPERATIONS:
         return 0

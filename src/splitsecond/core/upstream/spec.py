@@ -1,7 +1,8 @@
 """Specification of a target: everything that a worker process needs to call it.
 
-Specs are sent between processes as JSON, so they contain the names of the environment variables with keys, never keys.
-A header that a user adds can still contain one: `secrets` finds it, and everything shown or stored is `redacted`.
+Specs are sent between processes as JSON, so they contain the names of the environment variables
+with keys, never keys. A header that a user adds can still contain one: `secrets` finds it, and
+everything shown or stored is `redacted`.
 """
 
 import itertools
@@ -11,7 +12,13 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.core.catalog.provider import Access, Provider, fill_base_url, provider, split_target
+from splitsecond.core.catalog.provider import (
+    Access,
+    Provider,
+    fill_base_url,
+    provider,
+    split_target,
+)
 from splitsecond.core.errors import CallerFault, Fault
 from splitsecond.core.redaction import MIN_SECRET, redacted
 
@@ -22,7 +29,8 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET")
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Time limits of each phase in milliseconds; None: no limit.
 
-    The defaults suit measurements: they are so long that a slow provider shows as slow, not as an error.
+    The defaults suit measurements: they are so long that a slow provider shows as slow, not as an
+    error.
     """
 
     connect_ms: int = 10_000
@@ -33,10 +41,11 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetSpec(Access, frozen=True, kw_only=True):
-    """One model at one provider, ready to be called. `name` is its name in reports; it ends with the speed tier
-    if there is one, and then `quirks` request it.
+    """One model at one provider, ready to be called. `name` is its name in reports; it ends with
+    the speed tier if there is one, and then `quirks` request it.
 
-    `output_tokens`: the model's maximum output; None: unknown. `trusted`: its requests carry ``traceparent``.
+    `output_tokens`: the model's maximum output; None: unknown. `trusted`: its requests carry
+    ``traceparent``.
     """
 
     name: str
@@ -47,7 +56,8 @@ class TargetSpec(Access, frozen=True, kw_only=True):
 
 
 def from_catalog(target: str, environment: Mapping[str, str]) -> TargetSpec:
-    """Return the spec of "provider/model". Raises `CallerFault` for an unknown provider, a missing address or key."""
+    """Return the spec of "provider/model". Raises `CallerFault` for an unknown provider, a missing
+    address or key."""
     name, model = split_target(target)
     found = provider(name)
     spec = spec_at(found, target, model, found, base_url=fill_base_url(found, environment))
@@ -55,11 +65,13 @@ def from_catalog(target: str, environment: Mapping[str, str]) -> TargetSpec:
     return spec
 
 
-def spec_at(access: Access, target: str, model: str, entry: Provider | None, **fields: Any) -> TargetSpec:
+def spec_at(
+    access: Access, target: str, model: str, entry: Provider | None, **fields: Any
+) -> TargetSpec:
     """Return the spec of `model`, with its speed tier, that is called as `access` says.
 
-    `entry`: the catalogue's entry of the provider, which knows tiers and models; None: it has none. `fields` come
-    before both. Raises `CallerFault` for an unknown tier.
+    `entry`: the catalogue's entry of the provider, which knows tiers and models; None: it has none.
+    `fields` come before both. Raises `CallerFault` for an unknown tier.
     """
     known: dict[str, Any] = {"name": target, "model": model}
     if entry is not None:
@@ -75,7 +87,8 @@ def spec_at(access: Access, target: str, model: str, entry: Provider | None, **f
 
 
 def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
-    """Return the key of a target; None if it needs none. Raises `CallerFault` if it needs one and none is set."""
+    """Return the key of a target; None if it needs none. Raises `CallerFault` if it needs one and
+    none is set."""
     if not spec.api_key_env or spec.credentials == "client":
         return None
     for variable in spec.api_key_env:
@@ -98,21 +111,37 @@ def api_key(spec: TargetSpec, environment: Mapping[str, str]) -> str | None:
 
 
 def keys_like(variables: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Return a hint at variables that look like the key under another name; "" if there are none."""
+    """Return a hint at variables that look like the key under another name; "" if there are
+    none."""
     owners = tuple({variable.partition("_")[0] + "_" for variable in variables})
-    alike = (name for name in environment if name.upper().startswith(owners) and _SECRET_NAME.search(name.upper()))
+    alike = (
+        name
+        for name in environment
+        if name.upper().startswith(owners) and _SECRET_NAME.search(name.upper())
+    )
     near = sorted(name for name in alike if environment[name].strip())
-    return f"{' and '.join(near)} {'is' if len(near) == 1 else 'are'} set: is it that? " if near else ""
+    return (
+        f"{' and '.join(near)} {'is' if len(near) == 1 else 'are'} set: is it that? "
+        if near
+        else ""
+    )
 
 
 def secrets(spec: TargetSpec, key: str | None = None) -> list[str]:
     """Return what must never be shown or stored: the key of the target, and keys in its headers."""
-    values = [value.split()[-1:] for name, value in spec.headers.items() if _SECRET_HEADER.search(name.lower())]
-    return [secret for secret in (key or "", *itertools.chain(*values)) if len(secret) >= MIN_SECRET]
+    values = [
+        value.split()[-1:]
+        for name, value in spec.headers.items()
+        if _SECRET_HEADER.search(name.lower())
+    ]
+    return [
+        secret for secret in (key or "", *itertools.chain(*values)) if len(secret) >= MIN_SECRET
+    ]
 
 
 def redact_fault(fault: Fault, target: str, secrets: Sequence[str]) -> Fault:
-    """Add the name of its target to `fault`, and remove our key, which a provider may have repeated."""
+    """Add the name of its target to `fault`, and remove our key, which a provider may have
+    repeated."""
     fault.target = fault.target or target
     for field in ("message", "hint", "excerpt"):
         if text := getattr(fault, field, ""):

@@ -1,7 +1,7 @@
 """Targets as services. `connect(spec, observer)` returns one that is ready to be called.
 
-Each attempt ends in exactly one observation for the `observer`, whether it succeeded, failed or was cancelled, even if
-the request could not be sent.
+Each attempt ends in exactly one observation for the `observer`, whether it succeeded, failed or was
+cancelled, even if the request could not be sent.
 """
 
 import asyncio
@@ -55,7 +55,9 @@ class ApiFormat(Protocol):
 
     def decoder(self, operation: Operation) -> Decoder: ...
 
-    def fault_from_response(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
+    def fault_from_response(
+        self, status: int, headers: Mapping[str, str], body: bytes
+    ) -> Fault: ...
 
 
 API_FORMATS: Mapping[str, ApiFormat] = {
@@ -77,11 +79,11 @@ class _Counted(msgspec.Struct):
 
 _decode_counted = msgspec.json.Decoder(_Counted).decode
 _REQUEST_ID = "x-client-request-id"
-"""Providers log this id (OpenAI documents it), so that users can ask them about a slow request. The simulator stores
-its record of what it sent under this id."""
+"""Providers log this id (OpenAI documents it), so that users can ask them about a slow request. The
+simulator stores its record of what it sent under this id."""
 _SESSION = "x-session-id"
-"""Routers in front of several replicas read this header (SGLang's, Dynamo's, MLPerf's clients), to keep a session where
-its prompt is cached."""
+"""Routers in front of several replicas read this header (SGLang's, Dynamo's, MLPerf's clients), to
+keep a session where its prompt is cached."""
 
 
 class Target:
@@ -98,18 +100,24 @@ class Target:
     ) -> None:
         if spec.api_format not in API_FORMATS:
             raise CallerFault(
-                f"unknown api_format {spec.api_format!r}: this version speaks {', '.join(API_FORMATS)}",
+                f"unknown api_format {spec.api_format!r}: this version speaks "
+                f"{', '.join(API_FORMATS)}",
                 kind="unknown_api_format",
                 target=spec.name,
             )
         self._spec = spec
         self._api_format = API_FORMATS[spec.api_format]
         try:
-            self._quirks = msgspec.convert({"default_max_tokens": spec.output_tokens, **spec.quirks}, Quirks)
+            self._quirks = msgspec.convert(
+                {"default_max_tokens": spec.output_tokens, **spec.quirks}, Quirks
+            )
         except msgspec.ValidationError as error:
             raise CallerFault(f"quirks: {error}", kind="bad_quirks", target=spec.name) from None
-        self._origin, path = Origin.parse(spec.base_url.replace("{model}", quote(spec.model, safe="")))
-        path, _, self._query = path.partition("?")  # an address may bring a query, such as Azure's api-version
+        self._origin, path = Origin.parse(
+            spec.base_url.replace("{model}", quote(spec.model, safe=""))
+        )
+        # an address may bring a query, such as Azure's api-version
+        path, _, self._query = path.partition("?")
         self._path = path.rstrip("/")
         self._client = client
         self._connect_ns = spec.timeouts.connect_ms * clock.NS_PER_MS
@@ -148,12 +156,17 @@ class Target:
         return await self._client.warm(self._origin, connections)
 
     async def __call__(self, call: Call) -> Attempt:
-        """Send the call. Return when the first token has arrived or the answer ended well; raise `Fault`."""
+        """Send the call. Return when the first token has arrived or the answer ended well; raise
+        `Fault`."""
         spec = self._spec
         api_format = self._api_format
         credentials = self._credentials(call) if self._config.of_client else ()
         try:
-            encoded = await off_loop(call.client, self._encode, call) if call.notes.large else self._encode(call)
+            encoded = (
+                await off_loop(call.client, self._encode, call)
+                if call.notes.large
+                else self._encode(call)
+            )
         except Fault:
             raise
         except Exception as error:
@@ -207,8 +220,12 @@ class Target:
                 bearer = ("authorization", f"Bearer {token}")
                 request = msgspec.structs.replace(request, fresh=(*request.fresh, bearer))
             if encoded.follow is not None:
-                origin, request = await self._stream_request(encoded.follow, request, attempt, connect_deadline_ns)
-            exchange = await self._client.send(origin, request, attempt, connect_deadline_ns=connect_deadline_ns)
+                origin, request = await self._stream_request(
+                    encoded.follow, request, attempt, connect_deadline_ns
+                )
+            exchange = await self._client.send(
+                origin, request, attempt, connect_deadline_ns=connect_deadline_ns
+            )
             attempt.request_sent(exchange)
             await attempt.first_token()
         except Fault as fault:
@@ -229,17 +246,28 @@ class Target:
         if self._quirks.session_field:
             call = _with_session(call, self._quirks.session_field)
         return transcoding.request(
-            call, spec.api_format, encode, spec.model, self._quirks, prefill=spec.prefill, target=spec.name
+            call,
+            spec.api_format,
+            encode,
+            spec.model,
+            self._quirks,
+            prefill=spec.prefill,
+            target=spec.name,
         )
 
     async def count_tokens(self, call: Call, due_ns: int) -> bytes:
-        """Return the provider's response to a request to count the tokens of `call`. Both use the target's API format.
+        """Return the provider's response to a request to count the tokens of `call`. Both use the
+        target's API format.
 
-        No model runs, so this is not an attempt and makes no observation. Raises `Fault`, at the latest at `due_ns`,
-        also for a count that cannot be true.
+        No model runs, so this is not an attempt and makes no observation. Raises `Fault`, at the
+        latest at `due_ns`, also for a count that cannot be true.
         """
         count, model = transcoding.count, self._spec.model
-        encoded = await off_loop(call.client, count, call, model) if call.notes.large else count(call, model)
+        encoded = (
+            await off_loop(call.client, count, call, model)
+            if call.notes.large
+            else count(call, model)
+        )
         headers = tuple({**self._headers, **dict(encoded.headers)}.items())
         fresh = tuple(each for each in encoded.fresh if each[0] not in self._headers)
         if self._config.of_client:
@@ -249,24 +277,35 @@ class Target:
         exchange = await self._client.send(self._origin, request, poll, connect_deadline_ns=due_ns)
         await poll.wait(exchange, due_ns, None)
         if not 200 <= poll.status < 300:
-            fault = self._api_format.fault_from_response(poll.status, poll.headers, bytes(poll.body))
+            fault = self._api_format.fault_from_response(
+                poll.status, poll.headers, bytes(poll.body)
+            )
             raise redact_fault(fault, self._spec.name, self._secrets)
         answer = bytes(poll.body)
         counted = read_json(answer, _decode_counted)
-        if counted is None or counted.input_tokens > len(encoded.body) + unseen_tokens(call, None).input:
+        if (
+            counted is None
+            or counted.input_tokens > len(encoded.body) + unseen_tokens(call, None).input
+        ):
             words = f"the count of tokens cannot be true: {excerpt(answer)}"
-            raise ProviderFault(words, kind="malformed", phase="head", status=poll.status, target=self._spec.name)
+            raise ProviderFault(
+                words, kind="malformed", phase="head", status=poll.status, target=self._spec.name
+            )
         return answer
 
     def _credentials(self, call: Call) -> tuple[tuple[str, str], ...]:
-        """Return the headers with the client's own credentials. Raises `CallerFault` if this target may not get them:
-        they are for the vendor whose API the client uses."""
+        """Return the headers with the client's own credentials. Raises `CallerFault` if this target
+        may not get them: they are for the vendor whose API the client uses."""
         found, vendor = call.credentials, VENDORS.get(self._spec.api_format)
         if found is not None and found.vendor == vendor:
             return tuple(each for each in found.headers if each[0] not in self._headers)
         if found is None and vendor in KEYLESS:
             return ()
-        why = "the request has none" if found is None else f"those of the request are for {found.vendor}"
+        why = (
+            "the request has none"
+            if found is None
+            else f"those of the request are for {found.vendor}"
+        )
         raise CallerFault(
             f"it is called with the client's own credentials, and {why}",
             kind=NO_CLIENT_CREDENTIALS,
@@ -281,28 +320,38 @@ class Target:
             path += ("&" if "?" in path else "?") + self._query
         return self._path + path
 
-    async def _access_token(self, source: GoogleToken, start_ns: int, deadline_ns: int | None) -> str:
-        """Return an access token from `source`. Raises its faults, and `TimedOut` at `deadline_ns`, the deadline of the
-        attempt."""
+    async def _access_token(
+        self, source: GoogleToken, start_ns: int, deadline_ns: int | None
+    ) -> str:
+        """Return an access token from `source`. Raises its faults, and `TimedOut` at `deadline_ns`,
+        the deadline of the attempt."""
         try:
-            async with asyncio.timeout_at(None if deadline_ns is None else deadline_ns / clock.NS_PER_S):
+            async with asyncio.timeout_at(
+                None if deadline_ns is None else deadline_ns / clock.NS_PER_S
+            ):
                 token = await source.value()
         except TimeoutError:
             waited_ns = (deadline_ns or 0) - start_ns
             waited_ms = waited_ns // clock.NS_PER_MS
-            words = f"no access token when the deadline of {waited_ms:,} ms for the whole call passed"
+            words = (
+                f"no access token when the deadline of {waited_ms:,} ms for the whole call passed"
+            )
             raise TimedOut(words, phase="total", after_ns=waited_ns) from None
         if token not in self._secrets:
             self._add_secret(token)
         return token
 
     def _add_secret(self, token: str) -> None:
-        """Redact a new token of Google's. The previous token stays redacted, because responses in flight may repeat
-        it."""
-        self._secrets[self._permanent_secrets :] = [*self._secrets[self._permanent_secrets :][-1:], token]
+        """Redact a new token of Google's. The previous token stays redacted, because responses in
+        flight may repeat it."""
+        self._secrets[self._permanent_secrets :] = [
+            *self._secrets[self._permanent_secrets :][-1:],
+            token,
+        ]
 
     def _transcoder(self, call: Call) -> Transcoder | None:
-        """Return the transcoder of an answer to `call`, which has another format; None if nobody reads its bytes."""
+        """Return the transcoder of an answer to `call`, which has another format; None if nobody
+        reads its bytes."""
         if not (self._config.raw or call.watched):
             return None
         transcoder = transcoding.transcoder(call, self._spec.model)
@@ -313,9 +362,12 @@ class Target:
     async def _stream_request(
         self, follow: Follow, request: Request, attempt: Attempt, connect_deadline_ns: int
     ) -> tuple[Origin, Request]:
-        """Send `request`, and return the origin of and the request for its answer. Raises the `Fault` of a refusal."""
+        """Send `request`, and return the origin of and the request for its answer. Raises the
+        `Fault` of a refusal."""
         poll = PollRequest()
-        exchange = await self._client.send(self._origin, request, poll, connect_deadline_ns=connect_deadline_ns)
+        exchange = await self._client.send(
+            self._origin, request, poll, connect_deadline_ns=connect_deadline_ns
+        )
         attempt.record_first_request(exchange)
         head_ms = self._spec.timeouts.head_ms
         head_ns = None if head_ms is None else head_ms * clock.NS_PER_MS
@@ -323,7 +375,9 @@ class Target:
         if not 200 <= poll.status < 300:
             poll.forward_to(attempt)
             await attempt.first_token()
-        origin, path = stream_address(follow(bytes(poll.body)), self._origin, self._quirks.stream_hosts)
+        origin, path = stream_address(
+            follow(bytes(poll.body)), self._origin, self._quirks.stream_hosts
+        )
         headers, fresh = self._headers, request.fresh
         if origin != self._origin:
             headers = {"user-agent": headers["user-agent"]}
@@ -345,12 +399,14 @@ def _key_header(auth: Auth, key: str | None) -> dict[str, str]:
 
 
 def _with_session(call: Call, field: str) -> Call:
-    """Return `call` with the id of its session in a field of a chat, unless the client sets the field.
+    """Return `call` with the id of its session in a field of a chat, unless the client sets the
+    field.
 
     Calls that only begin alike have none: other sessions may share what a provider caches of them.
     """
     session = call.notes.session
-    name = call.hints.get("session", "") if session is None else session.id  # of a bench, or of a client
+    # of a bench, or of a client
+    name = call.hints.get("session", "") if session is None else session.id
     if session is not None and session.source == CONVERSATION:
         return call
     if not name or field in call.body or call.api_format == "anthropic":
@@ -361,7 +417,9 @@ def _with_session(call: Call, field: str) -> Call:
 def _with_stall(config: AttemptConfig, stall_ns: int) -> AttemptConfig:
     """Return `config` with a time between two tokens of at most `stall_ns`."""
     stall_ms = max(stall_ns // clock.NS_PER_MS, 1)
-    timeouts = msgspec.structs.replace(config.timeouts, stall_ms=min(stall_ms, config.timeouts.stall_ms or stall_ms))
+    timeouts = msgspec.structs.replace(
+        config.timeouts, stall_ms=min(stall_ms, config.timeouts.stall_ms or stall_ms)
+    )
     return msgspec.structs.replace(config, timeouts=timeouts)
 
 
@@ -373,9 +431,11 @@ def connect(
     client: Client | None = None,
     raw: bool = False,
 ) -> Target:
-    """Return the service of a target. Raises `CallerFault` if its key, address or API format is missing or wrong.
+    """Return the service of a target. Raises `CallerFault` if its key, address or API format is
+    missing or wrong.
 
-    `raw`: replies keep the bytes of the body for `Reply.read`, and no events; for a watched call they keep both.
+    `raw`: replies keep the bytes of the body for `Reply.read`, and no events; for a watched call
+    they keep both.
     """
     key = api_key(spec, environment)
     return Target(spec, observer, key=key, client=client or Client(), raw=raw)

@@ -1,12 +1,13 @@
-"""Transcoding between the API format of a call and that of its target: requests, and the names in their refusals.
+"""Transcoding between the API format of a call and that of its target: requests, and the names in
+their refusals.
 
-If both formats are the same, the client's fields pass unchanged, and so do the bytes of the answer. Otherwise the
-request is rewritten in the common chat form (OpenAI's), which every format can encode, and the events of the answer are
-encoded in the client's format.
+If both formats are the same, the client's fields pass unchanged, and so do the bytes of the answer.
+Otherwise the request is rewritten in the common chat form (OpenAI's), which every format can
+encode, and the events of the answer are encoded in the client's format.
 
-The refusal of a rewritten request has the client's own names: in the common form fields have other names, and messages
-have other places, because a system prompt or the result of a tool is a message there. To find the client's place the
-messages are rewritten once more, only for refused requests.
+The refusal of a rewritten request has the client's own names: in the common form fields have other
+names, and messages have other places, because a system prompt or the result of a tool is a message
+there. To find the client's place the messages are rewritten once more, only for refused requests.
 """
 
 import re
@@ -26,7 +27,9 @@ from splitsecond.core.wire.openai.encode import fit_to_provider
 from splitsecond.core.wire.transcoder import Transcoder
 from splitsecond.core.wire.translation import nested_too_deeply, not_translatable, without_tools
 
-_PLACE = re.compile(r"messages\[(\d+)\](?:\.content\[\d+\])?(?:\.(type '(\w+)'|image_url, a link,))?")
+_PLACE = re.compile(
+    r"messages\[(\d+)\](?:\.content\[\d+\])?(?:\.(type '(\w+)'|image_url, a link,))?"
+)
 
 
 def request(
@@ -39,11 +42,12 @@ def request(
     prefill: Prefill | None = None,
     target: str = "",
 ) -> Encoded:
-    """Encode `call` for `model` at `target`, whose API format is `api_format`; `encode` writes it from the chat form.
+    """Encode `call` for `model` at `target`, whose API format is `api_format`; `encode` writes it
+    from the chat form.
 
-    The call's notes get what had to be left out or added, under `target`. `prefill`: whether the model continues the
-    beginning of an answer, and how to tell the provider; None: unknown. Raises `CallerFault` for a request that the
-    target's format cannot express.
+    The call's notes get what had to be left out or added, under `target`. `prefill`: whether the
+    model continues the beginning of an answer, and how to tell the provider; None: unknown. Raises
+    `CallerFault` for a request that the target's format cannot express.
     """
     if call.api_format == api_format == "openai" and TRANSLATED not in call.hints:
         return encode(call, model, quirks)
@@ -54,14 +58,17 @@ def request(
         raise nested_too_deeply() from None
     if own.notes.dropped:
         names = client_format(call).left_out_names
-        call.notes.left_out[target] = list(dict.fromkeys(names.get(name, name) for name in own.notes.dropped))
+        call.notes.left_out[target] = list(
+            dict.fromkeys(names.get(name, name) for name in own.notes.dropped)
+        )
     for field in own.notes.added.values():
         call.notes.added[target] = field
     return encoded
 
 
 def count(call: Call, model: str) -> Encoded:
-    """Encode the request that counts the tokens of `call` for `model`, at a target of the same API format.
+    """Encode the request that counts the tokens of `call` for `model`, at a target of the same API
+    format.
 
     Raises `CallerFault` for a body that is nested too deeply.
     """
@@ -84,7 +91,9 @@ def _encoded(
         return encode(chat, model, quirks)
     if call.api_format == api_format:
         return reader.pass_on(call, model, quirks)
-    chat = reader.to_chat(without_tools(call, form.messages_field, quirks.drop_tools) if quirks.drop_tools else call)
+    chat = reader.to_chat(
+        without_tools(call, form.messages_field, quirks.drop_tools) if quirks.drop_tools else call
+    )
     try:
         if form.prefills:
             chat = with_prefill(chat, prefill)
@@ -97,7 +106,8 @@ def _encoded(
 
 
 def _in_own_names(message: str, call: Call, form: ClientFormat, reader: RequestReader) -> str:
-    """Return the `message` of a refusal with the client's own names of fields, messages and parts."""
+    """Return the `message` of a refusal with the client's own names of fields, messages and
+    parts."""
     if found := _PLACE.match(message):
         kind = found[3] or ("image_url" if found[2] else "")
         link = ", by its link" if found[2] and not found[3] else ""
@@ -122,5 +132,6 @@ def transcoder(call: Call, model: str) -> Transcoder:
 
 
 def continuation_encoder(call: Call) -> ContinuationEncoder | None:
-    """Return the encoder of what another target adds to the answer to `call`; None if nothing can be added."""
+    """Return the encoder of what another target adds to the answer to `call`; None if nothing can
+    be added."""
     return client_format(call).continuation(call)

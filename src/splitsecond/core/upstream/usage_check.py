@@ -1,18 +1,21 @@
 """Token counts that cannot be true, by the sizes of the request and of the answer.
 
-A provider may report any number, and limits, costs and speeds follow from it. So a report is used only if it is
-possible. The bounds are generous, because every real report must pass, and finite, because what passes is charged:
+A provider may report any number, and limits, costs and speeds follow from it. So a report is used
+only if it is possible. The bounds are generous, because every real report must pass, and finite,
+because what passes is charged:
 
-- Output: a token for each byte of the answer, and tokens that were never sent, such as hidden reasoning. Of these
-  there are at most as many as the request's output limit (some limits leave reasoning out, so at least `HIDDEN_TOKENS`)
-  and the model's maximum output (`MAX_OUTPUT_TOKENS` where that is not known), for each answer that was requested.
-- Input: a token for each byte of the request, and `ADDED_TOKENS` for a template, a system prompt or search results that
-  the provider adds. A request that may hold media, or refers to something outside it (a file, an earlier response, a
-  provider's tool), has `MAX_CONTEXT_TOKENS` instead.
-- Nothing is larger than `MAX_TOKENS`, whatever the sizes, so that no sum leaves the range of a counter.
+- Output: a token for each byte of the answer, and tokens that were never sent, such as hidden
+  reasoning. Of these there are at most as many as the request's output limit (some limits leave
+  reasoning out, so at least `HIDDEN_TOKENS`) and the model's maximum output (`MAX_OUTPUT_TOKENS`
+  where that is not known), for each answer that was requested.
+- Input: a token for each byte of the request, and `ADDED_TOKENS` for a template, a system prompt or
+  search results that the provider adds. A request that may hold media, or refers to something
+  outside it (a file, an earlier response, a provider's tool), has `MAX_CONTEXT_TOKENS` instead.
+- Nothing is larger than `MAX_TOKENS`, whatever the sizes, so that no sum leaves the range of a
+  counter.
 
-If a report is beyond that, it and all later ones of the answer become `Usage` that is `implausible`, as if they had
-contradicted themselves.
+If a report is beyond that, it and all later ones of the answer become `Usage` that is
+`implausible`, as if they had contradicted themselves.
 """
 
 from collections.abc import Iterable
@@ -43,19 +46,25 @@ _MORE = (
 
 
 class UnseenTokens(NamedTuple):
-    """The most tokens of a call beyond a token for each byte of its request, and for each byte of its answer."""
+    """The most tokens of a call beyond a token for each byte of its request, and for each byte of
+    its answer."""
 
     input: int
     output: int
 
 
 def unseen_tokens(call: Call, output_tokens: int | None) -> UnseenTokens:
-    """Return the most tokens of `call` that no bytes show. `output_tokens`: the model's maximum; None: not known."""
+    """Return the most tokens of `call` that no bytes show. `output_tokens`: the model's maximum;
+    None: not known."""
     limit = output_limit(call.body)
     longest = output_tokens or MAX_OUTPUT_TOKENS
     return UnseenTokens(
         MAX_CONTEXT_TOKENS if _may_bring_more(call) else ADDED_TOKENS,
-        min((longest if limit is None else min(longest, max(HIDDEN_TOKENS, limit))) * answer_count(call), MAX_TOKENS),
+        min(
+            (longest if limit is None else min(longest, max(HIDDEN_TOKENS, limit)))
+            * answer_count(call),
+            MAX_TOKENS,
+        ),
     )
 
 
@@ -67,7 +76,8 @@ def possible(counted: Usage, input_tokens: int, output_tokens: int) -> bool:
 
 
 def without_counts(events: Iterable[Event]) -> list[Event]:
-    """Return `events` with implausible reports in the place of all reports, and without running counts."""
+    """Return `events` with implausible reports in the place of all reports, and without running
+    counts."""
     return [_without_counts(event) for event in events]
 
 
@@ -82,7 +92,8 @@ def _without_counts(event: Event) -> Event:
 
 
 def _may_bring_more(call: Call) -> bool:
-    """Return whether the request may bring more input than its bytes and what the provider adds to any request."""
+    """Return whether the request may bring more input than its bytes and what the provider adds to
+    any request."""
     try:
         data = msgspec.json.encode(call.body)
     except (ValueError, RecursionError):

@@ -1,8 +1,10 @@
-"""Interface of an API format ("api_format" in the code): the types of its client role and of its server role.
+"""Interface of an API format ("api_format" in the code): the types of its client role and of its
+server role.
 
-A format is a module (or package) with functions for both roles; the catalogue's data name the format of each provider.
-Client: `encode` a call, `decoder` for its answer, `fault_from_response` for an error response. Server: a `StreamWriter`
-(`AnswerWriter`), or an `error_body`. The differences between providers of one format are data, too: `Quirks`.
+A format is a module (or package) with functions for both roles; the catalogue's data name the
+format of each provider. Client: `encode` a call, `decoder` for its answer, `fault_from_response`
+for an error response. Server: a `StreamWriter` (`AnswerWriter`), or an `error_body`. The
+differences between providers of one format are data, too: `Quirks`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,8 +19,9 @@ from splitsecond.core.wire.reasoning import ReasoningStyle
 from splitsecond.core.wire.translation import shared_fields
 
 UsagePlace = Literal["", "own_chunk", "last_chunk", "every_chunk", "choices", "x_groq"]
-"""The place of the usage in a stream of OpenAI's format: in a chunk of its own after the answer, in the chunk that ends
-the answer, in each chunk (totals so far), inside a choice, or in Groq's own field. "": unknown.
+"""The place of the usage in a stream of OpenAI's format: in a chunk of its own after the answer, in
+the chunk that ends the answer, in each chunk (totals so far), inside a choice, or in Groq's own
+field. "": unknown.
 """
 USAGE_WORDS: Mapping[str, str] = {
     "own_chunk": "in a chunk of their own at the end",
@@ -31,33 +34,42 @@ USAGE_WORDS: Mapping[str, str] = {
 
 
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Differences of a provider from its API format. The defaults fit most OpenAI-compatible providers.
+    """Differences of a provider from its API format. The defaults fit most OpenAI-compatible
+    providers.
 
-    The last three of the table are information only: decoders find usage and reasoning in any place, and read rate
-    limits of every family.
+    The last three of the table are information only: decoders find usage and reasoning in any
+    place, and read rate limits of every family.
 
     `stream_options`    accepts ``stream_options`` (some providers reject unknown fields)
-    `max_tokens_field`  its name of the limit on output tokens of a chat, "max_tokens" or "max_completion_tokens"
-    `default_max_tokens`  the limit on output tokens of a translated chat without one, where the format requires it
-                        (Anthropic); None: the maximum of the model if that is known, otherwise 8,192
-    `done_marker`       ends a stream with ``[DONE]``; information only, because a missing mark alone is no fault
-    `on_vertex`         accepts Anthropic's Messages in the form of Google's Vertex: the path names the model
-    `drop_tools`        tools of other providers (the beginning of their types) that a translated request leaves out
-    `threads`           keeps conversations of Anthropic's Messages, so that a request continues one (``thread``)
-    `takes_thoughts`    accepts earlier reasoning, as ``reasoning_content`` of an assistant's message
-    `thought_signatures`  its models require a signature of the reasoning before a tool call (Gemini 3)
-    `extra_fields`      fields of every chat, over those of the client (a speed tier)
-    `betas`             beta features of every request, beside those of the client (Anthropic)
-    `session_field`     the field of a chat by which it keeps a session where its prompt is cached; "": none
-    `session_header`    the same as a header
-    `stream_whole`      what the client wants whole may be requested as a stream: only a stream can be timed
-    `takes`             the fields that few providers accept and a translated chat keeps (`openai.encode`); in another
-                        format, fields of a chat beside those that the format defines; None: the usual ones
-    `thinking`          how to set the reasoning of its models; the first entry that matches a model counts
-    `stream_hosts`      hosts beside its own to which it may refer for a stream (Replicate)
-    `usage`             the place of the token counts (see `UsagePlace`), for messages about missing counts
-    `reasoning_field`   the field that holds the reasoning; "content": it is part of the answer's text
-    `rate_limits`       the common beginning of its rate limit headers; "none": it sends none
+    `max_tokens_field`  its name of the limit on output tokens of a chat, "max_tokens" or
+    "max_completion_tokens" `default_max_tokens`  the limit on output tokens of a translated chat
+    without one, where the format requires it
+                        (Anthropic); None: the maximum of the model if that is known, otherwise
+                        8,192 `done_marker`       ends a stream with ``[DONE]``; information only,
+                        because a missing mark alone is no fault `on_vertex`         accepts
+                        Anthropic's Messages in the form of Google's Vertex: the path names the
+                        model `drop_tools`        tools of other providers (the beginning of their
+                        types) that a translated request leaves out `threads`           keeps
+                        conversations of Anthropic's Messages, so that a request continues one
+                        (``thread``) `takes_thoughts`    accepts earlier reasoning, as
+                        ``reasoning_content`` of an assistant's message `thought_signatures`  its
+                        models require a signature of the reasoning before a tool call (Gemini 3)
+                        `extra_fields` fields of every chat, over those of the client (a speed tier)
+                        `betas`             beta features of every request, beside those of the
+                        client (Anthropic) `session_field`     the field of a chat by which it keeps
+                        a session where its prompt is cached; "": none `session_header`    the same
+                        as a header `stream_whole`      what the client wants whole may be requested
+                        as a stream: only a stream can be timed `takes`             the fields that
+                        few providers accept and a translated chat keeps (`openai.encode`); in
+                        another
+                        format, fields of a chat beside those that the format defines; None: the
+                        usual ones `thinking`          how to set the reasoning of its models; the
+                        first entry that matches a model counts `stream_hosts`      hosts beside its
+                        own to which it may refer for a stream (Replicate) `usage`             the
+                        place of the token counts (see `UsagePlace`), for messages about missing
+                        counts `reasoning_field`   the field that holds the reasoning; "content": it
+                        is part of the answer's text `rate_limits`       the common beginning of its
+                        rate limit headers; "none": it sends none
     """
 
     stream_options: bool = True
@@ -82,8 +94,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rate_limits: Literal["", "x-ratelimit", "anthropic-ratelimit", "none"] = ""
 
     def native(self, call: Call, fields: dict[str, Any], own: Collection[str]) -> dict[str, Any]:
-        """Return what is left of the `fields` of a chat: those of the format's `own` and of `takes`. The call's notes
-        name the others: no format but a chat's is known to have them."""
+        """Return what is left of the `fields` of a chat: those of the format's `own` and of
+        `takes`. The call's notes name the others: no format but a chat's is known to have them."""
         return shared_fields(call, fields, {*own, *(self.takes or ())})
 
     def streamed(self, call: Call) -> bool:
@@ -95,19 +107,23 @@ WHOLE_HEADERS = (("content-type", "application/json"), ("accept", "application/j
 
 
 def chat_request(path: str, body: Mapping[str, Any], streamed: bool) -> "Encoded":
-    return Encoded(path, STREAM_HEADERS if streamed else WHOLE_HEADERS, msgspec.json.encode(body), streamed)
+    return Encoded(
+        path, STREAM_HEADERS if streamed else WHOLE_HEADERS, msgspec.json.encode(body), streamed
+    )
 
 
 Follow = Callable[[bytes], str]
-"""Returns the address of the answer from the body of the first response. Raises `ProviderFault` if it has none."""
+"""Returns the address of the answer from the body of the first response. Raises `ProviderFault` if
+it has none."""
 
 
 class Encoded(Struct, frozen=True):
-    """A request ready to send. `path` is relative to the provider's base URL; `headers` hold no key.
+    """A request ready to send. `path` is relative to the provider's base URL; `headers` hold no
+    key.
 
-    `streamed`: it requests a stream. `follow`: reads the address of the answer from the response; None: the response is
-    the answer. `fresh`: headers of this request only. `as_tool`: the text of the answer is the arguments of a call of
-    this tool; "": it is text.
+    `streamed`: it requests a stream. `follow`: reads the address of the answer from the response;
+    None: the response is the answer. `fresh`: headers of this request only. `as_tool`: the text of
+    the answer is the arguments of a call of this tool; "": it is text.
     """
 
     path: str
@@ -145,7 +161,8 @@ class ServerAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ServerTimes(Struct, frozen=True):
-    """A server's time in nanoseconds: waiting, on the prompt until the first token, and from there to the last."""
+    """A server's time in nanoseconds: waiting, on the prompt until the first token, and from there
+    to the last."""
 
     queue_ns: int
     prompt_ns: int
@@ -163,13 +180,13 @@ TimesForm = Literal["groq", "cerebras", "llama.cpp"]
 class AnswerWriter(Protocol):
     """Writer of one answer in the server role: a stream, or `whole`.
 
-    For a stream each method returns the bytes of whole events, or b"". The order: for each choice `opening`, its tokens
-    (after `tool_call` those of that call's arguments) and `finish`, then `usage`, then `done`. `end` is the last three
-    in one. `error` ends a stream that failed. The writers of the formats inherit what sends nothing. Formats with one
-    choice ignore `index`.
+    For a stream each method returns the bytes of whole events, or b"". The order: for each choice
+    `opening`, its tokens (after `tool_call` those of that call's arguments) and `finish`, then
+    `usage`, then `done`. `end` is the last three in one. `error` ends a stream that failed. The
+    writers of the formats inherit what sends nothing. Formats with one choice ignore `index`.
 
-    `repeats_text`: the end of a stream repeats the text. `stop_sequence`: the client's stop sequence that ended the
-    answer, for formats that report it.
+    `repeats_text`: the end of a stream repeats the text. `stop_sequence`: the client's stop
+    sequence that ended the answer, for formats that report it.
     """
 
     repeats_text: bool = False
@@ -177,23 +194,28 @@ class AnswerWriter(Protocol):
 
     @property
     def kind(self) -> TokenKind | None:
-        """The kind of tokens that the open part takes; None: no part is open, or it takes no more."""
+        """The kind of tokens that the open part takes; None: no part is open, or it takes no
+        more."""
         return None
 
     def read_tools(self, fields: Mapping[str, Any]) -> None:
-        """Read the client's tools in the fields of its request, for formats whose answers describe the tools."""
+        """Read the client's tools in the fields of its request, for formats whose answers describe
+        the tools."""
         return
 
     def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
-        """Report these times at the end, for formats that have them; `form`: as in OpenAI's format, None for none."""
+        """Report these times at the end, for formats that have them; `form`: as in OpenAI's format,
+        None for none."""
         return
 
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
-        """Return the beginning of a choice; `usage`: for formats that begin with the tokens of the prompt."""
+        """Return the beginning of a choice; `usage`: for formats that begin with the tokens of the
+        prompt."""
         return b""
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
-        """Return one token of `kind`; for "tool" a fragment of the arguments of the call that `tool_call` began.
+        """Return one token of `kind`; for "tool" a fragment of the arguments of the call that
+        `tool_call` began.
 
         Raises `KeyError` for a kind that the format does not have.
         """
@@ -215,8 +237,17 @@ class AnswerWriter(Protocol):
         """Return the end of the stream."""
         return b""
 
-    def end(self, reason: str, usage: Usage, *, choices: int = 1, counts: bool = True, marker: bool = True) -> bytes:
-        """Return the end of all choices and of the stream; `counts`: with the usage, `marker`: with the end mark."""
+    def end(
+        self,
+        reason: str,
+        usage: Usage,
+        *,
+        choices: int = 1,
+        counts: bool = True,
+        marker: bool = True,
+    ) -> bytes:
+        """Return the end of all choices and of the stream; `counts`: with the usage, `marker`: with
+        the end mark."""
         finish = b"".join(self.finish(reason, index) for index in range(choices))
         return finish + (self.usage(usage) if counts else b"") + (self.done() if marker else b"")
 

@@ -1,11 +1,11 @@
 """Assembly of a streamed answer into the JSON object that a client gets if it requests no stream.
 
-Nearly all events of a stream only add to one text, and differ in nothing else. After one of them is merged, those that
-follow it directly and have the same bytes around the text only add theirs (`TextEvents`). All others are decoded and
-merged one by one, with the same result.
+Nearly all events of a stream only add to one text, and differ in nothing else. After one of them is
+merged, those that follow it directly and have the same bytes around the text only add theirs
+(`TextEvents`). All others are decoded and merged one by one, with the same result.
 
-Everything here comes from a provider: any input takes linear time, and an answer that cannot be assembled raises a
-`ProviderFault`.
+Everything here comes from a provider: any input takes linear time, and an answer that cannot be
+assembled raises a `ProviderFault`.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,13 @@ _decode: Callable[[bytes], Any] = msgspec.json.decode
 _LAST_EVENT = b"\n\ndata: [DONE]\n\n"
 MAX_ANSWER_BYTES = 64 << 20
 MAX_INDEXES = 16_384
-"""The most numbered items in one list: choices, tool calls of a choice, blocks. vLLM returns at most that many
-choices."""
+"""The most numbered items in one list: choices, tool calls of a choice, blocks. vLLM returns at
+most that many choices."""
 
 
 class Text(list[str]):
-    """The pieces of one text that grows. They are joined once, at the end: appending would take quadratic time."""
+    """The pieces of one text that grows. They are joined once, at the end: appending would take
+    quadratic time."""
 
 
 class _Items(list[Any]):
@@ -43,15 +44,15 @@ class _Items(list[Any]):
 
 
 Added = list[Text | None]
-"""What an event has added: the texts that grew, and None for anything else that would be added again if the event were
-merged a second time."""
+"""What an event has added: the texts that grew, and None for anything else that would be added
+again if the event were merged a second time."""
 
 
 class Assembly:
     """Assembly of one answer: `feed` it the body; at its end `answer` returns the whole.
 
-    A format merges its events into one object, `merged`, or takes them in another way. `done_ends`: ``[DONE]`` ends the
-    stream. Nothing after its end is read, whatever it is.
+    A format merges its events into one object, `merged`, or takes them in another way. `done_ends`:
+    ``[DONE]`` ends the stream. Nothing after its end is read, whatever it is.
     """
 
     done_ends = True
@@ -69,7 +70,8 @@ class Assembly:
         self._ended = False  # by the end mark; what follows it is ignored
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes. Raises `ProviderFault` if the answer is too long, and `Overloaded`: see `HeldAnswer`."""
+        """Take the next bytes. Raises `ProviderFault` if the answer is too long, and `Overloaded`:
+        see `HeldAnswer`."""
         begun = self._size > 0
         self._size += len(data)
         if self._size > MAX_ANSWER_BYTES:
@@ -120,7 +122,8 @@ class Assembly:
 
     @staticmethod
     def plain_answer(body: bytes) -> bytes | None:
-        """Return the whole answer of a complete stream; None if the format has no fast path for it."""
+        """Return the whole answer of a complete stream; None if the format has no fast path for
+        it."""
         return None
 
     def _take(self, event: SseEvent) -> None:
@@ -141,7 +144,9 @@ class Assembly:
             return
         added = self.merge(chunk, name)
         text = added[0] if len(added) == 1 else None
-        if text and self._text_events.learn(data, name, text[-1], lambda probe: _only_text(self.fresh(), probe, name)):
+        if text and self._text_events.learn(
+            data, name, text[-1], lambda probe: _only_text(self.fresh(), probe, name)
+        ):
             self._text = text
 
     def fresh(self) -> "Assembly":
@@ -168,11 +173,12 @@ _NOT_JOINED = frozenset({"id", "type", "role", "name", "format", "call_id"})
 
 
 def merge(into: dict[str, Any], new: dict[str, Any], added: Added, *, joins: bool = False) -> None:
-    """Merge the fields of an event by rules that need no list of fields, so that unknown fields survive.
+    """Merge the fields of an event by rules that need no list of fields, so that unknown fields
+    survive.
 
-    Texts are joined, if `joins` and below a ``delta``, except names and ids, which are set; objects are merged; lists
-    whose items have an ``index`` are merged by it, other lists are joined; of anything else the last value that is not
-    null counts.
+    Texts are joined, if `joins` and below a ``delta``, except names and ids, which are set; objects
+    are merged; lists whose items have an ``index`` are merged by it, other lists are joined; of
+    anything else the last value that is not null counts.
     """
     for name, value in new.items():
         old = into.get(name)
@@ -192,7 +198,9 @@ def merge(into: dict[str, Any], new: dict[str, Any], added: Added, *, joins: boo
             if value:
                 old.append(value)
                 added.append(old)
-        elif old is None or (value is not None and value != ""):  # some repeat an id or a name as an empty text
+        elif old is None or (
+            value is not None and value != ""
+        ):  # some repeat an id or a name as an empty text
             into[name] = value
 
 
@@ -206,7 +214,9 @@ def _merge_list(into: _Items, new: list[Any], added: Added, *, joins: bool) -> N
         place = into.by_index.get(index)
         if place is None:
             if len(into.by_index) == MAX_INDEXES:
-                raise malformed(f"more than {MAX_INDEXES:,} items with an index in one list", "too_long")
+                raise malformed(
+                    f"more than {MAX_INDEXES:,} items with an index in one list", "too_long"
+                )
             place = into.by_index[index] = {}
             into.append(place)
         merge(place, item, added, joins=joins)
@@ -216,7 +226,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, Text):
         return "".join(value)
     if isinstance(value, dict):
-        return {name: plain(each) if isinstance(each, dict | list) else each for name, each in value.items()}
+        return {
+            name: plain(each) if isinstance(each, dict | list) else each
+            for name, each in value.items()
+        }
     return [plain(each) for each in value] if isinstance(value, list) else value
 
 
@@ -224,8 +237,11 @@ def too_deep() -> ProviderFault:
     return malformed("the answer is nested too deeply")
 
 
-def decoded(data: bytes, decode: Callable[[bytes], T], halves: dict[tuple[Any, ...], str] | None = None) -> T:
-    """Decode the JSON of an event, repaired (with `halves`) if necessary. Raises `ProviderFault` if it is not JSON."""
+def decoded(
+    data: bytes, decode: Callable[[bytes], T], halves: dict[tuple[Any, ...], str] | None = None
+) -> T:
+    """Decode the JSON of an event, repaired (with `halves`) if necessary. Raises `ProviderFault` if
+    it is not JSON."""
     try:
         return decode(data)
     except (ValueError, RecursionError):

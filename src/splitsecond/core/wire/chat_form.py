@@ -1,9 +1,9 @@
 """Common chat form (OpenAI's): its fields and messages, read for targets of other API formats.
 
-Two tables decide about fields that such a format lacks: fields that do not change the answer are left out and reported
-in the call's notes; fields that do are refused by name, unless their value requests the default. Fields that OpenAI
-does not define belong to the target's format. Those of a message pass unchanged; those of the request if the format has
-them (`Quirks.native`).
+Two tables decide about fields that such a format lacks: fields that do not change the answer are
+left out and reported in the call's notes; fields that do are refused by name, unless their value
+requests the default. Fields that OpenAI does not define belong to the target's format. Those of a
+message pass unchanged; those of the request if the format has them (`Quirks.native`).
 """
 
 import re
@@ -42,9 +42,9 @@ _DROPPED: Mapping[str, tuple[Any, ...]] = {
     "verbosity": ("medium",),
     "parallel_tool_calls": (True,),
 }
-"""Fields that do not change the answer, or only its manner, and the values that are left out without a report. Agents
-send the last two with every request: a client that requests one tool call at a time may get several, and learns from
-the report that its request was left out."""
+"""Fields that do not change the answer, or only its manner, and the values that are left out
+without a report. Agents send the last two with every request: a client that requests one tool call
+at a time may get several, and learns from the report that its request was left out."""
 
 _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
@@ -61,23 +61,26 @@ _REFUSED: Mapping[str, tuple[Any, ...]] = {
 
 
 TRANSLATED = "translated"
-"""The hint of a call whose client uses another API format, and whose body was rewritten in this form as it came in."""
+"""The hint of a call whose client uses another API format, and whose body was rewritten in this
+form as it came in."""
 
 
 class Function(Struct, frozen=True):
-    """The function of a tool call; `arguments` is JSON, or what some clients send: the object itself."""
+    """The function of a tool call; `arguments` is JSON, or what some clients send: the object
+    itself."""
 
     name: Annotated[str, Meta(max_length=MAX_TOOL_NAME)]
     arguments: str | dict[str, Any] | None = ""
 
 
 NO_SIGNATURE = "skip_thought_signature_validator"
-"""Google's documented placeholder for the signature of the reasoning before a tool call, for a call that lacks one."""
+"""Google's documented placeholder for the signature of the reasoning before a tool call, for a call
+that lacks one."""
 
 
 class ToolCall(Struct):
-    """A tool call of the assistant. `extra_content`: the fields of providers, as Google's compatibility endpoint has
-    them."""
+    """A tool call of the assistant. `extra_content`: the fields of providers, as Google's
+    compatibility endpoint has them."""
 
     id: str = ""
     type: str = "function"
@@ -89,7 +92,8 @@ class ToolCall(Struct):
         return arguments_text(self.function.arguments)
 
     def arguments(self, place: str) -> dict[str, Any]:
-        """Return the arguments as an object. Raises `CallerFault` if they are no object; `place`: of the call."""
+        """Return the arguments as an object. Raises `CallerFault` if they are no object; `place`:
+        of the call."""
         try:
             return msgspec.json.decode(self.arguments_text or "{}", type=dict[str, Any])
         except (ValueError, RecursionError):
@@ -97,8 +101,8 @@ class ToolCall(Struct):
 
 
 class Message(Struct):
-    """One message. The `role` "developer" is replaced by "system"; `native` holds the fields that OpenAI does not
-    define.
+    """One message. The `role` "developer" is replaced by "system"; `native` holds the fields that
+    OpenAI does not define.
 
     `refusal` is of an assistant; `tool_call_id`, `name` and `is_error` are of a tool.
     """
@@ -124,7 +128,10 @@ class Message(Struct):
 def assistant_message(
     texts: Sequence[str], reasoning: Sequence[str], calls: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) or (None if calls else "")}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "\n".join(texts) or (None if calls else ""),
+    }
     if reasoning:
         message[REASONING_FIELD] = "\n".join(reasoning)
     if calls:
@@ -137,12 +144,14 @@ def plain_content(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
 
 
 def schema_format(schema: dict[str, Any], name: str = "answer", **others: Any) -> dict[str, Any]:
-    """Return ``response_format`` for answers by a JSON schema, with a name, which OpenAI requires, and `others`."""
+    """Return ``response_format`` for answers by a JSON schema, with a name, which OpenAI requires,
+    and `others`."""
     return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, **others}}
 
 
 def tool_message(call_id: str, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the message with a tool's result, in the common chat form; `parts` that are all text become one text."""
+    """Return the message with a tool's result, in the common chat form; `parts` that are all text
+    become one text."""
     only_text = all(part["type"] == "text" for part in parts)
     content = "\n".join(part["text"] for part in parts) if only_text else parts
     return {"role": "tool", "tool_call_id": call_id, "content": content}
@@ -150,27 +159,39 @@ def tool_message(call_id: str, parts: Sequence[dict[str, Any]]) -> dict[str, Any
 
 REASONING_FIELD = "reasoning_content"
 """The field of a message with the assistant's reasoning."""
-_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_ROLES = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
 _OPENAI_FIELDS = frozenset(Message.__struct_fields__) - {"native"} | {"annotations"}
 
 
 def chat_fields(call: Call, api_format: str, *, known: Collection[str] = ()) -> dict[str, Any]:
     """Return the fields of `call` for the API format `api_format`, as plain values.
 
-    `known`: fields that this format has, although most others do not. Raises `CallerFault` if the call is not a chat,
-    or requests something that the format does not have.
+    `known`: fields that this format has, although most others do not. Raises `CallerFault` if the
+    call is not a chat, or requests something that the format does not have.
     """
     if call.operation != "chat":
         raise not_translatable(f"a call of {call.operation}", api_format, "Send a chat.")
     fields = plain_fields(call)
-    if _CACHE_MARK not in known and any(_has_marks(call.body.get(name)) for name in ("messages", "tools")):
+    if _CACHE_MARK not in known and any(
+        _has_marks(call.body.get(name)) for name in ("messages", "tools")
+    ):
         left_out(call, _CACHE_MARK)
     for name in _OWN_FIELDS:
         fields.pop(name, None)
     for name, usual in _DROPPED.items():
         if name not in known:
             leave_out(call, fields, name, usual)
-    refuse(fields, {name: harmless for name, harmless in _REFUSED.items() if name not in known}, api_format)
+    refuse(
+        fields,
+        {name: harmless for name, harmless in _REFUSED.items() if name not in known},
+        api_format,
+    )
     return fields
 
 
@@ -178,13 +199,16 @@ _CACHE_MARK = "cache_control"
 
 
 def _has_marks(value: Any) -> bool:
-    """Return whether there are marks of a prompt cache in a client's own bytes: a quote within a text is escaped."""
+    """Return whether there are marks of a prompt cache in a client's own bytes: a quote within a
+    text is escaped."""
     return isinstance(value, msgspec.Raw) and b'"cache_control"' in bytes(value)
 
 
-def chat_messages(value: Any, api_format: str, *, pictures: bool = False, failures: bool = False) -> list[Message]:
-    """Return the messages of a chat. `pictures`: tool results may hold images; `failures`: they may be marked as
-    errors; otherwise both are written as text (`tool_results`).
+def chat_messages(
+    value: Any, api_format: str, *, pictures: bool = False, failures: bool = False
+) -> list[Message]:
+    """Return the messages of a chat. `pictures`: tool results may hold images; `failures`: they may
+    be marked as errors; otherwise both are written as text (`tool_results`).
 
     Raises `CallerFault` for messages that are wrong, or of a form that OpenAI no longer supports.
     """
@@ -202,15 +226,21 @@ def chat_messages(value: Any, api_format: str, *, pictures: bool = False, failur
         where = f"messages[{number}]"
         if message.role == "function" or message.function_call is not None:
             raise not_translatable(
-                f"{where}, with the function calls that tools replaced,", api_format, "Use tools and tool_calls."
+                f"{where}, with the function calls that tools replaced,",
+                api_format,
+                "Use tools and tool_calls.",
             )
         if message.audio is not None:
             raise not_translatable(f"{where}.audio", api_format)
         if message.role not in _ROLES:
-            raise CallerFault(f"{where}.role is {message.role!r}: expected one of {', '.join(_ROLES)}")
+            raise CallerFault(
+                f"{where}.role is {message.role!r}: expected one of {', '.join(_ROLES)}"
+            )
         for place, call in enumerate(message.tool_calls or ()):
             if not call.function.name:
-                raise not_translatable(f"{where}.tool_calls[{place}].type {call.type!r}", api_format)
+                raise not_translatable(
+                    f"{where}.tool_calls[{place}].type {call.type!r}", api_format
+                )
         message.role = _ROLES[message.role]
         if isinstance(message.content, list):
             message.content = [standard_part(part) for part in message.content]
@@ -219,20 +249,34 @@ def chat_messages(value: Any, api_format: str, *, pictures: bool = False, failur
 
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.ASCII)
-_OTHER_TYPES: Mapping[str, str] = {"image/jpg": "image/jpeg", "audio/mpeg": "audio/mp3", "audio/x-wav": "audio/wav"}
+_OTHER_TYPES: Mapping[str, str] = {
+    "image/jpg": "image/jpeg",
+    "audio/mpeg": "audio/mp3",
+    "audio/x-wav": "audio/wav",
+}
 """Media types that clients send, and the name that targets know."""
 _NOT_STANDARD = "-_\r\n "
 _STANDARD = str.maketrans({"-": "+", "_": "/", "\r": None, "\n": None, " ": None})
 PICTURE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 """The types of images that the APIs of Anthropic, OpenAI and Cohere take."""
-DOCUMENT_TYPES = ("application/pdf", "text/plain", "text/markdown", "text/csv", "text/html", "text/xml")
-"""The types of documents that can be written for Anthropic: PDF, and those that are read as text."""
+DOCUMENT_TYPES = (
+    "application/pdf",
+    "text/plain",
+    "text/markdown",
+    "text/csv",
+    "text/html",
+    "text/xml",
+)
+"""The types of documents that can be written for Anthropic: PDF, and those that are read as
+text."""
 
 
 def standard_base64(data: str) -> str:
-    """Return `data` in the standard alphabet, padded and without line breaks, as strict decoders require.
+    """Return `data` in the standard alphabet, padded and without line breaks, as strict decoders
+    require.
 
-    Google's Python client sends base64 in the alphabet for URLs, and shell commands break it into lines.
+    Google's Python client sends base64 in the alphabet for URLs, and shell commands break it into
+    lines.
     """
     if any(character in data for character in _NOT_STANDARD):
         data = data.translate(_STANDARD)
@@ -240,16 +284,24 @@ def standard_base64(data: str) -> str:
 
 
 def standard_part(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of a message with its data in standard base64, under the usual name of its type.
+    """Return a part of a message with its data in standard base64, under the usual name of its
+    type.
 
-    A document that was sent as an image becomes a file, and an image that was sent as a file an image.
+    A document that was sent as an image becomes a file, and an image that was sent as a file an
+    image.
     """
     match part:
-        case {"type": "image_url", "image_url": {"url": str(url)} | str(url) as image} if url.startswith("data:"):
+        case {"type": "image_url", "image_url": {"url": str(url)} | str(url) as image} if (
+            url.startswith("data:")
+        ):
             url = _standard_url(url)
             if media_type(url) == _PDF:
                 rest = {name: value for name, value in part.items() if name != "image_url"}
-                return {**rest, "type": "file", "file": {"filename": "document.pdf", "file_data": url}}
+                return {
+                    **rest,
+                    "type": "file",
+                    "file": {"filename": "document.pdf", "file_data": url},
+                }
             return {**part, "image_url": {**image, "url": url} if isinstance(image, dict) else url}
         case {"type": "file", "file": {"file_data": str(url), **file}}:
             url = _standard_url(url)
@@ -257,7 +309,10 @@ def standard_part(part: dict[str, Any]) -> dict[str, Any]:
                 rest = {name: value for name, value in part.items() if name != "file"}
                 return {**rest, "type": "image_url", "image_url": {"url": url}}
             return {**part, "file": {**file, "file_data": url}}
-        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form), **audio}}:
+        case {
+            "type": "input_audio",
+            "input_audio": {"data": str(data), "format": str(form), **audio},
+        }:
             kind = f"audio/{form}".lower()
             form = _OTHER_TYPES.get(kind, kind).removeprefix("audio/")
             return {**part, "input_audio": {**audio, "data": standard_base64(data), "format": form}}
@@ -280,7 +335,8 @@ def text_of(data: str, place: str) -> str:
 
 
 def refuse_type(kind: str, known: Collection[str], place: str, api_format: str) -> None:
-    """Raise `CallerFault` if media of type `kind` are not among those `known` to the API format `api_format`."""
+    """Raise `CallerFault` if media of type `kind` are not among those `known` to the API format
+    `api_format`."""
     if kind and kind not in known:
         hint = f"Possible here: {', '.join(known)}."
         raise not_translatable(f"{place} of the media type {kind!r}", api_format, hint)
@@ -296,7 +352,8 @@ _LINK_TYPES: Mapping[str, str] = {
 
 
 def media_type(url: str) -> str:
-    """Return the media type that a data URL states, or that the ending of an address tells; "" if neither does."""
+    """Return the media type that a data URL states, or that the ending of an address tells; "" if
+    neither does."""
     if url.startswith("data:"):
         found = _DATA_URL.match(url)
         return "" if found is None else found[1]
@@ -307,12 +364,15 @@ def media_of(url: str, place: str) -> tuple[str, str]:
     """Return the media type and the base64 of a data URL. Raises `CallerFault` for another URL."""
     found = _DATA_URL.match(url)
     if found is None:
-        raise CallerFault(f"{place} is not a data URL in base64", hint="Expected data:image/png;base64,...")
+        raise CallerFault(
+            f"{place} is not a data URL in base64", hint="Expected data:image/png;base64,..."
+        )
     return found[1], url[found.end() :]
 
 
 def read_part(part: dict[str, Any], place: str) -> tuple[str, str]:
-    """Return what a content part is, "text" (also a refusal), "image" or "file", and its text or URL; else "" twice.
+    """Return what a content part is, "text" (also a refusal), "image" or "file", and its text or
+    URL; else "" twice.
 
     Raises `CallerFault` for a text or an image that is not as OpenAI defines it.
     """
@@ -341,7 +401,9 @@ def file_data(part: dict[str, Any], place: str, api_format: str) -> str:
         case str(data):
             return data
         case None:
-            raise not_translatable(f"{place}.file without file_data", api_format, "Send the file's data as a data URL.")
+            raise not_translatable(
+                f"{place}.file without file_data", api_format, "Send the file's data as a data URL."
+            )
     raise _wrong_part(place, "file")
 
 
@@ -349,8 +411,11 @@ def _wrong_part(place: str, kind: str) -> CallerFault:
     return CallerFault(f"{place} is not a part of type {kind!r} as OpenAI defines it")
 
 
-def function_answered(message: Message, where: str, names: Mapping[str, str], api_format: str) -> str:
-    """Return the function whose call the message of a tool answers. `names`: of the functions, by the calls' ids."""
+def function_answered(
+    message: Message, where: str, names: Mapping[str, str], api_format: str
+) -> str:
+    """Return the function whose call the message of a tool answers. `names`: of the functions, by
+    the calls' ids."""
     name = names.get(message.tool_call_id or "")
     if name is None:
         raise CallerFault(
@@ -367,16 +432,18 @@ def call_answered(message: Message, where: str) -> str:
 
 
 def leave_reasoning(call: Call, messages: Sequence[Message]) -> None:
-    """Report as left out the reasoning in `messages`, which only the target that wrote it can read."""
+    """Report as left out the reasoning in `messages`, which only the target that wrote it can
+    read."""
     if any(message.reasoning_text for message in messages):
         left_out(call, REASONING_FIELD)
 
 
 def with_prefill(chat: Call, prefill: str | bool | None) -> Call:
-    """Return `chat`, whose last message may be the beginning of its answer, for a target that continues it.
+    """Return `chat`, whose last message may be the beginning of its answer, for a target that
+    continues it.
 
-    `prefill`: the way to tell the target, from the catalogue. Raises `CallerFault` if the target does not continue an
-    answer, or if that is unknown: it would start again.
+    `prefill`: the way to tell the target, from the catalogue. Raises `CallerFault` if the target
+    does not continue an answer, or if that is unknown: it would start again.
     """
     messages: Any = chat.body["messages"]
     last = messages[-1]
@@ -384,11 +451,16 @@ def with_prefill(chat: Call, prefill: str | bool | None) -> Call:
         return chat
     if not prefill:
         words = f"messages[{len(messages) - 1}], the beginning of the answer,"
-        hint = "End the conversation with a user's message, or set prefill: true for a target that continues an answer."
+        hint = (
+            "End the conversation with a user's message, or set prefill: true for a target "
+            "that continues an answer."
+        )
         raise not_translatable(words, "a target that is not known to continue it", hint)
     if prefill is True or prefill == "plain":
         return chat
-    return structs.replace(chat, body={**chat.body, "messages": [*messages[:-1], {**last, prefill: True}]})
+    return structs.replace(
+        chat, body={**chat.body, "messages": [*messages[:-1], {**last, prefill: True}]}
+    )
 
 
 def functions_named(tools: Any, name: str | None = None) -> list[dict[str, Any]]:
@@ -407,7 +479,8 @@ def stop_list(fields: dict[str, Any]) -> Any:
 
 
 def output_format(fields: dict[str, Any], api_format: str) -> tuple[str, dict[str, Any]]:
-    """Return the type of ``response_format``, which is removed from `fields`, and its schema. The default is "text"."""
+    """Return the type of ``response_format``, which is removed from `fields`, and its schema. The
+    default is "text"."""
     match fields.pop("response_format", None):
         case None | {"type": "text"}:
             return "text", {}
@@ -420,17 +493,22 @@ def output_format(fields: dict[str, Any], api_format: str) -> tuple[str, dict[st
 
 
 def take_output_limit(fields: dict[str, Any]) -> Any:
-    """Return the limit on output tokens, under either of OpenAI's names, which is removed from `fields`; None for
-    none."""
+    """Return the limit on output tokens, under either of OpenAI's names, which is removed from
+    `fields`; None for none."""
     older, newer = fields.pop("max_tokens", None), fields.pop("max_completion_tokens", None)
     return older if newer is None else newer
 
 
-def mapped_field(fields: dict[str, Any], name: str, table: Mapping[str, Any], api_format: str, hint: str = "") -> Any:
-    """Return the entry of `table` for the field `name`, which is removed from `fields`; None if it is absent."""
+def mapped_field(
+    fields: dict[str, Any], name: str, table: Mapping[str, Any], api_format: str, hint: str = ""
+) -> Any:
+    """Return the entry of `table` for the field `name`, which is removed from `fields`; None if it
+    is absent."""
     value = fields.pop(name, None)
     if value is None:
         return None
     if not isinstance(value, str) or value not in table:
-        raise not_translatable(f"{name} {short(value)}", api_format, hint or f"Possible here: {', '.join(table)}.")
+        raise not_translatable(
+            f"{name} {short(value)}", api_format, hint or f"Possible here: {', '.join(table)}."
+        )
     return table[value]

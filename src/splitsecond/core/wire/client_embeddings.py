@@ -1,7 +1,8 @@
 """Server role: embeddings for clients of Gemini's and Ollama's formats.
 
-A request becomes OpenAI's as it comes in, with its own fields beside: targets of the same format get these, and for
-others the call's notes name them as left out. The vectors of the answer pass byte for byte.
+A request becomes OpenAI's as it comes in, with its own fields beside: targets of the same format
+get these, and for others the call's notes name them as left out. The vectors of the answer pass
+byte for byte.
 """
 
 from collections.abc import Callable
@@ -62,7 +63,11 @@ def one_of_gemini(call: Call) -> Call:
 def batch_of_gemini(call: Call) -> Call:
     """Return a request for ``batchEmbedContents``."""
     requests = plain_fields(call).get("requests")
-    if not isinstance(requests, list) or not requests or not all(isinstance(each, dict) for each in requests):
+    if (
+        not isinstance(requests, list)
+        or not requests
+        or not all(isinstance(each, dict) for each in requests)
+    ):
         raise CallerFault("requests must be a list of at least one object")
     return _gemini_call(call, requests)
 

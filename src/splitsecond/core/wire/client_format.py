@@ -1,9 +1,9 @@
 """The API formats in which clients call the gateway: one record for each.
 
-A record holds all that the gateway and the policies must know of a format: its paths, the names of the fields that
-policies read or set, how a request is passed on or rewritten for targets of other formats, and how an answer or an
-error is written. To add a format to the gateway, add a record to `CLIENT_FORMATS` (and its name to
-`service.Spoken`).
+A record holds all that the gateway and the policies must know of a format: its paths, the names of
+the fields that policies read or set, how a request is passed on or rewritten for targets of other
+formats, and how an answer or an error is written. To add a format to the gateway, add a record to
+`CLIENT_FORMATS` (and its name to `service.Spoken`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,9 +39,10 @@ class RelayType(Protocol):
 class RequestReader(Struct, frozen=True):
     """Functions for requests of a format that is not the common chat form.
 
-    `pass_on` encodes a request for a target of the same format. `to_chat` rewrites it in the common chat form,
-    OpenAI's, which every target's format can encode; `sources` gives, for each message in that form, the number of the
-    client's message that it comes from, or -1 for the system prompt. Both raise `CallerFault` for what is wrong.
+    `pass_on` encodes a request for a target of the same format. `to_chat` rewrites it in the common
+    chat form, OpenAI's, which every target's format can encode; `sources` gives, for each message
+    in that form, the number of the client's message that it comes from, or -1 for the system
+    prompt. Both raise `CallerFault` for what is wrong.
     """
 
     pass_on: Encode
@@ -50,11 +51,13 @@ class RequestReader(Struct, frozen=True):
 
 
 class ModelListing(Struct, frozen=True):
-    """Model listing for clients of a format: `paths`, below each the path of each model, and what they return.
+    """Model listing for clients of a format: `paths`, below each the path of each model, and what
+    they return.
 
-    `model`: None if there is no path for one model. `header`: a header that all clients of this format send, where
-    several formats have the same path; without one, the first of these formats is meant. `details_path`: where a
-    request names one model, "" for nowhere; `details` describes it, with its context length in tokens, None if unknown.
+    `model`: None if there is no path for one model. `header`: a header that all clients of this
+    format send, where several formats have the same path; without one, the first of these formats
+    is meant. `details_path`: where a request names one model, "" for nowhere; `details` describes
+    it, with its context length in tokens, None if unknown.
     """
 
     paths: tuple[str, ...]
@@ -68,8 +71,8 @@ class ModelListing(Struct, frozen=True):
 class TokenCounting(Struct, frozen=True):
     """Token counting for clients of a format.
 
-    `path`: where; "" if `method` at the paths of methods does. `encode` makes the request to a target of the same
-    format; None: there is none. `answer` makes the response with an estimate.
+    `path`: where; "" if `method` at the paths of methods does. `encode` makes the request to a
+    target of the same format; None: there is none. `answer` makes the response with an estimate.
     """
 
     path: str
@@ -83,26 +86,30 @@ class ClientFormat(Struct, frozen=True, kw_only=True):
 
     `vendor`: the catalogue's provider that has defined it.
 
-    Requests. `paths`: the gateway's paths, and what each requests; errors of all paths below `root` have this format,
-    "" for none. `counting`, `models`: how clients count tokens and list models, None if they cannot. `messages_field`:
-    the conversation; `system_field`: the system prompt, "" if it is a message. `limit_fields`: the limit on output
-    tokens; the last is set if the client sets none. `output_format`: paths of fields that fix the form of the answer;
-    `effort`: the path of the reasoning effort. `stored`: the provider stores answers unless the request forbids it.
-    `prefills`: a last message of the assistant begins the answer. `kept`: the answers that a provider may keep, None if
-    there are none. `streams`: an answer is a stream unless the request says otherwise. `opens_with_tokens`: a stream
-    begins with the number of tokens of the prompt. `method_roots`: other paths are one of these (the first that fits),
-    a model and a method (`methods`: whether it streams; all are of `method_operation`). `incoming`: rewrites a call in
-    OpenAI's form as it comes in; then `name` is that form's, and policies and targets know no other.
+    Requests. `paths`: the gateway's paths, and what each requests; errors of all paths below `root`
+    have this format, "" for none. `counting`, `models`: how clients count tokens and list models,
+    None if they cannot. `messages_field`: the conversation; `system_field`: the system prompt, ""
+    if it is a message. `limit_fields`: the limit on output tokens; the last is set if the client
+    sets none. `output_format`: paths of fields that fix the form of the answer; `effort`: the path
+    of the reasoning effort. `stored`: the provider stores answers unless the request forbids it.
+    `prefills`: a last message of the assistant begins the answer. `kept`: the answers that a
+    provider may keep, None if there are none. `streams`: an answer is a stream unless the request
+    says otherwise. `opens_with_tokens`: a stream begins with the number of tokens of the prompt.
+    `method_roots`: other paths are one of these (the first that fits), a model and a method
+    (`methods`: whether it streams; all are of `method_operation`). `incoming`: rewrites a call in
+    OpenAI's form as it comes in; then `name` is that form's, and policies and targets know no
+    other.
 
-    Translation. `reader`: None for the common chat form itself. `own_fields`, `own_parts`: what this format calls
-    fields and parts of messages of the common chat form, for error messages; `left_out_names`: the same for what was
-    left out of a request.
+    Translation. `reader`: None for the common chat form itself. `own_fields`, `own_parts`: what
+    this format calls fields and parts of messages of the common chat form, for error messages;
+    `left_out_names`: the same for what was left out of a request.
 
-    Answers. `transcoder` writes the answer of a target of another format; `relay` passes a stream on; `assembly` makes
-    one answer of a stream; `counts` makes the fields of such an answer with its token counts; `continuation` encodes
-    what another target adds to an answer, None if that is impossible. `error_body` makes the body of an error response
-    from status, message, type, code and parameter; `statuses`: status codes that differ from the gateway's own.
-    `id_header`: a header for the request id beside ``x-request-id``. `stream_type`: the content type of a stream.
+    Answers. `transcoder` writes the answer of a target of another format; `relay` passes a stream
+    on; `assembly` makes one answer of a stream; `counts` makes the fields of such an answer with
+    its token counts; `continuation` encodes what another target adds to an answer, None if that is
+    impossible. `error_body` makes the body of an error response from status, message, type, code
+    and parameter; `statuses`: status codes that differ from the gateway's own. `id_header`: a
+    header for the request id beside ``x-request-id``. `stream_type`: the content type of a stream.
     """
 
     name: Spoken
@@ -174,7 +181,9 @@ ANTHROPIC_MESSAGES = ClientFormat(
     paths={"/v1/messages": "chat"},
     root="/v1/messages/",
     counting=TokenCounting("/v1/messages/count_tokens", anthropic.count, anthropic.token_count),
-    models=ModelListing(("/v1/models",), anthropic.model_list, anthropic.model, header=b"anthropic-version"),
+    models=ModelListing(
+        ("/v1/models",), anthropic.model_list, anthropic.model, header=b"anthropic-version"
+    ),
     system_field="system",
     limit_fields=("max_tokens",),
     output_format=(("output_config", "format"), ("output_format",)),
@@ -236,15 +245,22 @@ def _written(write: Callable[[Any, bytes], bytes], how: Any) -> Callable[[], Ass
 def _translated(
     writer: WriterType, error_event: tuple[bytes, bytes], *, single: bool = False, **fields: Any
 ) -> ClientFormat:
-    """Return a format whose requests are translated as they come in; answers are written by `writer`."""
+    """Return a format whose requests are translated as they come in; answers are written by
+    `writer`."""
     relay = partial(TranslatedRelay, writer=writer, error_event=error_event, single=single)
-    own = {"counting": None, "models": None, "relay": relay, "assembly": _written(translated_answer, writer)}
+    own = {
+        "counting": None,
+        "models": None,
+        "relay": relay,
+        "assembly": _written(translated_answer, writer),
+    }
     return structs.replace(OPENAI_CHAT, **(own | fields))
 
 
 GEMINI = _translated(
     gemini.StreamWriter,
-    # Google's older library for JavaScript ignores error events, but not a rest that is no event: here a comment.
+    # Google's older library for JavaScript ignores error events, but not a rest that is no event:
+    # here a comment.
     (b"data: ", b"\r\n\r\n: error"),
     vendor="gemini",
     paths={},
@@ -252,7 +268,12 @@ GEMINI = _translated(
     # Vercel's and LangChain's clients leave out "models/" if a name has a slash.
     method_roots=("/v1beta/models/", "/v1/models/", "/v1beta/"),
     methods={"generateContent": False, "streamGenerateContent": True},
-    models=ModelListing(("/v1beta/models", "/v1/models"), gemini.model_list, gemini.model, header=b"x-goog-api-client"),
+    models=ModelListing(
+        ("/v1beta/models", "/v1/models"),
+        gemini.model_list,
+        gemini.model,
+        header=b"x-goog-api-client",
+    ),
     counting=TokenCounting("", None, gemini.token_count, method="countTokens"),
     incoming=gemini.to_chat,
     counts=gemini.counts,
@@ -266,7 +287,9 @@ OLLAMA_CHAT = _translated(
     vendor="ollama",
     paths={"/api/chat": "chat"},
     root="/api/",
-    models=ModelListing(("/api/tags",), ollama.model_list, details_path="/api/show", details=ollama.model_details),
+    models=ModelListing(
+        ("/api/tags",), ollama.model_list, details_path="/api/show", details=ollama.model_details
+    ),
     streams=True,
     incoming=ollama.chat_to_chat,
     counts=ollama.counts,
@@ -279,25 +302,46 @@ OLLAMA_GENERATE = structs.replace(
     root="",
     models=None,
     incoming=ollama.generate_to_chat,
-    relay=partial(TranslatedRelay, writer=ollama.GenerateWriter, error_event=(b"", b"\n"), single=True),
+    relay=partial(
+        TranslatedRelay, writer=ollama.GenerateWriter, error_event=(b"", b"\n"), single=True
+    ),
     assembly=_written(translated_answer, ollama.GenerateWriter),
 )
 
 
 def _embeddings(
-    form: ClientFormat, incoming: Callable[[Call], Call], write: Callable[[Vectors], dict[str, Any]], **fields: Any
+    form: ClientFormat,
+    incoming: Callable[[Call], Call],
+    write: Callable[[Vectors], dict[str, Any]],
+    **fields: Any,
 ) -> ClientFormat:
     """Return a path or method for embeddings of the clients of `form`."""
     own: dict[str, Any] = {"paths": {}, "methods": {}, "method_operation": "embeddings", **fields}
     assembly = _written(vectors_answer, write)
-    return structs.replace(form, root="", models=None, counting=None, incoming=incoming, assembly=assembly, **own)
+    return structs.replace(
+        form, root="", models=None, counting=None, incoming=incoming, assembly=assembly, **own
+    )
 
 
 _EMBEDDINGS = (
-    _embeddings(GEMINI, vectors.one_of_gemini, vectors.one_for_gemini, methods={"embedContent": False}),
-    _embeddings(GEMINI, vectors.batch_of_gemini, vectors.batch_for_gemini, methods={"batchEmbedContents": False}),
-    _embeddings(OLLAMA_CHAT, vectors.of_ollama, vectors.for_ollama, paths={"/api/embed": "embeddings"}),
-    _embeddings(OLLAMA_CHAT, vectors.of_ollama, vectors.one_for_ollama, paths={"/api/embeddings": "embeddings"}),
+    _embeddings(
+        GEMINI, vectors.one_of_gemini, vectors.one_for_gemini, methods={"embedContent": False}
+    ),
+    _embeddings(
+        GEMINI,
+        vectors.batch_of_gemini,
+        vectors.batch_for_gemini,
+        methods={"batchEmbedContents": False},
+    ),
+    _embeddings(
+        OLLAMA_CHAT, vectors.of_ollama, vectors.for_ollama, paths={"/api/embed": "embeddings"}
+    ),
+    _embeddings(
+        OLLAMA_CHAT,
+        vectors.of_ollama,
+        vectors.one_for_ollama,
+        paths={"/api/embeddings": "embeddings"},
+    ),
 )
 FORMATS: Sequence[ClientFormat] = (
     *CLIENT_FORMATS.values(),
@@ -307,19 +351,21 @@ FORMATS: Sequence[ClientFormat] = (
     OLLAMA_GENERATE,
     *_EMBEDDINGS,
 )
-"""The formats of `CLIENT_FORMATS`, which policies know, that of OpenRouter's clients, which is a chat with other paths
-and errors, and those whose requests are translated as they come in. The first whose `root` fits a path counts."""
+"""The formats of `CLIENT_FORMATS`, which policies know, that of OpenRouter's clients, which is a
+chat with other paths and errors, and those whose requests are translated as they come in. The first
+whose `root` fits a path counts."""
 
 
 def listing_at(path: str, headers: Mapping[bytes, bytes]) -> tuple[ModelListing, str] | None:
-    """Return how to list models at `path`, and the name of the model there, "" for the list of all; None if no format
-    lists models there."""
+    """Return how to list models at `path`, and the name of the model there, "" for the list of all;
+    None if no format lists models there."""
     found = listing_format(path, headers)
     return None if found is None or found[0].models is None else (found[0].models, found[1])
 
 
 def listing_format(path: str, headers: Mapping[bytes, bytes]) -> tuple[ClientFormat, str] | None:
-    """Return the format whose clients list models at `path`, and the name of the model there, or None."""
+    """Return the format whose clients list models at `path`, and the name of the model there, or
+    None."""
     found = [
         (form, path[len(root) + 1 :])
         for form in FORMATS

@@ -1,7 +1,9 @@
-"""Continuation of an answer by another target: the answer is read event by event and continues in the same stream.
+"""Continuation of an answer by another target: the answer is read event by event and continues in
+the same stream.
 
-Only whole events are given out, so that what is written after a break begins with an event of its own. What a format
-knows of its answers (their ids, the open parts, the numbers of events) is added by its own encoder.
+Only whole events are given out, so that what is written after a break begins with an event of its
+own. What a format knows of its answers (their ids, the open parts, the numbers of events) is added
+by its own encoder.
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +22,8 @@ from splitsecond.core.wire.streaming import Decoder
 
 
 class ContinuationEncoder(ABC):
-    """Reader of one answer, and encoder of its continuation. An answer that is not a stream is given out as it came."""
+    """Reader of one answer, and encoder of its continuation. An answer that is not a stream is
+    given out as it came."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
@@ -78,8 +81,8 @@ class PartsEncoder(ContinuationEncoder):
     def note(self, data: bytes) -> None:
         """Follow the position in the answer with one more of its events.
 
-        Counts `_calls`, the tool calls that have begun; clears `_position_known` for an event that it cannot place;
-        calls `_begins` and `_ends` for each part.
+        Counts `_calls`, the tool calls that have begun; clears `_position_known` for an event that
+        it cannot place; calls `_begins` and `_ends` for each part.
         """
 
     def _begins(self, kind: TokenKind | None) -> None:
@@ -110,8 +113,9 @@ class PartsEncoder(ContinuationEncoder):
     def encode(self, event: Event) -> bytes:
         """Encode `event` as the next of this answer.
 
-        Raises `CallerFault` for an event that cannot follow, and `ProviderFault` if the first event belongs to a part
-        that has ended: the answers differ there, and the answer of another target may still fit.
+        Raises `CallerFault` for an event that cannot follow, and `ProviderFault` if the first event
+        belongs to a part that has ended: the answers differ there, and the answer of another target
+        may still fit.
         """
         writer = self._writer
         if writer is None:
@@ -138,7 +142,10 @@ class PartsEncoder(ContinuationEncoder):
         if token.kind not in self.kinds or (token.kind == "tool" and part is None):
             raise _cannot_follow(f"a part of kind {token.kind}")
         if token.kind == self._ended_kind == self._last_kind and not (part and part.name):
-            words = f"the second answer differs: its {token.kind} continues where the first answer ended it"
+            words = (
+                f"the second answer differs: its {token.kind} continues where the first "
+                f"answer ended it"
+            )
             raise malformed(words, "differs")
         self._ended_kind = None
         if part is None:
@@ -153,7 +160,9 @@ class PartsEncoder(ContinuationEncoder):
 
 
 def _cannot_follow(what: str) -> CallerFault:
-    words = f"the answer continues with {what}, which cannot be appended to an answer that has begun"
+    words = (
+        f"the answer continues with {what}, which cannot be appended to an answer that has begun"
+    )
     return CallerFault(words, kind="not_translatable", phase="between tokens")
 
 
@@ -167,7 +176,8 @@ _read_tools = msgspec.json.Decoder(list[_Tool]).decode
 def only_tools(body: Mapping[str, Raw | Any], kinds: Sequence[str | None]) -> bool:
     """Return whether all tools of a request are of these kinds (None: no type is given).
 
-    The provider runs tools of other kinds itself and shows them in parts of the answer that are no `Event`.
+    The provider runs tools of other kinds itself and shows them in parts of the answer that are no
+    `Event`.
     """
     tools = body.get("tools")
     if tools is None:

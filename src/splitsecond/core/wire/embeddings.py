@@ -1,7 +1,8 @@
-"""Embeddings at providers of other formats than OpenAI's: the request and the answer are translated.
+"""Embeddings at providers of other formats than OpenAI's: the request and the answer are
+translated.
 
-The texts become one request of Gemini, Cohere or Ollama. The vectors pass as data of a `Quiet`, and the answer has
-OpenAI's form, as numbers or in base64. Gemini does not count tokens.
+The texts become one request of Gemini, Cohere or Ollama. The vectors pass as data of a `Quiet`, and
+the answer has OpenAI's form, as numbers or in base64. Gemini does not count tokens.
 """
 
 from array import array
@@ -26,7 +27,8 @@ from splitsecond.core.wire.transcoder import Transcoder
 from splitsecond.core.wire.translation import not_translatable, plain_fields, shared_fields
 
 _OWN: Mapping[str, tuple[str, ...]] = {
-    "Gemini": ("taskType", "title"), "Cohere": ("input_type", "truncate"), "Ollama": ("truncate", "keep_alive"),
+    "Gemini": ("taskType", "title"), "Cohere": ("input_type", "truncate"),
+    "Ollama": ("truncate", "keep_alive"),
 }  # fmt: skip
 """Fields of the formats that a request may hold, under the name that they have here."""
 _VECTORS = "vectors"
@@ -36,7 +38,11 @@ def encoder(api_format: str, chat: Encode) -> Encode:
     """Return the encoding of calls in a format that encodes a chat by `chat`."""
 
     def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-        return _request(call, model, api_format) if call.operation == "embeddings" else chat(call, model, quirks)
+        return (
+            _request(call, model, api_format)
+            if call.operation == "embeddings"
+            else chat(call, model, quirks)
+        )
 
     return encode
 
@@ -55,9 +61,17 @@ def _request(call: Call, model: str, api_format: str) -> Encoded:
     body: dict[str, Any] = {"model": model, "input": texts}
     if api_format == "Cohere":
         path, name = "/embed", "output_dimension"
-        body = {"model": model, "texts": texts, "embedding_types": ["float"], "input_type": "search_document"}
+        body = {
+            "model": model,
+            "texts": texts,
+            "embedding_types": ["float"],
+            "input_type": "search_document",
+        }
     elif api_format == "Gemini":
-        path, name = f"/{quote(f'models/{model}', safe='/@')}:batchEmbedContents", "outputDimensionality"
+        path, name = (
+            f"/{quote(f'models/{model}', safe='/@')}:batchEmbedContents",
+            "outputDimensionality",
+        )
         body = {"model": f"models/{model}"}
     body |= own if size is None else {**own, name: size}
     if api_format == "Gemini":
@@ -97,7 +111,11 @@ class VectorsDecoder(ItemsDecoder):
     whole_form = msgspec.json.Decoder(_Answer, strict=False)
 
     def _take_whole(self, answer: _Answer, body: bytes, at: int, out: list[Event]) -> None:
-        found = answer.embeddings.numbers if isinstance(answer.embeddings, _Floats) else answer.embeddings or []
+        found = (
+            answer.embeddings.numbers
+            if isinstance(answer.embeddings, _Floats)
+            else answer.embeddings or []
+        )
         vectors = [_decode_values(each).values if _begins(each) == b"{" else each for each in found]
         if answer.error:
             self._report_error(at, out, error_of(answer.error), b"")
@@ -106,12 +124,16 @@ class VectorsDecoder(ItemsDecoder):
         else:
             billed = answer.meta and answer.meta.billed_units
             out.append(Quiet(at, _VECTORS, (b"[%b]" % b",".join(map(bytes, vectors))).decode()))
-            self._finish(Usage(at, billed.input_tokens if billed else answer.prompt_eval_count, 0), at, out)
+            self._finish(
+                Usage(at, billed.input_tokens if billed else answer.prompt_eval_count, 0), at, out
+            )
 
 
 def decoder(chat: Callable[[Operation], Decoder]) -> Callable[..., Decoder]:
     """Return the function that makes the decoders of a format; `chat` makes that of a chat."""
-    return lambda operation="chat": VectorsDecoder(operation) if operation == "embeddings" else chat(operation)
+    return lambda operation="chat": (
+        VectorsDecoder(operation) if operation == "embeddings" else chat(operation)
+    )
 
 
 class VectorsTranscoder(Transcoder):
@@ -137,15 +159,23 @@ class VectorsTranscoder(Transcoder):
 
     def _answer(self) -> bytes:
         data = [
-            {"object": "embedding", "index": index, "embedding": _in_base64(vector) if self._base64 else vector}
+            {
+                "object": "embedding",
+                "index": index,
+                "embedding": _in_base64(vector) if self._base64 else vector,
+            }
             for index, vector in enumerate(self._vectors)
         ]
         usage = {"prompt_tokens": self._tokens, "total_tokens": self._tokens}
-        return msgspec.json.encode({"object": "list", "data": data, "model": self._model, "usage": usage})
+        return msgspec.json.encode(
+            {"object": "list", "data": data, "model": self._model, "usage": usage}
+        )
 
 
 def _in_base64(vector: Raw) -> str:
     try:
-        return b64encode(array("f", msgspec.json.decode(vector, type=list[float])).tobytes()).decode()
+        return b64encode(
+            array("f", msgspec.json.decode(vector, type=list[float])).tobytes()
+        ).decode()
     except ValueError as error:
         raise malformed(f"an embedding is no list of numbers: {error}") from None

@@ -1,10 +1,11 @@
 """What the model reads in a request beside its text: pictures, and content of unknown length.
 
-Media are media only where the client's API format defines them: in parts of messages and of tool results. Base64
-anywhere else is text, because the model reads it as text. The length of these is unknown, because their size in bytes
-tells little: documents, sounds and videos, inline or by reference; what the provider has stored (an earlier response,
-a conversation, a file, a cached prompt, a prompt template); what tools of the provider read, such as a web search. A
-picture has a largest number of tokens. An address counts as a picture if its ending says so.
+Media are media only where the client's API format defines them: in parts of messages and of tool
+results. Base64 anywhere else is text, because the model reads it as text. The length of these is
+unknown, because their size in bytes tells little: documents, sounds and videos, inline or by
+reference; what the provider has stored (an earlier response, a conversation, a file, a cached
+prompt, a prompt template); what tools of the provider read, such as a web search. A picture has a
+largest number of tokens. An address counts as a picture if its ending says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +20,15 @@ from splitsecond.core.wire.chat_form import media_type
 from splitsecond.core.wire.translation import MAX_MESSAGES
 
 MAX_DEPTH = 4
-"""Parts within parts: a picture in a document in a tool's result in a message. Deeper ones are text."""
+"""Parts within parts: a picture in a document in a tool's result in a message. Deeper ones are
+text."""
 _CONTAINERS = (list, dict)
 _PICTURES = "image/"
 
 
 class _Medium(Struct, frozen=True):
-    """A type of part. `fields`: those that hold the medium or refer to it. `picture`: it can be a picture."""
+    """A type of part. `fields`: those that hold the medium or refer to it. `picture`: it can be a
+    picture."""
 
     fields: tuple[str, ...]
     picture: bool = False
@@ -38,7 +41,8 @@ _PARTS: Mapping[Spoken, Mapping[str, _Medium]] = {
         "audio_url": _Medium(("audio_url",)),
         "video_url": _Medium(("video_url",)),
         "file": _Medium(("file",)),
-        # Without a type: Gemini's own parts, which pass to its targets, and the assistant's sound in a message.
+        # Without a type: Gemini's own parts, which pass to its targets, and the assistant's sound
+        # in a message.
         "": _Medium(("inlineData", "inline_data", "fileData", "file_data", "audio"), picture=True),
     },
     "anthropic": {
@@ -66,14 +70,17 @@ _INNER_PARTS = ("content", "output")
 _ALWAYS_PICTURES = ("file_id", "result", "id")
 """Fields that hold a picture in a part that can be one: no target takes anything else there."""
 _REFERENCES = frozenset(
-    {"previous_response_id", "conversation", "container", "cachedContent", "cached_content", "mcp_servers",
+    {"previous_response_id", "conversation", "container", "cachedContent", "cached_content",
+    "mcp_servers",
      "web_search_options", "search_parameters", "plugins", "connectors"}
 )  # fmt: skip
 """Fields that refer to something at the provider, or let it search."""
 _CLIENT_TOOLS = (
-    "function", "custom", "namespace", "local_shell", "apply_patch", "bash", "text_editor", "computer", "memory",
+    "function", "custom", "namespace", "local_shell", "apply_patch", "bash", "text_editor",
+    "computer", "memory",
 )  # fmt: skip
-"""How the types of tools begin that the client runs itself. What they return comes in a later request."""
+"""How the types of tools begin that the client runs itself. What they return comes in a later
+request."""
 
 
 class _Tool(Struct, gc=False):
@@ -85,8 +92,8 @@ _decode_tools = msgspec.json.Decoder(list[_Tool]).decode
 
 
 class RequestContent(Struct):
-    """What a model reads in a request. `text`: JSON by field, without media. `unbounded`: there is also content whose
-    length is not known."""
+    """What a model reads in a request. `text`: JSON by field, without media. `unbounded`: there is
+    also content whose length is not known."""
 
     text: dict[str, memoryview] = {}
     pictures: int = 0
@@ -94,7 +101,8 @@ class RequestContent(Struct):
 
 
 def request_content(call: Call) -> RequestContent:
-    """Return what a model reads in the body of `call`. Takes linear time, also for a body that is no valid request."""
+    """Return what a model reads in the body of `call`. Takes linear time, also for a body that is
+    no valid request."""
     content = RequestContent()
     for name, value in call.body.items():
         data = memoryview(value if isinstance(value, Raw) else msgspec.json.encode(value))
@@ -114,7 +122,8 @@ def request_content(call: Call) -> RequestContent:
 
 
 class _Reader:
-    """Counts the media of a conversation in `content`. `media`: the types of parts that can be some."""
+    """Counts the media of a conversation in `content`. `media`: the types of parts that can be
+    some."""
 
     def __init__(self, content: RequestContent, media: Mapping[str, _Medium]) -> None:
         self._content = content
@@ -157,7 +166,9 @@ class _Reader:
                     continue
                 case {"type": "text"} if name == "source":  # a document that is written as text
                     continue
-                case {"type": "content", "content": inner} if name == "source" and depth < MAX_DEPTH:
+                case {"type": "content", "content": inner} if (
+                    name == "source" and depth < MAX_DEPTH
+                ):
                     self._read(inner, depth + 1)
                     continue
                 case value if medium.picture and _is_picture(name, value):
@@ -187,12 +198,16 @@ def _has_provider_tools(data: memoryview, api_format: Spoken) -> bool:
     """Return whether one of the `tools` of a request is run by the provider, or may be."""
     tools = read_json(data, _decode_tools)
     return tools is None or not all(
-        tool.type.startswith(_CLIENT_TOOLS) if tool.type else tool.name and api_format == "anthropic" for tool in tools
+        tool.type.startswith(_CLIENT_TOOLS)
+        if tool.type
+        else tool.name and api_format == "anthropic"
+        for tool in tools
     )
 
 
 def _has_cached_content(data: memoryview) -> bool:
-    """Return whether ``extra_body`` refers to cached content, as at Google's compatible endpoint, or cannot be read."""
+    """Return whether ``extra_body`` refers to cached content, as at Google's compatible endpoint,
+    or cannot be read."""
     body: Any = read_json(data)
     match body:
         case None:

@@ -1,7 +1,9 @@
-"""The limit on output tokens and the number of answers of a request, in the words of every API format.
+"""The limit on output tokens and the number of answers of a request, in the words of every API
+format.
 
-Fields pass through to targets that may read any of them, so the largest number counts. A number may be written as text
-and is rounded up. One beyond `MAX_TOKENS`, or one that cannot be read, is `MAX_TOKENS`.
+Fields pass through to targets that may read any of them, so the largest number counts. A number may
+be written as text and is rounded up. One beyond `MAX_TOKENS`, or one that cannot be read, is
+`MAX_TOKENS`.
 """
 
 import math
@@ -16,7 +18,8 @@ from splitsecond.core.service import Call
 from splitsecond.core.validation import has_too_many_values, read_json
 
 MAX_TOKENS = 10**9
-"""Larger numbers of tokens or answers are read as this one, so that every product fits in the counters and the log."""
+"""Larger numbers of tokens or answers are read as this one, so that every product fits in the
+counters and the log."""
 LIMITS = {
     "max_tokens": "",
     "max_completion_tokens": "",
@@ -27,7 +30,8 @@ LIMITS = {
     "generation_config": "max_output_tokens",
     "options": "num_predict",
 }
-"""Fields with a limit on output tokens, each with the name of the limit in it; "": the field itself is the limit."""
+"""Fields with a limit on output tokens, each with the name of the limit in it; "": the field itself
+is the limit."""
 _BUDGETS = {"reasoning": "max_tokens", "thinking": "budget_tokens"}
 _ANSWERS = {
     "n": "",
@@ -47,7 +51,8 @@ _items = msgspec.json.Decoder(list[Raw]).decode
 def output_limit(body: Mapping[str, Any]) -> int | None:
     """Return the largest limit on the tokens of one answer, reasoning included.
 
-    None: the request has no limit, or one of its limits is zero or negative, which means "unlimited" to some servers.
+    None: the request has no limit, or one of its limits is zero or negative, which means
+    "unlimited" to some servers.
     """
     largest = 0
     for field in _limit_fields(body):
@@ -108,7 +113,8 @@ def _unreadable(data: memoryview) -> int:
 
 
 def _whole(value: Any) -> int | None:
-    """Return a number that is written as text or has a fraction, rounded up; None for anything else."""
+    """Return a number that is written as text or has a fraction, rounded up; None for anything
+    else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

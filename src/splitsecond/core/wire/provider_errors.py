@@ -1,10 +1,12 @@
 """Errors of providers: any status and body, or an error inside a stream, to one fault.
 
-The status decides who is at fault: the caller for those that every provider would refuse (400, 413, 422); for the
-others (our key, our model name, the provider's limits and failures) another target may serve the request. `RULES` is
-the table of the errors that mean something else than their status. The error's structured fields come first: only they,
-or a message of a provider that is known from its first to its last word, can have consequences for other requests. Any
-other part of a message may quote the request, so a client can put any text there; it decides about this request only.
+The status decides who is at fault: the caller for those that every provider would refuse (400, 413,
+422); for the others (our key, our model name, the provider's limits and failures) another target
+may serve the request. `RULES` is the table of the errors that mean something else than their
+status. The error's structured fields come first: only they, or a message of a provider that is
+known from its first to its last word, can have consequences for other requests. Any other part of a
+message may quote the request, so a client can put any text there; it decides about this request
+only.
 """
 
 import json
@@ -42,9 +44,11 @@ _CREDIT_STATUSES = frozenset({400, 403, 429, IN_BAND})
 _MODEL_STATUSES = frozenset({403, 404})
 """Statuses that are about the model, unless the error names another field of the request."""
 _MODEL_RULE = frozenset({400, 410, 422, IN_BAND})
-"""Statuses with which some providers say that they do not have a model. 404 means that without a rule."""
+"""Statuses with which some providers say that they do not have a model. 404 means that without a
+rule."""
 THREADS = "thread_"
-"""The beginning of the codes of Anthropic's API about conversations that it has kept. Clients act on them."""
+"""The beginning of the codes of Anthropic's API about conversations that it has kept. Clients act
+on them."""
 _WORD = re.compile(r"[\w.\[\]-]{1,100}", re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
 _DAY_S = 24 * 3600.0
@@ -71,20 +75,27 @@ _RULE_HINTS = {
     LARGER_THAN_LIMIT: _CONTEXT_HINT,
     KEY_REFUSED: _HINTS[401],
     NO_CREDIT: "The account has no credit or quota left: check its plan and billing.",
-    USAGE_LIMIT: "The account has reached its own spending limit: check its billing and its limits.",
+    USAGE_LIMIT: "The account has reached its own spending limit: check "
+    "its billing and its limits.",
     MODEL_NOT_SERVED: "The provider does not serve this model: check the model's name.",
 }
 _OF_ONE_REQUEST = frozenset({CONTEXT_EXCEEDED, LARGER_THAN_LIMIT})
-_FIELDS: Mapping[str, tuple[str, ...]] = {KEY_REFUSED: ("", "api_key"), MODEL_NOT_SERVED: ("", "model")}
-"""The request fields that an error of a kind may name. An error about another field is another error."""
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    KEY_REFUSED: ("", "api_key"),
+    MODEL_NOT_SERVED: ("", "model"),
+}
+"""The request fields that an error of a kind may name. An error about another field is another
+error."""
 
 
 class Rule(Struct, frozen=True):
-    """A line of the table: the `kind` of errors with one of `statuses` that match in one of three ways.
+    """A line of the table: the `kind` of errors with one of `statuses` that match in one of three
+    ways.
 
-    `codes`: values of the error's structured fields, in lower case. `sentence`: all of the message. `words`: a part of
-    the message; then a kind with consequences for other requests is replaced by that of the status, and the request is
-    sent to another target. `source`: who sends it. `hint`: what to try, if it is not that of the kind.
+    `codes`: values of the error's structured fields, in lower case. `sentence`: all of the message.
+    `words`: a part of the message; then a kind with consequences for other requests is replaced by
+    that of the status, and the request is sent to another target. `source`: who sends it. `hint`:
+    what to try, if it is not that of the kind.
     """
 
     kind: str
@@ -120,7 +131,9 @@ def _rules(kind: str, statuses: frozenset[int], *lines: tuple[str, ...]) -> Iter
     """Yield the rules of a kind, each from its source, codes, words, sentence and hint."""
     for source, codes, *texts in lines:
         words, sentence, hint = (*texts, "", "", "")[:3]
-        part, whole = (re.compile(text, re.IGNORECASE) if text else None for text in (words, sentence))
+        part, whole = (
+            re.compile(text, re.IGNORECASE) if text else None for text in (words, sentence)
+        )
         yield Rule(kind, source, statuses, frozenset(codes.split()), whole, part, hint)
 
 
@@ -128,13 +141,17 @@ RULES: tuple[Rule, ...] = (
     # Our key, or our account as a whole.
     *_rules(
         KEY_REFUSED, _KEY_STATUSES,
-        ("OpenAI, and those that copy its codes", "account_deactivated account_disabled account_suspended "
-         "api_key_expired billing_not_active expired_api_key invalid_api_key organization_deactivated"),
-        ("Google: reasons of its ErrorInfo, also with 400", "api_key_invalid api_key_service_blocked billing_disabled "
+        ("OpenAI, and those that copy its codes", "account_deactivated account_disabled "
+        "account_suspended "
+         "api_key_expired billing_not_active expired_api_key invalid_api_key "
+         "organization_deactivated"),
+        ("Google: reasons of its ErrorInfo, also with 400", "api_key_invalid "
+        "api_key_service_blocked billing_disabled "
          "consumer_suspended service_disabled unauthenticated"),
         ("Anthropic", "authentication_error"),
         ("Moonshot", "invalid_authentication invalid_authentication_error"),
-        ("Anthropic, as 400", "", "organization has been disabled", r"This organization has been disabled\.",
+        ("Anthropic, as 400", "", "organization has been disabled", r"This organization has been "
+        r"disabled\.",
          "Anthropic does not serve this account: check the API key and the account's billing."),
     ),
     *_rules(
@@ -143,21 +160,25 @@ RULES: tuple[Rule, ...] = (
         ("Moonshot, as 429", "exceeded_current_quota_error"),
         ("Z.ai, as 429, on its OpenAI and Anthropic addresses", "1113"),
         ("New API and One API (relays), as 403", "insufficient_user_quota"),
-        ("Anthropic, as 400", "", "credit balance", r"Your credit balance is too low to access the (Anthropic|Claude) "
+        ("Anthropic, as 400", "", "credit balance", r"Your credit balance is too low to access "
+        r"the (Anthropic|Claude) "
          r"API\.( Please go to Plans & Billing to upgrade or purchase credits\.)?"),
     ),
     *_rules(
         USAGE_LIMIT, _IN_RULES,
-        ("Anthropic, as 400", "", "API usage limits", r"You have reached your specified (workspace )?API usage limits"
+        ("Anthropic, as 400", "", "API usage limits", r"You have reached your specified "
+        r"(workspace )?API usage limits"
          r"\. You will regain access on (?P<date>\d{4}-\d\d-\d\d) at (?P<time>\d\d:\d\d) UTC\."),
     ),
     # The size of this request.
     *_rules(
         LARGER_THAN_LIMIT, frozenset({413}),
-        ("Groq: above the tokens per minute of the account", "rate_limit_error rate_limit_exceeded tokens",
+        ("Groq: above the tokens per "
+        "minute of the account", "rate_limit_error rate_limit_exceeded tokens",
          r"tokens per (minute|day)"),
     ),
-    *_rules(LARGER_THAN_LIMIT, frozenset({429, IN_BAND}), ("OpenAI: the same", "", "request too large")),
+    *_rules(LARGER_THAN_LIMIT, frozenset({429, IN_BAND}), ("OpenAI: the same", "", "request "
+    "too large")),
     *_rules(
         CONTEXT_EXCEEDED, _IN_RULES,
         ("OpenAI, Azure, Groq, vLLM, SGLang", "context_length_exceeded"),
@@ -165,8 +186,10 @@ RULES: tuple[Rule, ...] = (
         ("Anthropic, for more than 32 MB", "request_too_large"),
         ("Anthropic, Bedrock", "", "(prompt|input) is too long"),
         ("GitHub Models", "tokens_limit_reached"),
-        ("GitHub Copilot", "model_max_prompt_tokens_exceeded", r"token count of \d+ exceeds the limit"),
-        ("OpenAI, OpenRouter, Together, Mistral, vLLM, SGLang, LM Studio, MiniMax, llama.cpp, Anthropic", "",
+        ("GitHub Copilot", "model_max_prompt_tokens_exceeded", r"token count of \d+ "
+        r"exceeds the limit"),
+        ("OpenAI, OpenRouter, Together, Mistral, vLLM, SGLang, LM Studio, MiniMax, llama.cpp, "
+        "Anthropic", "",
          "context (length|window|size|limit)"),
         ("Google", "", "input token count .*exceeds"),
         ("Cohere", "", "too many tokens"),
@@ -179,14 +202,17 @@ RULES: tuple[Rule, ...] = (
         ("TGI", "", r"`inputs` (tokens \+ `max_new_tokens` )?must (be|have)"),
     ),
     *_rules(
-        CONTEXT_EXCEEDED, frozenset({400, 500, IN_BAND}), ("Ollama", "", "prompt too long|exceeds the context length"),
+        CONTEXT_EXCEEDED, frozenset({400, 500, IN_BAND}), ("Ollama", "", "prompt too long|exceeds "
+        "the context length"),
     ),
     # The model. As 403 and 404 it needs no rule.
     *_rules(
         MODEL_NOT_SERVED, _MODEL_RULE,
         ("OpenAI, DashScope, Hugging Face: also as 400", "model_not_found",
-         r"\bmodel ([`'\"]?\S{1,200} )?(does not exist|not exist|was not found|not found|is not supported|"
-         r"has been (decommissioned|deprecated|retired)|is (deprecated|no longer (available|supported)))"),
+         r"\bmodel ([`'\"]?\S{1,200} )?(does not exist|not exist|was not found|not found|is not "
+         r"supported|"
+         r"has been (decommissioned|deprecated|retired)|is (deprecated|no longer "
+         r"(available|supported)))"),
         ("Groq, as 400", "model_decommissioned", "decommissioned"),
         ("Together, as 400", "model_not_available"),
         ("Mistral, Perplexity: the type, as 400", "invalid_model"),
@@ -208,10 +234,11 @@ RULES: tuple[Rule, ...] = (
 
 
 class ProviderError(Struct, frozen=True):
-    """An error as the provider reports it. `codes` are the values of its "code", "type" and "status".
+    """An error as the provider reports it. `codes` are the values of its "code", "type" and
+    "status".
 
-    Those of Google's details are in it, too. `code` is the first of these alone, and `param` the request field that it
-    names; "" if missing or not a word.
+    Those of Google's details are in it, too. `code` is the first of these alone, and `param` the
+    request field that it names; "" if missing or not a word.
     """
 
     message: str
@@ -229,10 +256,11 @@ def fault_from_response(
     now: datetime | None = None,
     hints: Mapping[int, str] = _NO_HINTS,
 ) -> Fault:
-    """Return the fault of a response with this `status` (not 200). `hints`: those of the API format, by status.
+    """Return the fault of a response with this `status` (not 200). `hints`: those of the API
+    format, by status.
 
-    A ``Retry-After`` with a date is relative to the response's ``Date``, or else to `now` (UTC; None: the wall clock).
-    Waits are at most a day.
+    A ``Retry-After`` with a date is relative to the response's ``Date``, or else to `now` (UTC;
+    None: the wall clock). Waits are at most a day.
     """
     payload = _json(body)
     error = error_of(payload) if payload is not None else ProviderError(excerpt(body))
@@ -251,7 +279,9 @@ def fault_from_response(
             wait_s = _until_access_s(rule, error, now)
     hint = hints.get(status, hint)
     known: dict[str, Any] = {"kind": kind, "phase": phase, "excerpt": shown}
-    callers = status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error)
+    callers = (
+        status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error)
+    )
     if kind == CONTEXT_EXCEEDED or (rule is None and callers):
         code = "" if kind == CONTEXT_EXCEEDED else error.code
         status = status if status < 500 else 400
@@ -267,18 +297,24 @@ def fault_from_response(
 
 
 def in_band_fault(error: ProviderError, data: bytes, *, phase: Phase) -> Fault:
-    """Return the fault of an `error` inside a stream, or in the place of an answer. `data`: as it arrived.
+    """Return the fault of an `error` inside a stream, or in the place of an answer. `data`: as it
+    arrived.
 
-    Before the first token an error means the same as with a status of its own. Later it breaks the answer.
+    Before the first token an error means the same as with a status of its own. Later it breaks the
+    answer.
     """
     words = error.message or ", ".join(error.codes) or "no message"
     message, shown = f"the provider put an error inside a 200: {words}", excerpt(data)
     rule, certain = _rule_of(IN_BAND, error) if phase == "first token" else (None, False)
     if rule is None or not (rule.kind and (certain or rule.kind in _OF_ONE_REQUEST)):
-        return ProviderFault(message, kind="in_band_error", phase=phase, status=IN_BAND, excerpt=shown)
+        return ProviderFault(
+            message, kind="in_band_error", phase=phase, status=IN_BAND, excerpt=shown
+        )
     kind, hint = rule.kind, _RULE_HINTS[rule.kind]
     if kind == CONTEXT_EXCEEDED:
-        return CallerFault(message, kind=kind, phase=phase, excerpt=shown, hint=hint, param=error.param)
+        return CallerFault(
+            message, kind=kind, phase=phase, excerpt=shown, hint=hint, param=error.param
+        )
     return ProviderFault(message, kind=kind, phase=phase, status=IN_BAND, excerpt=shown, hint=hint)
 
 
@@ -300,7 +336,8 @@ def _until_access_s(rule: Rule, error: ProviderError, now: datetime | None) -> f
 
 
 def address_hints(address: str, model: str = "Check the model's name") -> Mapping[int, str]:
-    """Return the hints of a format for a wrong model or base URL; `address`: what is usual for the latter."""
+    """Return the hints of a format for a wrong model or base URL; `address`: what is usual for the
+    latter."""
     return {404: f"{model}, and the base URL ({address}).", 405: f"Check the base URL ({address})."}
 
 
@@ -322,22 +359,32 @@ def _find_error(payload: Any) -> ProviderError:
             return ProviderError(excerpt(payload))
         case [dict() as first, *_] if "msg" in first:  # FastAPI, inside "detail"
             return ProviderError(
-                excerpt("; ".join(_validation_message(entry) for entry in payload if isinstance(entry, dict)))
+                excerpt(
+                    "; ".join(
+                        _validation_message(entry) for entry in payload if isinstance(entry, dict)
+                    )
+                )
             )
         case [first, *_]:  # Gemini wraps its error in a list
             return _find_error(first)
         case {"error": (str() | dict() | list()) as inner} if inner:
             error = _find_error(inner)
-            return ProviderError(error.message, error.codes + _codes(payload), error.code, error.param)
+            return ProviderError(
+                error.message, error.codes + _codes(payload), error.code, error.param
+            )
         case {"message": str(message)} if message:
             details = payload.get("details")  # Anthropic's code of the problem is in here
-            code = _word(payload, "code") or (_word(details, "error_code") if isinstance(details, dict) else "")
+            code = _word(payload, "code") or (
+                _word(details, "error_code") if isinstance(details, dict) else ""
+            )
             match payload.get("metadata"):
                 case {"raw": str(raw)} if raw:  # OpenRouter quotes what its own provider said
                     message = f"{message}: {parse_error(raw.encode(errors='replace')).message}"
             return ProviderError(excerpt(message), _codes(payload), code, _word(payload, "param"))
         case {"base_resp": {"status_msg": str(message), **rest}}:
-            return ProviderError(excerpt(message), tuple(excerpt(str(value)) for value in rest.values()))
+            return ProviderError(
+                excerpt(message), tuple(excerpt(str(value)) for value in rest.values())
+            )
         case {"detail": (str() | list()) as inner}:
             return _find_error(inner)
         case None:
@@ -399,12 +446,16 @@ def _retry_delay_s(payload: Any) -> float | None:
 def _is_daily(payload: Any) -> bool:
     """Return whether Google's QuotaFailure says that a quota for the day is used up.
 
-    The wait of some seconds beside it is useless, and the response does not give the end of Google's day.
+    The wait of some seconds beside it is useless, and the response does not give the end of
+    Google's day.
     """
     for detail in _details(payload):
         match detail:
             case {"violations": [*violations]}:
-                if any(isinstance(each, dict) and "PerDay" in str(each.get("quotaId")) for each in violations):
+                if any(
+                    isinstance(each, dict) and "PerDay" in str(each.get("quotaId"))
+                    for each in violations
+                ):
                     return True
     return False
 
@@ -417,11 +468,11 @@ def _details(payload: Any) -> list[dict[str, Any]]:
 
 
 def _is_missing(status: int, payload: Any, error: ProviderError) -> bool:
-    """Return whether an error's status and structured fields are about something that this one request names, and not
-    about the model.
+    """Return whether an error's status and structured fields are about something that this one
+    request names, and not about the model.
 
-    OpenAI names the field that refers to something missing (``previous_response_id``), and OpenRouter's moderation
-    quotes the input that it flagged.
+    OpenAI names the field that refers to something missing (``previous_response_id``), and
+    OpenRouter's moderation quotes the input that it flagged.
     """
     if status not in _MODEL_STATUSES:
         return False

@@ -2,13 +2,17 @@
 
 Two families of names, and three forms of a reset:
 
-- OpenAI's ``x-ratelimit-{limit,remaining,reset}-{requests,tokens}``, which most providers use. Some have several
-  windows (Cerebras: ``-requests-day``, ``-tokens-minute``), some no unit (OpenRouter), Azure often no reset.
-- Anthropic's ``anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining,reset}``.
-- A reset is a duration (``6m0s``, ``120ms``), a number of seconds, or a moment (RFC 3339, or seconds or milliseconds
-  since 1970). Moments are relative to the response's own ``Date``, as our clock may differ from theirs.
+- OpenAI's ``x-ratelimit-{limit,remaining,reset}-{requests,tokens}``, which most providers use. Some
+  have several windows (Cerebras: ``-requests-day``, ``-tokens-minute``), some no unit (OpenRouter),
+  Azure often no reset.
+- Anthropic's
+  ``anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining,reset}``.
+- A reset is a duration (``6m0s``, ``120ms``), a number of seconds, or a moment (RFC 3339, or
+  seconds or milliseconds since 1970). Moments are relative to the response's own ``Date``, as our
+  clock may differ from theirs.
 
-Of several windows the tightest counts. An unreadable header counts as missing: it must not fail a valid response.
+Of several windows the tightest counts. An unreadable header counts as missing: it must not fail a
+valid response.
 """
 
 import re
@@ -76,7 +80,10 @@ def _tightest(headers: Mapping[str, str], windows: Sequence[Sequence[str]]) -> _
             left = _count(headers[remaining])
             if left is not None:
                 window = (left, _count(headers.get(limit)), _reset_ns(headers.get(reset), headers))
-                if tightest is None or (left, -(window[2] or 0)) < (tightest[0], -(tightest[2] or 0)):
+                if tightest is None or (left, -(window[2] or 0)) < (
+                    tightest[0],
+                    -(tightest[2] or 0),
+                ):
                     tightest = window
     return tightest
 
@@ -87,7 +94,8 @@ def _count(text: str | None) -> int | None:
 
 
 def _reset_ns(text: str | None, headers: Mapping[str, str]) -> int | None:
-    """Return the nanoseconds until the reset, from 0 to `LONGEST_NS`. None: missing or unreadable."""
+    """Return the nanoseconds until the reset, from 0 to `LONGEST_NS`. None: missing or
+    unreadable."""
     if not text:
         return None
     ns = _duration_ns(text)

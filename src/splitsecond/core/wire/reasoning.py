@@ -1,20 +1,20 @@
 """Requested reasoning of a model: one form between those of API formats and providers.
 
-Reasoning is requested as an effort (OpenAI's ``reasoning_effort``, the level of Gemini 3), as a budget in tokens
-(Anthropic up to Claude 4.5, Gemini 2.5, Cohere, Qwen), or as on or off (DeepSeek, Ollama). A client's request in any of
-these ways becomes a `ReasoningRequest`, which is written in the target's way: exactly if both are the same, otherwise
-by one table.
+Reasoning is requested as an effort (OpenAI's ``reasoning_effort``, the level of Gemini 3), as a
+budget in tokens (Anthropic up to Claude 4.5, Gemini 2.5, Cohere, Qwen), or as on or off (DeepSeek,
+Ollama). A client's request in any of these ways becomes a `ReasoningRequest`, which is written in
+the target's way: exactly if both are the same, otherwise by one table.
 
     effort   none  minimal  low   medium  high   xhigh  max
     tokens   0     1024     1024  8192    24576  32768  32768
 
-Up to "high" that is the table of Google's own compatibility endpoint. In the other direction a budget of 0 tokens is
-"none", up to 2,048 "low", up to 16,384 "medium", and more "high": few models know the higher efforts. A request without
-an amount gets "medium" if the target requires an amount. If a model lacks the requested effort, it gets the nearest
-that it has.
+Up to "high" that is the table of Google's own compatibility endpoint. In the other direction a
+budget of 0 tokens is "none", up to 2,048 "low", up to 16,384 "medium", and more "high": few models
+know the higher efforts. A request without an amount gets "medium" if the target requires an amount.
+If a model lacks the requested effort, it gets the nearest that it has.
 
-The models of a provider whose reasoning can be set, and how, are data: `Quirks.thinking`. For other models the request
-is left out and reported, because it changes the answer only by degree.
+The models of a provider whose reasoning can be set, and how, are data: `Quirks.thinking`. For other
+models the request is left out and reported, because it changes the answer only by degree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,12 +30,14 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _ORDER = EFFORTS.index
 USUAL_EFFORTS = ("none", "low", "medium", "high")
 """The efforts that most servers with efforts know."""
-BUDGETS: Mapping[str, int] = dict(zip(EFFORTS, (0, 1024, 1024, 8192, 24576, 32768, 32768), strict=True))
+BUDGETS: Mapping[str, int] = dict(
+    zip(EFFORTS, (0, 1024, 1024, 8192, 24576, 32768, 32768), strict=True)
+)
 MIN_BUDGET = 1024
 """Tokens. Anthropic rejects smaller budgets."""
 FIELD = "reasoning"
-"""The field of a translated chat with its `ReasoningRequest`. OpenRouter's clients have an object of their own in
-it."""
+"""The field of a translated chat with its `ReasoningRequest`. OpenRouter's clients have an object
+of their own in it."""
 _OBJECT = frozenset({"max_tokens", "enabled", "exclude"})
 """OpenRouter's keys in it that Responses does not have."""
 
@@ -44,11 +46,13 @@ ReasoningField = Literal["reasoning_effort", "reasoning", "thinking", "enable_th
 
 
 class ReasoningStyle(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields that set the reasoning of a provider's models. `models`: patterns of their names, with ``*`` and ``?``.
+    """Fields that set the reasoning of a provider's models. `models`: patterns of their names, with
+    ``*`` and ``?``.
 
-    `efforts`: the efforts that they know, from the least; empty: the usual ones. `field`: the field of a chat in
-    OpenAI's format. "reasoning_effort": as OpenAI; "reasoning": an object, as OpenRouter; "thinking": on or off, as
-    DeepSeek; "enable_thinking": with "thinking_budget", as Qwen.
+    `efforts`: the efforts that they know, from the least; empty: the usual ones. `field`: the field
+    of a chat in OpenAI's format. "reasoning_effort": as OpenAI; "reasoning": an object, as
+    OpenRouter; "thinking": on or off, as DeepSeek; "enable_thinking": with "thinking_budget", as
+    Qwen.
     """
 
     models: tuple[str, ...] = ("*",)
@@ -56,21 +60,26 @@ class ReasoningStyle(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     efforts: tuple[Effort, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.efforts and (set(self.efforts) == {"none"} or list(self.efforts) != sorted(self.efforts, key=_ORDER)):
+        if self.efforts and (
+            set(self.efforts) == {"none"} or list(self.efforts) != sorted(self.efforts, key=_ORDER)
+        ):
             raise ValueError("efforts must be in ascending order, and not only none")
 
 
 def style_for(styles: Sequence[ReasoningStyle], model: str) -> ReasoningStyle | None:
     """Return the first of `styles` that matches `model`; None if its reasoning cannot be set."""
-    return next((style for style in styles if any(fnmatchcase(model, pattern) for pattern in style.models)), None)
+    return next(
+        (style for style in styles if any(fnmatchcase(model, pattern) for pattern in style.models)),
+        None,
+    )
 
 
 class ReasoningRequest(Struct, frozen=True, kw_only=True):
     """Requested reasoning. `name`: the client's field.
 
-    `effort`: one of `EFFORTS`, or "" if unset; `budget` in tokens; `on`: on or off. Any of the three may be set.
-    `shown`: the answer shall include the reasoning; None: the target decides. `known`: the efforts that the target has,
-    from the least; empty: unknown.
+    `effort`: one of `EFFORTS`, or "" if unset; `budget` in tokens; `on`: on or off. Any of the
+    three may be set. `shown`: the answer shall include the reasoning; None: the target decides.
+    `known`: the efforts that the target has, from the least; empty: unknown.
     """
 
     name: str
@@ -90,7 +99,8 @@ class ReasoningRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int | None:
-        """The budget in tokens, by the table if an effort is set; None without an amount; 0 if `off`."""
+        """The budget in tokens, by the table if an effort is set; None without an amount; 0 if
+        `off`."""
         if self.off:
             return 0
         return self.budget if self.budget is not None or not self.effort else BUDGETS[self.effort]
@@ -98,8 +108,8 @@ class ReasoningRequest(Struct, frozen=True, kw_only=True):
     def level(self, call: Call, efforts: Sequence[str] = USUAL_EFFORTS) -> str:
         """Return the nearest effort that the target has; `efforts` are used if its own are unknown.
 
-        A model that always reasons gets the least effort, and the request to switch reasoning off is reported as left
-        out.
+        A model that always reasons gets the least effort, and the request to switch reasoning off
+        is reported as left out.
         """
         known = self.known or efforts
         if self.off and "none" in known:
@@ -108,7 +118,9 @@ class ReasoningRequest(Struct, frozen=True, kw_only=True):
             left_out(call, self.name)
             return known[0]
         place = _ORDER(self.effort or _effort(self.budget))
-        return min((word for word in known if word != "none"), key=lambda word: abs(_ORDER(word) - place))
+        return min(
+            (word for word in known if word != "none"), key=lambda word: abs(_ORDER(word) - place)
+        )
 
 
 def from_budget(name: str, budget: int, shown: bool | None = None) -> ReasoningRequest:
@@ -118,14 +130,25 @@ def from_budget(name: str, budget: int, shown: bool | None = None) -> ReasoningR
 
 
 def requested(
-    call: Call, fields: dict[str, Any], model: str, styles: Sequence[ReasoningStyle], *, own: str = ""
+    call: Call,
+    fields: dict[str, Any],
+    model: str,
+    styles: Sequence[ReasoningStyle],
+    *,
+    own: str = "",
 ) -> ReasoningRequest | None:
-    """Return the reasoning that the `fields` of a chat request for `model`, and remove those fields.
+    """Return the reasoning that the `fields` of a chat request for `model`, and remove those
+    fields.
 
-    `own`: the name that the target's API format has itself, which stays if it has that format's form. None: nothing is
-    requested, or the model's reasoning cannot be set. Raises `CallerFault` for an unknown effort.
+    `own`: the name that the target's API format has itself, which stays if it has that format's
+    form. None: nothing is requested, or the model's reasoning cannot be set. Raises `CallerFault`
+    for an unknown effort.
     """
-    found = fields.pop(FIELD) if isinstance(fields.get(FIELD), ReasoningRequest) else _from_fields(fields, own)
+    found = (
+        fields.pop(FIELD)
+        if isinstance(fields.get(FIELD), ReasoningRequest)
+        else _from_fields(fields, own)
+    )
     if found is None:
         return None
     style = style_for(styles, model)
@@ -138,13 +161,20 @@ def requested(
 
 
 def _from_fields(fields: dict[str, Any], own: str) -> ReasoningRequest | None:
-    """Return the reasoning that clients of OpenAI's format request in any known field, OpenAI's own first."""
-    found = [each for each in (_reasoning_effort(fields), *(read(fields, own) for read in _READERS)) if each]
+    """Return the reasoning that clients of OpenAI's format request in any known field, OpenAI's own
+    first."""
+    found = [
+        each
+        for each in (_reasoning_effort(fields), *(read(fields, own) for read in _READERS))
+        if each
+    ]
     if not found:
         return None
     first = found[0]
     for other in found[1:]:
-        unset = {name: getattr(other, name) for name in _SETTINGS if getattr(first, name) in (None, "")}
+        unset = {
+            name: getattr(other, name) for name in _SETTINGS if getattr(first, name) in (None, "")
+        }
         first = structs.replace(first, **unset)
     return first
 
@@ -154,7 +184,11 @@ _SETTINGS = ("effort", "budget", "on", "shown")
 
 def _reasoning_effort(fields: dict[str, Any]) -> ReasoningRequest | None:
     effort = fields.pop("reasoning_effort", None)
-    return None if effort in (None, "default") else ReasoningRequest(name="reasoning_effort", effort=_known(effort))
+    return (
+        None
+        if effort in (None, "default")
+        else ReasoningRequest(name="reasoning_effort", effort=_known(effort))
+    )
 
 
 def _known(effort: Any, name: str = "reasoning_effort") -> str:
@@ -189,8 +223,8 @@ def _thinking(fields: dict[str, Any], own: str) -> ReasoningRequest | None:
 
 
 def from_messages(given: Any) -> ReasoningRequest | None:
-    """Return the reasoning requested by ``thinking`` in Anthropic's form or a form derived from it; None: another
-    form."""
+    """Return the reasoning requested by ``thinking`` in Anthropic's form or a form derived from it;
+    None: another form."""
     shown: bool | None = None
     match given:
         case {"display": "summarized" | "omitted" as display}:
@@ -198,7 +232,10 @@ def from_messages(given: Any) -> ReasoningRequest | None:
     match given:
         case {"type": "disabled"}:
             return ReasoningRequest(name="thinking", on=False, shown=shown)
-        case {"type": "enabled", "budget_tokens": budget} | {"type": "enabled", "token_budget": budget}:
+        case {"type": "enabled", "budget_tokens": budget} | {
+            "type": "enabled",
+            "token_budget": budget,
+        }:
             return from_budget("thinking", budget, shown) if _is_count(budget) else None
         case {"type": "enabled" | "adaptive" | "auto"}:
             return ReasoningRequest(name="thinking", on=True, shown=shown)
@@ -219,7 +256,9 @@ def _enable_thinking(fields: dict[str, Any], own: str) -> ReasoningRequest | Non
     budget = fields.pop("thinking_budget") if _is_count(fields.get("thinking_budget")) else None
     if on is None and budget is None:
         return None
-    return ReasoningRequest(name="enable_thinking", on=on, budget=budget if budget is None or budget >= 0 else None)
+    return ReasoningRequest(
+        name="enable_thinking", on=on, budget=budget if budget is None or budget >= 0 else None
+    )
 
 
 _READERS = (_reasoning, _thinking, _think, _enable_thinking)

@@ -1,10 +1,11 @@
 """Relay of a stream to a client, event by event and byte for byte.
 
-A relay passes on whole events only. An event that a failure cuts in two never reaches the client, so the error event
-that follows stands alone. The bytes of events are not changed; what else a relay does depends on the API format.
+A relay passes on whole events only. An event that a failure cuts in two never reaches the client,
+so the error event that follows stands alone. The bytes of events are not changed; what else a relay
+does depends on the API format.
 
-Some providers answer with one JSON object although a stream was requested. A relay collects such an answer and sends it
-as a stream when it is complete.
+Some providers answer with one JSON object although a stream was requested. A relay collects such an
+answer and sends it as a stream when it is complete.
 """
 
 from collections.abc import Callable
@@ -22,8 +23,8 @@ from splitsecond.core.wire.transcoder import Transcoder
 class StreamRelay:
     """Relay of the answer to `call` by `target`.
 
-    `usage`: the client requested a chunk with token counts. `done`: the end mark was passed on; nothing follows it.
-    `decoder` and `transcoder` of the format turn a JSON answer into a stream.
+    `usage`: the client requested a chunk with token counts. `done`: the end mark was passed on;
+    nothing follows it. `decoder` and `transcoder` of the format turn a JSON answer into a stream.
     """
 
     decoder: Callable[[], Decoder]
@@ -39,12 +40,14 @@ class StreamRelay:
         self._held: HeldAnswer | None = None  # of a large body
 
     def feed(self, data: bytes) -> bytes:
-        """Return the events that `data` completes. Raises `ProviderFault` if an event or the answer is too long."""
+        """Return the events that `data` completes. Raises `ProviderFault` if an event or the answer
+        is too long."""
         events = self._cutter.feed(data)
         return self._collect(events) if self._cutter.is_json else events
 
     def rest(self) -> bytes:
-        """Return the end of a complete answer: an event without its blank line, or all of a JSON answer as a stream.
+        """Return the end of a complete answer: an event without its blank line, or all of a JSON
+        answer as a stream.
 
         Raises the `Fault` that a JSON answer holds.
         """

@@ -17,8 +17,8 @@ _SLOT = b'"\\u0000"'
 
 
 def around_slots(event: bytes, slots: int = 1) -> list[bytes]:
-    """Return the bytes of `event` around its last `slots` times `SLOT`: a token then costs its own JSON and one
-    concatenation."""
+    """Return the bytes of `event` around its last `slots` times `SLOT`: a token then costs its own
+    JSON and one concatenation."""
     return event.rsplit(_SLOT, slots)
 
 
@@ -31,16 +31,19 @@ def function_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
 
 
 def call_arguments(name: str, arguments: str) -> msgspec.Raw:
-    """Return the arguments of a call of the tool `name` as a JSON object, for formats in which they are one.
+    """Return the arguments of a call of the tool `name` as a JSON object, for formats in which they
+    are one.
 
-    They have no line feeds, which would end an event. Raises `ProviderFault` if they are no object: no client could
-    read the answer.
+    They have no line feeds, which would end an event. Raises `ProviderFault` if they are no object:
+    no client could read the answer.
     """
     try:
         msgspec.json.decode(arguments or "{}", type=dict[str, Any])
         return msgspec.Raw(msgspec.json.format(arguments.encode() or b"{}", indent=-1))
     except (ValueError, RecursionError):
-        raise malformed(f"the arguments of a call of the tool {name!r:.60} are not the JSON of an object") from None
+        raise malformed(
+            f"the arguments of a call of the tool {name!r:.60} are not the JSON of an object"
+        ) from None
 
 
 def known(**counts: int | None) -> dict[str, int]:
@@ -48,7 +51,8 @@ def known(**counts: int | None) -> dict[str, int]:
 
 
 class _Parts(msgspec.Struct):
-    """The content of one choice so far. `calls`: by number, id, name and fragments of the arguments of a tool call."""
+    """The content of one choice so far. `calls`: by number, id, name and fragments of the arguments
+    of a tool call."""
 
     texts: dict[str, list[str]] = {}
     calls: dict[int, tuple[str, str, list[str]]] = {}
@@ -68,7 +72,9 @@ def collected(events: Sequence[Event]) -> tuple[list[ServerAnswer], Usage]:
                     calls[part.number] = (part.id or f"call_{part.number}", part.name, [])
                 calls[part.number][2].append(event.arguments)
             case Token():
-                choices.setdefault(event.index, _Parts()).texts.setdefault(event.kind, []).append(event.text)
+                choices.setdefault(event.index, _Parts()).texts.setdefault(event.kind, []).append(
+                    event.text
+                )
             case Finish():
                 choices.setdefault(event.index, _Parts()).finish = event.reason
             case Usage():
@@ -79,6 +85,9 @@ def collected(events: Sequence[Event]) -> tuple[list[ServerAnswer], Usage]:
 def _answer(parts: _Parts) -> ServerAnswer:
     texts = {kind: "".join(parts.texts.get(kind, ())) for kind in ("text", "reasoning", "refusal")}
     calls = tuple(
-        CalledTool(identity, name, "".join(pieces) or "{}") for identity, name, pieces in parts.calls.values()
+        CalledTool(identity, name, "".join(pieces) or "{}")
+        for identity, name, pieces in parts.calls.values()
     )
-    return ServerAnswer(**texts, calls=calls, finish=openai_reason(parts.finish, called=bool(calls)))
+    return ServerAnswer(
+        **texts, calls=calls, finish=openai_reason(parts.finish, called=bool(calls))
+    )

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 PROCESSING_HEADER = "openai-processing-ms"
-"""OpenAI's and Azure's header: milliseconds from the request's arrival to the response's headers."""
+"""OpenAI's and Azure's header: milliseconds from the request's arrival to the response's
+headers."""
 
 
 def processing_times(headers: Mapping[str, str]) -> dict[str, float]:
@@ -12,4 +13,8 @@ def processing_times(headers: Mapping[str, str]) -> dict[str, float]:
     An unreadable duration counts as missing: a wrong header must not fail a valid response.
     """
     text = headers.get(PROCESSING_HEADER, "").strip()
-    return {"processing_ms": float(text)} if text.isascii() and text.isdigit() and len(text) < 12 else {}
+    return (
+        {"processing_ms": float(text)}
+        if text.isascii() and text.isdigit() and len(text) < 12
+        else {}
+    )

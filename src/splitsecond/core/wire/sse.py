@@ -1,15 +1,17 @@
 """Server-sent events: bytes to events and back, in any split.
 
-Almost every read holds one or more whole events, each a single ``data: …`` line, in some formats after an ``event: …``
-line. A few searches at C speed find and cut those without looking at lines. Everything else (a split event, CR, a byte
-order mark, several data lines, comments) goes line by line, by the rules of the HTML standard, "Server-sent events",
-9.2.6.
+Almost every read holds one or more whole events, each a single ``data: …`` line, in some formats
+after an ``event: …`` line. A few searches at C speed find and cut those without looking at lines.
+Everything else (a split event, CR, a byte order mark, several data lines, comments) goes line by
+line, by the rules of the HTML standard, "Server-sent events", 9.2.6.
 
-Intended differences from the standard: comments are reported, because they show that the provider is alive; an event
-that the end of the body cuts off is available from `rest`, because some servers omit the last blank line; and lines of
-llama.cpp's older servers that begin with ``error:`` count as data of an event named "error".
+Intended differences from the standard: comments are reported, because they show that the provider
+is alive; an event that the end of the body cuts off is available from `rest`, because some servers
+omit the last blank line; and lines of llama.cpp's older servers that begin with ``error:`` count as
+data of an event named "error".
 
-Memory is bounded: a line or an event longer than `max_bytes` sets `overflow`, and nothing is decoded after it.
+Memory is bounded: a line or an event longer than `max_bytes` sets `overflow`, and nothing is
+decoded after it.
 """
 
 import re
@@ -35,7 +37,8 @@ def malformed(message: str, kind: str = "malformed") -> ProviderFault:
 
 
 class SseEvent(Struct, frozen=True, gc=False):
-    """One event; `data` is None for a comment. `name` is the ``event:`` field, "" if there is none."""
+    """One event; `data` is None for a comment. `name` is the ``event:`` field, "" if there is
+    none."""
 
     data: bytes | None
     name: str = ""
@@ -44,8 +47,8 @@ class SseEvent(Struct, frozen=True, gc=False):
 class SseDecoder(Struct, eq=False):
     """Incremental SSE decoder. A line or an event may have `max_bytes`.
 
-    `overflow`: whether one was longer. `junk`: the first few thousand bytes of lines that are not SSE.
-    `between_events`: whether nothing is pending, so that the next byte begins an event.
+    `overflow`: whether one was longer. `junk`: the first few thousand bytes of lines that are not
+    SSE. `between_events`: whether nothing is pending, so that the next byte begins an event.
     """
 
     max_bytes: int = MAX_EVENT_BYTES
@@ -153,8 +156,9 @@ class SseDecoder(Struct, eq=False):
 class EventCutter(Struct):
     """Cutter of a stream into whole events.
 
-    `tail` is the incomplete event at the end. `is_json`: the body is one JSON object, which is not cut; None: not known
-    before the first byte. Each byte is searched once, however small the pieces are.
+    `tail` is the incomplete event at the end. `is_json`: the body is one JSON object, which is not
+    cut; None: not known before the first byte. Each byte is searched once, however small the pieces
+    are.
     """
 
     is_json: bool | None = None
@@ -192,7 +196,8 @@ class EventCutter(Struct):
 
 
 def end_of_events(data: bytes | bytearray, begin: int) -> int:
-    """Return where the last whole event of `data` ends, 0 if none does. None ends before `begin`."""
+    """Return where the last whole event of `data` ends, 0 if none does. None ends before
+    `begin`."""
     if data.find(b"\r", begin) < 0:
         last = data.rfind(b"\n\n", begin)
         return 0 if last < 0 else last + 2

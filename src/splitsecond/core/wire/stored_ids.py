@@ -1,6 +1,7 @@
 """Ids of what a provider keeps: those that a request refers to, and those that an answer names.
 
-Files, containers and prompts have ids, too. They are not among these: an operator makes them for several clients.
+Files, containers and prompts have ids, too. They are not among these: an operator makes them for
+several clients.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,9 +19,11 @@ CONTINUES = {
     "conversation": "conversation_not_found",
     "thread": "thread_not_found",
 }
-"""Fields with the id of an earlier answer or of a conversation, and the error code for an id that does not exist."""
+"""Fields with the id of an earlier answer or of a conversation, and the error code for an id that
+does not exist."""
 FIELDS = frozenset({*CONTINUES, "input"})
-"""The fields of a chat that may hold ids, in each API format: those of one are passed on by another."""
+"""The fields of a chat that may hold ids, in each API format: those of one are passed on by
+another."""
 _ITEM_BEGINS = b'"response.output_item.added"'
 _MAY_HOLD_ID = (b'"id"', b"\\u006")
 """One of these is in each JSON with a field ``id``, two letters that JSON may write as escapes."""
@@ -29,8 +32,8 @@ _MAY_HOLD_ID = (b'"id"', b"\\u006")
 class KeptAnswers(Struct, frozen=True):
     """The answers of an API format that a provider may keep.
 
-    `begins` is in the event that begins a stream. `requested_by`: the field of a request whose answer is kept; "":
-    every answer is.
+    `begins` is in the event that begins a stream. `requested_by`: the field of a request whose
+    answer is kept; "": every answer is.
     """
 
     begins: bytes
@@ -43,7 +46,12 @@ class KeptAnswers(Struct, frozen=True):
         if self.begins not in data and _ITEM_BEGINS not in data:
             return []
         events = (event.data for event in SseDecoder().feed(data) if event.data)
-        return [each for event in events if self.begins in event or _ITEM_BEGINS in event for each in _named(event)]
+        return [
+            each
+            for event in events
+            if self.begins in event or _ITEM_BEGINS in event
+            for each in _named(event)
+        ]
 
 
 RESPONSES = KeptAnswers(b'"response.created"')
@@ -78,7 +86,8 @@ def _named(data: bytes) -> list[str]:
 
 
 class _Reference(_Id):
-    """What may refer to something by its id. The fields have any type: a provider may ignore a wrong one."""
+    """What may refer to something by its id. The fields have any type: a provider may ignore a
+    wrong one."""
 
     type: Any = None
     role: Any = None

@@ -1,14 +1,14 @@
 """Base class of the decoders.
 
-The first byte shows what the body is. A brace begins a plain JSON answer, which is stored, and decoded at its end.
-Everything else goes through the SSE decoder, event by event, until one of them ends the stream; nothing after that is
-read.
+The first byte shows what the body is. A brace begins a plain JSON answer, which is stored, and
+decoded at its end. Everything else goes through the SSE decoder, event by event, until one of them
+ends the stream; nothing after that is read.
 
-JSON that msgspec rejects and a lenient reader accepts (half of a surrogate pair, bytes that are not UTF-8, NaN) is
-repaired and decoded again. A report of token counts is decoded apart from the event that holds it, so that no count
-fails an answer; one that is not as its format says, or that contradicts itself, becomes a `Usage` that is
-`implausible`. Counts that are too large are found in `core/upstream/usage_check`, because decoders do not know the
-request.
+JSON that msgspec rejects and a lenient reader accepts (half of a surrogate pair, bytes that are not
+UTF-8, NaN) is repaired and decoded again. A report of token counts is decoded apart from the event
+that holds it, so that no count fails an answer; one that is not as its format says, or that
+contradicts itself, becomes a `Usage` that is `implausible`. Counts that are too large are found in
+`core/upstream/usage_check`, because decoders do not know the request.
 """
 
 import json
@@ -21,11 +21,27 @@ import msgspec
 from msgspec import Meta, Raw, Struct, structs
 
 from splitsecond.core.errors import Phase, ProviderFault, excerpt, provider_word
-from splitsecond.core.events import Broken, Done, Event, Finish, Quiet, Token, TokenKind, TokenRun, ToolPart, Usage
+from splitsecond.core.events import (
+    Broken,
+    Done,
+    Event,
+    Finish,
+    Quiet,
+    Token,
+    TokenKind,
+    TokenRun,
+    ToolPart,
+    Usage,
+)
 from splitsecond.core.finish_reasons import FAILURE, LONGEST_REASON, meaning
 from splitsecond.core.service import Operation
 from splitsecond.core.validation import read_json
-from splitsecond.core.wire.provider_errors import HTML_HINT, ProviderError, in_band_fault, parse_error
+from splitsecond.core.wire.provider_errors import (
+    HTML_HINT,
+    ProviderError,
+    in_band_fault,
+    parse_error,
+)
 from splitsecond.core.wire.sse import LEADING, MAX_EVENT_BYTES, SseDecoder, SseEvent
 from splitsecond.core.wire.text_events import MAX_LESSONS, TextEvents
 from splitsecond.core.wire.tool_calls import ToolCalls
@@ -53,18 +69,21 @@ LONGEST_TIER = 40
 
 
 class Decoder:
-    """Decoder of one answer: the bytes of the body in, events out. The last event is `Done` or `Broken`, given once.
+    """Decoder of one answer: the bytes of the body in, events out. The last event is `Done` or
+    `Broken`, given once.
 
-    `server_timings`: the times that the provider reports, with its names and units. `in_runs`: the reader of the events
-    only counts tokens, so the tokens of one read may come as one `TokenRun`, and a whole answer as one `WholeText`.
-    `as_tool`: see `Encoded`; formats without need ignore it. `tier`: the provider's word for the speed tier that served
-    the request, "" until it says so. `counted`: the largest counts that were reported since the reader of the events
-    set this to None. `odd_fields`: see `Observation`.
+    `server_timings`: the times that the provider reports, with its names and units. `in_runs`: the
+    reader of the events only counts tokens, so the tokens of one read may come as one `TokenRun`,
+    and a whole answer as one `WholeText`. `as_tool`: see `Encoded`; formats without need ignore it.
+    `tier`: the provider's word for the speed tier that served the request, "" until it says so.
+    `counted`: the largest counts that were reported since the reader of the events set this to
+    None. `odd_fields`: see `Observation`.
 
-    Of a format: `whole_form`, `event_form`: the JSON of an answer that is not streamed, and of an event, in messages
-    `event_name`. `events_of`: cuts a stream into events; the last is cut off only if it begins with `event_begins` and
-    is no JSON. `done_ends`: ``[DONE]`` ends the stream. `learns`: the events of one text differ only in it.
-    `end_name`: what a stream without its end lacks; `marker_name`: the end mark, for messages.
+    Of a format: `whole_form`, `event_form`: the JSON of an answer that is not streamed, and of an
+    event, in messages `event_name`. `events_of`: cuts a stream into events; the last is cut off
+    only if it begins with `event_begins` and is no JSON. `done_ends`: ``[DONE]`` ends the stream.
+    `learns`: the events of one text differ only in it. `end_name`: what a stream without its end
+    lacks; `marker_name`: the end mark, for messages.
     """
 
     whole_form: msgspec.json.Decoder[Any]
@@ -100,7 +119,8 @@ class Decoder:
         self._calls = ToolCalls()
 
     def _decode_whole(self, body: bytes, at: int, out: list[Event]) -> Any:
-        """Return the decoded plain JSON `body`, repaired if necessary. None: it is no JSON, and the answer broken."""
+        """Return the decoded plain JSON `body`, repaired if necessary. None: it is no JSON, and the
+        answer broken."""
         try:
             return self.whole_form.decode(body)
         except (ValueError, RecursionError) as error:
@@ -112,7 +132,8 @@ class Decoder:
                 return None
 
     def _decode_oddly(self, data: bytes, form: msgspec.json.Decoder[T]) -> T:
-        """Return JSON, decoded without what does not fit and is not needed. Raises `ValueError` or `RecursionError`."""
+        """Return JSON, decoded without what does not fit and is not needed. Raises `ValueError` or
+        `RecursionError`."""
         value, odd = fitted(data, form)
         for name in odd:
             self._note_odd(name)
@@ -120,12 +141,20 @@ class Decoder:
 
     @property
     def finished(self) -> bool:
-        """Whether each choice that began has its finish reason, so that only the end of the body is missing."""
-        if not self._choices or self._ended or self._json is not None or self._choices - self._finished.keys():
+        """Whether each choice that began has its finish reason, so that only the end of the body is
+        missing."""
+        if (
+            not self._choices
+            or self._ended
+            or self._json is not None
+            or self._choices - self._finished.keys()
+        ):
             return False
         return self._sse.between_events and self._is_whole(marker=False)
 
-    def _read_counts(self, data: Raw | bytes, decode: Callable[[Any], T], at: int, out: list[Event]) -> T | None:
+    def _read_counts(
+        self, data: Raw | bytes, decode: Callable[[Any], T], at: int, out: list[Event]
+    ) -> T | None:
         """Return a report of token counts as `decode` reads it; None if there is none.
 
         None also for a report with counts that are no counts.
@@ -140,8 +169,11 @@ class Decoder:
             return None
 
     def _add_usage(self, out: list[Event], usage: Usage | None) -> None:
-        """Add a report of token counts, if it has any. If it or an earlier one cannot be true, it is implausible."""
-        if usage is None or (usage.input_tokens is None is usage.output_tokens and not usage.implausible):
+        """Add a report of token counts, if it has any. If it or an earlier one cannot be true, it
+        is implausible."""
+        if usage is None or (
+            usage.input_tokens is None is usage.output_tokens and not usage.implausible
+        ):
             return
         if self._miscounted or usage.implausible or contradictory(usage):
             self._miscounted = True
@@ -149,9 +181,11 @@ class Decoder:
         self.counted = usage if self.counted is None else _largest(self.counted, usage)
         out.append(usage)
 
-    def _add_finish(self, at: int, out: list[Event], reason: str | None, data: bytes, index: int = 0) -> None:
-        """Add the reason why choice `index` ended, once. A failure breaks the answer, and so does an unknown reason of
-        an answer without content."""
+    def _add_finish(
+        self, at: int, out: list[Event], reason: str | None, data: bytes, index: int = 0
+    ) -> None:
+        """Add the reason why choice `index` ended, once. A failure breaks the answer, and so does
+        an unknown reason of an answer without content."""
         if not reason or self._finished.get(index) == reason:
             return
         self._finished[index] = reason
@@ -172,7 +206,9 @@ class Decoder:
     def _note_times(self, times: Struct | None) -> None:
         """Note the times that the server reports, which are the fields of `times`."""
         found = {} if times is None else structs.asdict(times)
-        self.server_timings.update((name, float(value)) for name, value in found.items() if value is not None)
+        self.server_timings.update(
+            (name, float(value)) for name, value in found.items() if value is not None
+        )
 
     def _note_tier(self, word: object) -> None:
         if isinstance(word, str) and word:
@@ -182,7 +218,9 @@ class Decoder:
         self._ended = True
         out.append(Done(at, marker))
 
-    def _add_token(self, at: int, out: list[Event], text: str, kind: TokenKind, tool: ToolPart | None = None) -> None:
+    def _add_token(
+        self, at: int, out: list[Event], text: str, kind: TokenKind, tool: ToolPart | None = None
+    ) -> None:
         if text:
             self._tokens += 1
             out.append(Token(at, text, kind, tool=tool))
@@ -199,7 +237,9 @@ class Decoder:
     def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
         self._ended = True
         hint = self.html_hint if data.lstrip().startswith(b"<") else ""
-        fault = ProviderFault(message, kind=kind, phase=self._phase, status=200, excerpt=excerpt(data), hint=hint)
+        fault = ProviderFault(
+            message, kind=kind, phase=self._phase, status=200, excerpt=excerpt(data), hint=hint
+        )
         out.append(Broken(at, fault))
 
     def feed(self, data: bytes, at: int) -> list[Event]:
@@ -221,19 +261,25 @@ class Decoder:
             self._json.append(data)
             self._json_bytes += len(data)
             if self._json_bytes > self.max_json_bytes:
-                self._break(at, out, "malformed", f"the body is longer than {self.max_json_bytes:,} bytes")
+                self._break(
+                    at, out, "malformed", f"the body is longer than {self.max_json_bytes:,} bytes"
+                )
         else:
             self._feed_events(data, at, out)
         return out
 
     def close(self, at: int) -> list[Event]:
-        """Return the last events after the end of the body, with `Done` or `Broken` unless that was given before."""
+        """Return the last events after the end of the body, with `Done` or `Broken` unless that was
+        given before."""
         out: list[Event] = []
         if self._ended:
             return out
         if self._json is not None:
             body = b"".join(self._json)
-            if not self._take_plain(body, at, out) and (parsed := self._decode_whole(body, at, out)) is not None:
+            if (
+                not self._take_plain(body, at, out)
+                and (parsed := self._decode_whole(body, at, out)) is not None
+            ):
                 self._take_whole(parsed, body, at, out)
             return out
         if not self._begun:
@@ -249,7 +295,8 @@ class Decoder:
         return out
 
     def _take_plain(self, body: bytes, at: int, out: list[Event]) -> bool:
-        """Take an answer of the most frequent kind; return False for any other. The general way gives the same."""
+        """Take an answer of the most frequent kind; return False for any other. The general way
+        gives the same."""
         return False
 
     def _begin_events(self) -> None:
@@ -270,9 +317,13 @@ class Decoder:
             if self._in_runs:
                 out.append(TokenRun(at, list(map(len, event))))
             else:
-                out.extend([Token(at, text, like.kind, like.index, tool=like.tool) for text in event])
+                out.extend(
+                    [Token(at, text, like.kind, like.index, tool=like.tool) for text in event]
+                )
         if self._sse.overflow:
-            self._break(at, out, "malformed", f"{self.event_name} is longer than {MAX_EVENT_BYTES:,} bytes")
+            self._break(
+                at, out, "malformed", f"{self.event_name} is longer than {MAX_EVENT_BYTES:,} bytes"
+            )
 
     @property
     def _in_runs(self) -> bool:
@@ -280,9 +331,11 @@ class Decoder:
         return self.in_runs and self._like.kind != "reasoning"
 
     def feed_texts(self, data: bytes) -> Sequence[int]:
-        """Return the number of characters of each token if `data` is whole events, each with only a text.
+        """Return the number of characters of each token if `data` is whole events, each with only a
+        text.
 
-        Otherwise return nothing, and take nothing: then `feed` takes them. That is so if `in_runs` is not set.
+        Otherwise return nothing, and take nothing: then `feed` takes them. That is so if `in_runs`
+        is not set.
         """
         if self._ended or not self._begun or self._json is not None:
             return ()
@@ -299,7 +352,8 @@ class Decoder:
         return lengths
 
     def feed_packets(self, packets: Sequence[bytes], times: list[int]) -> TokenRun | None:
-        """Return the tokens of consecutive packets that arrived at `times`, if each brought one token of text.
+        """Return the tokens of consecutive packets that arrived at `times`, if each brought one
+        token of text.
 
         Otherwise return None, and take nothing: then `feed` takes them one by one.
         """
@@ -313,7 +367,11 @@ class Decoder:
 
     def _learn(self, event: SseEvent, data: bytes, token: Event) -> None:
         """Learn from an event that only brought `token`, if that is one like many others."""
-        if not isinstance(token, Token) or token.kind not in _LEARNED or (token.tool and token.tool.name):
+        if (
+            not isinstance(token, Token)
+            or token.kind not in _LEARNED
+            or (token.tool and token.tool.name)
+        ):
             return
         if token.kind != self._kind:
             self._kind = token.kind
@@ -324,8 +382,8 @@ class Decoder:
             self._like = token
 
     def _text_of(self, data: bytes) -> str | None:
-        """Return the text of an event like the one before it. It is taken a second time, which changes no more than
-        their number."""
+        """Return the text of an event like the one before it. It is taken a second time, which
+        changes no more than their number."""
         parsed, out, counted = read_json(data, self.event_form.decode), list[Event](), self._tokens
         if parsed is not None:  # else the event before it was repaired
             self._take_event(parsed, "", data, 0, out)
@@ -358,8 +416,11 @@ class Decoder:
             elif self._tokens != tokens and len(out) == before + 1:
                 self._learn(event, data, out[-1])
 
-    def _repaired(self, name: str, data: bytes, error: Exception, at: int, out: list[Event]) -> tuple[bytes, Any]:
-        """Return an event that could not be decoded (`error`), repaired and decoded; None if it is no JSON.
+    def _repaired(
+        self, name: str, data: bytes, error: Exception, at: int, out: list[Event]
+    ) -> tuple[bytes, Any]:
+        """Return an event that could not be decoded (`error`), repaired and decoded; None if it is
+        no JSON.
 
         Then `out` got its meaning: an end mark, nothing, or the break of the answer.
         """
@@ -373,19 +434,28 @@ class Decoder:
                 repaired = repair_json(data, self._halves)
                 return repaired, self._decode_oddly(repaired, self.event_form)
             except (ValueError, RecursionError):
-                self._break(at, out, "malformed", f"{self.event_name} is not the JSON of an answer: {error}", data)
+                self._break(
+                    at,
+                    out,
+                    "malformed",
+                    f"{self.event_name} is not the JSON of an answer: {error}",
+                    data,
+                )
         return data, None
 
     def _take_event(self, parsed: Any, name: str, data: bytes, at: int, out: list[Event]) -> None:
-        """Take one event of the stream, decoded by `event_form`. `name` is from its ``event:`` line."""
+        """Take one event of the stream, decoded by `event_form`. `name` is from its ``event:``
+        line."""
         raise NotImplementedError
 
     def _take_whole(self, parsed: Any, body: bytes, at: int, out: list[Event]) -> None:
-        """Take a plain JSON answer, decoded by `whole_form`. Its tokens arrived with its last byte (`_fed_at`)."""
+        """Take a plain JSON answer, decoded by `whole_form`. Its tokens arrived with its last byte
+        (`_fed_at`)."""
         raise NotImplementedError
 
     def _is_whole(self, marker: bool) -> bool:
-        """Return whether the stream is complete at its end mark (`marker`), or at the end of the body."""
+        """Return whether the stream is complete at its end mark (`marker`), or at the end of the
+        body."""
         return False
 
     def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
@@ -395,9 +465,13 @@ class Decoder:
             return
         junk = self._junk
         if self._chunks or (cut and not junk):
-            text = "the answer ended " + (f"inside {self.event_name}" if cut else f"without {self.end_name}")
+            text = "the answer ended " + (
+                f"inside {self.event_name}" if cut else f"without {self.end_name}"
+            )
             after = f" and {self.marker_name}" if marker else ""
-            self._break(at, out, "truncated", f"{text} after {self._tokens} content events{after}", junk)
+            self._break(
+                at, out, "truncated", f"{text} after {self._tokens} content events{after}", junk
+            )
         elif junk:
             self._break(at, out, "malformed", "the body is neither an event stream nor JSON", junk)
         else:
@@ -409,20 +483,26 @@ class Decoder:
 
 
 def repair_json(data: bytes, halves: dict[tuple[Any, ...], str] | None = None) -> bytes:
-    """Return `data` as JSON for msgspec: U+FFFD for invalid UTF-8, "?" for half a surrogate pair, null for NaN.
+    """Return `data` as JSON for msgspec: U+FFFD for invalid UTF-8, "?" for half a surrogate pair,
+    null for NaN.
 
-    Also null for a number that is too large to be read. `halves`: of an event stream, the first halves of surrogate
-    pairs at the ends of texts, by the place of the text. They wait here for the next event. Raises `ValueError` or
-    `RecursionError` if a lenient reader refuses it too.
+    Also null for a number that is too large to be read. `halves`: of an event stream, the first
+    halves of surrogate pairs at the ends of texts, by the place of the text. They wait here for the
+    next event. Raises `ValueError` or `RecursionError` if a lenient reader refuses it too.
     """
     text = data.decode("utf-8", "replace")
     value = json.loads(text, parse_constant=lambda _: None, parse_int=_integer, parse_float=_finite)
     text = json.dumps(value if halves is None else _joined(value, halves, ()), ensure_ascii=False)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass").encode("utf-8", "replace")
+    return (
+        text.encode("utf-16", "surrogatepass")
+        .decode("utf-16", "surrogatepass")
+        .encode("utf-8", "replace")
+    )
 
 
 def _joined(value: Any, halves: dict[tuple[Any, ...], str], place: tuple[Any, ...]) -> Any:
-    """Return `value` with the halves of surrogate pairs that wait for its texts, and without those at their ends."""
+    """Return `value` with the halves of surrogate pairs that wait for its texts, and without those
+    at their ends."""
     if isinstance(value, str):
         value = halves.pop(place, "") + value
         if value and "\ud800" <= value[-1] <= "\udbff" and len(halves) < MAX_HALVES:
@@ -430,26 +510,35 @@ def _joined(value: Any, halves: dict[tuple[Any, ...], str], place: tuple[Any, ..
         return value
     if isinstance(value, dict):
         return {name: _joined(each, halves, (*place, name)) for name, each in value.items()}
-    return [_joined(each, halves, (*place, n)) for n, each in enumerate(value)] if isinstance(value, list) else value
+    return (
+        [_joined(each, halves, (*place, n)) for n, each in enumerate(value)]
+        if isinstance(value, list)
+        else value
+    )
 
 
 NEEDED = frozenset((
-    "error", "choices", "delta", "message", "content", "text", "tool_calls", "function_call", "function", "custom",
-    "name", "content_block", "partial_json", "output", "item", "candidates", "parts", "functionCall", "inlineData",
+    "error", "choices", "delta", "message", "content", "text", "tool_calls", "function_call",
+    "function", "custom",
+    "name", "content_block", "partial_json", "output", "item", "candidates", "parts",
+    "functionCall", "inlineData",
     "audio", "images", "image_url", "url", "status", "status_code", "done",
 ))  # fmt: skip
-"""Fields that hold the answer, or an error in its place: none of them is left out because its value is odd."""
+"""Fields that hold the answer, or an error in its place: none of them is left out because its value
+is odd."""
 MAX_ODD, MAX_READ_AGAIN = 32, 32 << 20
-"""The most values of one event, or of one whole answer, that are left out, and the most bytes that are therefore read
-again: each value costs a reading."""
+"""The most values of one event, or of one whole answer, that are left out, and the most bytes that
+are therefore read again: each value costs a reading."""
 MAX_HALVES = 32
-"""The most texts in one event whose last character is half a surrogate pair that waits for the other half."""
+"""The most texts in one event whose last character is half a surrogate pair that waits for the
+other half."""
 _PLACE = re.compile(r" - at `\$([^`]+)`$")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
 def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
-    """Return JSON decoded by `form` without the values that do not fit, and the names of their fields.
+    """Return JSON decoded by `form` without the values that do not fit, and the names of their
+    fields.
 
     Raises `ValueError` for a value of a field that is `NEEDED`, and for data that is no JSON.
     """
@@ -460,7 +549,9 @@ def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
             return form.decode(data), odd
         except msgspec.ValidationError as error:
             found = _PLACE.search(str(error))
-            steps = [name or int(number) for name, number in _STEP.findall(found[1])] if found else []
+            steps = (
+                [name or int(number) for name, number in _STEP.findall(found[1])] if found else []
+            )
             name = next((step for step in reversed(steps) if isinstance(step, str)), "")
             value = holder = value if odd else json.loads(data)
             for step in steps[:-1]:
@@ -486,7 +577,10 @@ def _finite(text: str) -> float | None:
 def contradictory(usage: Usage) -> bool:
     if not (usage.cached_tokens or usage.cache_write_tokens or usage.reasoning_tokens):
         return False
-    part, hidden = (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0), usage.reasoning_tokens or 0
+    part, hidden = (
+        (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0),
+        usage.reasoning_tokens or 0,
+    )
     return part > (usage.input_tokens or 0) or hidden > (usage.output_tokens or 0)
 
 

@@ -1,11 +1,13 @@
 """Fast recognition of stream events that only append text: their bytes are compared.
 
-Decoders and assemblies use it alike: an event that goes the general way and turns out to add a text, and nothing else,
-is learned, and the events that follow it directly and have the same bytes around a string only add theirs. After any
-other event the bytes can mean another place, so the next event goes the general way again.
+Decoders and assemblies use it alike: an event that goes the general way and turns out to add a
+text, and nothing else, is learned, and the events that follow it directly and have the same bytes
+around a string only add theirs. After any other event the bytes can mean another place, so the next
+event goes the general way again.
 
-Two JSON texts that differ only inside one string have the same structure. So once the bytes around the text of one such
-event are known, every event with the same bytes around a string adds that string to the same text.
+Two JSON texts that differ only inside one string have the same structure. So once the bytes around
+the text of one such event are known, every event with the same bytes around a string adds that
+string to the same text.
 """
 
 import re
@@ -20,8 +22,8 @@ from splitsecond.core.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
 _LONGEST_LEARNED = 8_192
 """Bytes of an event to learn from. A text that occurs in it many times is searched as often."""
 MAX_LESSONS = 16
-"""How often the bytes are learned in one stream: answers change between reasoning and text, and some servers change
-more than the text in each event."""
+"""How often the bytes are learned in one stream: answers change between reasoning and text, and
+some servers change more than the text in each event."""
 _NOT_PLAIN = re.compile(r'["\\\x00-\x1f]')
 _PROBE = "\x7f?"
 _SEPARATOR = b"\x7f"
@@ -29,13 +31,17 @@ _SEPARATOR = b"\x7f"
 _MISSES = 8
 """How many reads in a row may begin with another event before what was learned is forgotten."""
 _UNUSED = 3
-"""How many lessons in a row may be of no use before no more are taken: more than the text changes in each event."""
+"""How many lessons in a row may be of no use before no more are taken: more than the text changes
+in each event."""
 _MANY_BYTES = 1_000
 _decode_text = msgspec.json.Decoder(str).decode
 
 
-def bytes_around(data: bytes, text: str, read: Callable[[bytes], str | None]) -> tuple[bytes, bytes] | None:
-    """Return the bytes before and after `text` in `data`, the JSON of an event that only adds `text`.
+def bytes_around(
+    data: bytes, text: str, read: Callable[[bytes], str | None]
+) -> tuple[bytes, bytes] | None:
+    """Return the bytes before and after `text` in `data`, the JSON of an event that only adds
+    `text`.
 
     `read` returns the text that another event adds. None: the place of `text` is not certain.
     """
@@ -63,8 +69,8 @@ def _only_value(data: bytes, raw: bytes) -> int:
 class TextEvents(Struct, eq=False):
     """The events of one stream that only add to one text, learned from one of them.
 
-    `lessons`: how many were taken. `current`: the last event was one of them. `useful`: they are known, or can still be
-    learned.
+    `lessons`: how many were taken. `current`: the last event was one of them. `useful`: they are
+    known, or can still be learned.
     """
 
     lessons: int = 0
@@ -76,7 +82,8 @@ class TextEvents(Struct, eq=False):
     _misses: int = 0
 
     def events(self, sse: SseDecoder, data: bytes) -> Iterator[SseEvent | list[str]]:
-        """Yield the events that `data` completes; of known events that follow each other, the texts."""
+        """Yield the events that `data` completes; of known events that follow each other, the
+        texts."""
         at = 0
         while True:
             if self.current and sse.between_events:
@@ -87,7 +94,8 @@ class TextEvents(Struct, eq=False):
                 return
             end = 1
             if self.useful and len(data) - at > _MANY_BYTES:
-                begin = at if self.lessons else data.find(b"\n\n", at) + 2  # most streams begin without a text
+                # most streams begin without a text
+                begin = at if self.lessons else data.find(b"\n\n", at) + 2
                 end = data.find(b"\n\n", begin) + 2
             for event in sse.feed(data[at:end] if end > 1 else data[at:]):
                 self.current = False
@@ -101,7 +109,8 @@ class TextEvents(Struct, eq=False):
         return bool(self._before) or (self.lessons < MAX_LESSONS and self._unused < _UNUSED)
 
     def learn(self, data: bytes, name: str, text: str, read: Callable[[bytes], str | None]) -> bool:
-        """Learn from an event that only adds `text`: its JSON `data` and its `name`. Return whether it is known now.
+        """Learn from an event that only adds `text`: its JSON `data` and its `name`. Return whether
+        it is known now.
 
         `read` returns the text that another event adds.
         """
@@ -119,14 +128,15 @@ class TextEvents(Struct, eq=False):
         return self.current
 
     def expect_others(self) -> None:
-        """Prepare for events of another kind, which may be learned although the last ones were not."""
+        """Prepare for events of another kind, which may be learned although the last ones were
+        not."""
         self._unused = 0
 
     def each(self, parts: Sequence[bytes]) -> list[str] | None:
         """Return the texts of `parts` if each of them is one known event; otherwise None.
 
-        This runs at C speed: the texts are cut out at the expected places, and the bytes around them are put back and
-        compared.
+        This runs at C speed: the texts are cut out at the expected places, and the bytes around
+        them are put back and compared.
         """
         texts = self._cut(parts, self._after) if self.current else None
         if texts is not None:
@@ -147,12 +157,17 @@ class TextEvents(Struct, eq=False):
         return found
 
     def read(self, data: bytes, at: int) -> tuple[list[str], int]:
-        """Return the texts of the known events that follow each other in `data` from `at`, and where they end."""
+        """Return the texts of the known events that follow each other in `data` from `at`, and
+        where they end."""
         texts: list[str] = []
         before, after = self._before, self._after
         if not before:
             return texts, at
-        if _MANY_BYTES < len(data) - at < MAX_EVENT_BYTES and self._runs and data.startswith(before, at):
+        if (
+            _MANY_BYTES < len(data) - at < MAX_EVENT_BYTES
+            and self._runs
+            and data.startswith(before, at)
+        ):
             found = self._run(data, at)
             self._runs = found is not None  # tried again and again, it could take quadratic time
             if found is not None:
@@ -179,7 +194,8 @@ class TextEvents(Struct, eq=False):
         return texts, at
 
     def _run(self, data: bytes, at: int) -> tuple[list[str], int] | None:
-        """Return the texts of the known events from `at` to the last one in `data`, and where they end.
+        """Return the texts of the known events from `at` to the last one in `data`, and where they
+        end.
 
         None: there are others between them. This runs at C speed, as `each` does.
         """
@@ -192,7 +208,8 @@ class TextEvents(Struct, eq=False):
         return None if texts is None else (texts, end)
 
     def _cut(self, parts: Sequence[bytes], after: bytes) -> list[str] | None:
-        """Return the texts between what was learned and `after` in `parts`; None if one of these is another event."""
+        """Return the texts between what was learned and `after` in `parts`; None if one of these is
+        another event."""
         before = self._before
         strings = list(map(itemgetter(slice(len(before), -len(after))), parts))
         same = before + (after + before).join(strings) + after == b"".join(parts)
@@ -200,7 +217,8 @@ class TextEvents(Struct, eq=False):
 
 
 def _decoded(strings: list[bytes]) -> list[str] | None:
-    """Return the texts of JSON strings without their quotation marks; None if one is empty, or not a whole string."""
+    """Return the texts of JSON strings without their quotation marks; None if one is empty, or not
+    a whole string."""
     try:  # a part that is no complete string makes the whole invalid
         texts = _decode_text(b'"' + _SEPARATOR.join(strings) + b'"').split(_SEPARATOR.decode())
     except ValueError:

@@ -1,9 +1,11 @@
-"""Rules of all API formats for tool calls and parts: the call or part to which a fragment belongs, and arguments.
+"""Rules of all API formats for tool calls and parts: the call or part to which a fragment belongs,
+and arguments.
 
-OpenAI's format distinguishes calls by an index, which some servers omit and others set to 0 for every call; so another
-id together with a name begins a new call, and so does another name. An id alone does not: older versions of vLLM made
-up an id for each fragment. Some servers repeat the name with each fragment; it counts once. A fragment without id and
-name, with an index that no call has, belongs to the call that came before it.
+OpenAI's format distinguishes calls by an index, which some servers omit and others set to 0 for
+every call; so another id together with a name begins a new call, and so does another name. An id
+alone does not: older versions of vLLM made up an id for each fragment. Some servers repeat the name
+with each fragment; it counts once. A fragment without id and name, with an index that no call has,
+belongs to the call that came before it.
 """
 
 from collections.abc import Hashable
@@ -40,7 +42,9 @@ class ToolCalls(Struct, eq=False):
             return call.rest
         if call is None and not name and (key is None or not id):
             call = self._latest.get(index)
-        if call is None or (name and ((id and call.id and id != call.id) or (call.name and name != call.name))):
+        if call is None or (
+            name and ((id and call.id and id != call.id) or (call.name and name != call.name))
+        ):
             number = self._counts.get(index, 0)
             self._counts[index] = number + 1
             call = _Call(ToolPart(number))
@@ -61,7 +65,8 @@ class ToolCalls(Struct, eq=False):
 class PartNumbers(Struct):
     """Numbers of the blocks or items of one answer, in the order in which they begin.
 
-    Some servers give none of them an index, or all of them the same: then a part ends where the next begins.
+    Some servers give none of them an index, or all of them the same: then a part ends where the
+    next begins.
     """
 
     _numbers: dict[int | str | None, int] = {}
@@ -69,14 +74,16 @@ class PartNumbers(Struct):
     _open: set[int] = set()
 
     def begin(self, index: Any) -> int:
-        """Return the number of a part that begins, with the provider's `index`, which can be any JSON value."""
+        """Return the number of a part that begins, with the provider's `index`, which can be any
+        JSON value."""
         number = self._numbers[_key(index)] = self._count
         self._count += 1
         self._open.add(number)
         return number
 
     def of(self, index: Any) -> int:
-        """Return the number of the part with this `index`; for an unknown one that of the latest part."""
+        """Return the number of the part with this `index`; for an unknown one that of the latest
+        part."""
         number = self._numbers.get(_key(index), self._count - 1)
         return self.begin(index) if number < 0 else number
 
@@ -94,15 +101,23 @@ def _key(index: Any) -> int | str | None:
 
 
 def arguments_text(value: Any) -> str:
-    """Return the arguments of a tool call as text. Some servers send a JSON object for a text, or a text for an
-    object."""
+    """Return the arguments of a tool call as text. Some servers send a JSON object for a text, or a
+    text for an object."""
     if isinstance(value, Raw):
         data = bytes(value)
         text = read_json(data) if data.startswith(b'"') else None
-        return text if isinstance(text, str) else "" if data == b"null" else data.decode("utf-8", "replace")
+        return (
+            text
+            if isinstance(text, str)
+            else ""
+            if data == b"null"
+            else data.decode("utf-8", "replace")
+        )
     if isinstance(value, str):
         return value
     try:
         return msgspec.json.encode(value).decode() if value else ""
     except RecursionError:
-        return "{"  # nested more deeply than it can be written: no JSON, so that nobody takes it for the arguments
+        # nested more deeply than it can be written: no JSON, so that nobody takes it for the
+        # arguments
+        return "{"

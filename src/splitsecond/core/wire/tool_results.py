@@ -1,15 +1,18 @@
 """Tool results in chat messages, for formats with less expressive results than Anthropic's.
 
-Anthropic's results may hold images and a failure flag. For formats without images in results, they move into the
-following user message, with a note on the result that they belong to; without a failure flag, the text starts with one.
+Anthropic's results may hold images and a failure flag. For formats without images in results, they
+move into the following user message, with a note on the result that they belong to; without a
+failure flag, the text starts with one.
 """
 
 from typing import Any
 
 FAILED = "is_error"
-"""The field that marks a message with a tool's result as a failure. OpenAI's messages have no such field."""
+"""The field that marks a message with a tool's result as a failure. OpenAI's messages have no such
+field."""
 _MEDIA = ("image_url", "file", "input_audio")
-"""OpenAI's content parts other than text. Parts of other types are the target's own, and passed unchanged."""
+"""OpenAI's content parts other than text. Parts of other types are the target's own, and passed
+unchanged."""
 _SEE_NEXT = "See the next message."
 """Replaces a result that has only images."""
 _PREFIX = "Error: "
@@ -77,7 +80,8 @@ def _split_media(message: Fields) -> tuple[Fields, list[Fields]]:
 
 
 def _with_media(pictures: list[Fields], message: Any, made: list[Any]) -> Any:
-    """Return the message after the results with the images in it, if it is a user's; else they get their own."""
+    """Return the message after the results with the images in it, if it is a user's; else they get
+    their own."""
     match message:
         case {"role": "user", "content": str(text)}:
             return {**message, "content": [*pictures, {"type": "text", "text": text}]}

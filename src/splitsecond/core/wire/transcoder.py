@@ -1,14 +1,16 @@
-"""Transcoding of an answer: events of one API format in, the bytes of a stream in another format out.
+"""Transcoding of an answer: events of one API format in, the bytes of a stream in another format
+out.
 
-The `AnswerWriter` of a format writes the events. The transcoder puts them into the order that writers need: the opening
-of a choice before its first token, the name of a tool call before its arguments, and finish reason, usage and end mark
-only when the answer is known to be complete. Nothing is written for an answer that broke: the server ends it with an
-error.
+The `AnswerWriter` of a format writes the events. The transcoder puts them into the order that
+writers need: the opening of a choice before its first token, the name of a tool call before its
+arguments, and finish reason, usage and end mark only when the answer is known to be complete.
+Nothing is written for an answer that broke: the server ends it with an error.
 
-Formats with an order of parts send tool calls one after another, but fragments of parallel calls may alternate. If a
-call begins before the arguments of the one before it are complete, all later calls are held back until the calls end. A
-fragment of a call that has ended is an error. Left out are tool calls that the provider answers itself, and reasoning
-that is hidden or signed. A tool call without arguments gets an empty object, because clients parse them as JSON.
+Formats with an order of parts send tool calls one after another, but fragments of parallel calls
+may alternate. If a call begins before the arguments of the one before it are complete, all later
+calls are held back until the calls end. A fragment of a call that has ended is an error. Left out
+are tool calls that the provider answers itself, and reasoning that is hidden or signed. A tool call
+without arguments gets an empty object, because clients parse them as JSON.
 """
 
 from collections.abc import Sequence
@@ -30,18 +32,22 @@ MAX_CHARACTERS = 64 << 20
 MAX_HELD = 100_000
 """Fragments of later tool calls that wait for the end of an earlier one."""
 _ID_CHARACTERS = 32
-"""Characters of the answer's id in the ids of its tool calls; OpenAI accepts ids of 40 in the next request."""
+"""Characters of the answer's id in the ids of its tool calls; OpenAI accepts ids of 40 in the next
+request."""
 
 
 class WriterType(Protocol):
     """The class of a format's `AnswerWriter`."""
 
-    def __call__(self, operation: Operation, model: str, *, id: str, created: int) -> AnswerWriter: ...
+    def __call__(
+        self, operation: Operation, model: str, *, id: str, created: int
+    ) -> AnswerWriter: ...
 
 
 class _Choice(Struct):
-    """The state of one choice. `call`: the number of the open tool call, or None, and `arguments`: what has come of its
-    arguments; `calls`: how many have begun; `held`: the tokens of later calls."""
+    """The state of one choice. `call`: the number of the open tool call, or None, and `arguments`:
+    what has come of its arguments; `calls`: how many have begun; `held`: the tokens of later
+    calls."""
 
     reason: str = "stop"
     call: int | None = None
@@ -53,8 +59,8 @@ class _Choice(Struct):
 class Transcoder:
     """Transcoder of one answer. `identity` is part of the ids of its tool calls.
 
-    `single`: the format has one choice only; other choices are left out. `prompt_tokens`: an estimate for formats whose
-    streams begin with the number; None for none.
+    `single`: the format has one choice only; other choices are left out. `prompt_tokens`: an
+    estimate for formats whose streams begin with the number; None for none.
     """
 
     prompt_tokens: int | None = None
@@ -70,8 +76,8 @@ class Transcoder:
     def encode(self, events: Sequence[Event]) -> bytes:
         """Encode the next `events`; b"" if nothing can be written yet.
 
-        Raises `CallerFault` for content that the format cannot express, and `ProviderFault` for an order of events that
-        no format has; then nothing of `events` is written.
+        Raises `CallerFault` for content that the format cannot express, and `ProviderFault` for an
+        order of events that no format has; then nothing of `events` is written.
         """
         out: list[bytes] = []
         for event in events:
@@ -115,17 +121,26 @@ class Transcoder:
         if part is None:
             return
         open_call = choice.call
-        if part.number == open_call or open_call is None or not (choice.held or _incomplete(choice.arguments)):
+        if (
+            part.number == open_call
+            or open_call is None
+            or not (choice.held or _incomplete(choice.arguments))
+        ):
             self._write_call(choice, part, token, out)
         elif len(choice.held) < MAX_HELD:
             choice.held.append((part, token))
         else:
-            raise malformed(f"more than {MAX_HELD:,} fragments of a tool call came before the end of an earlier one")
+            raise malformed(
+                f"more than {MAX_HELD:,} fragments of a tool call came before the end of an "
+                f"earlier one"
+            )
 
     def _write_call(self, choice: _Choice, part: ToolPart, token: Token, out: list[bytes]) -> None:
         if part.number != choice.call:
             if part.number < choice.calls:
-                raise malformed(f"a fragment of tool call {part.number + 1} came after that call had ended")
+                raise malformed(
+                    f"a fragment of tool call {part.number + 1} came after that call had ended"
+                )
             if not part.name:
                 raise malformed(f"tool call {part.number + 1} has no name")
             self._end_call(choice, token.index, out)
@@ -154,9 +169,14 @@ class Transcoder:
         self._choice(0, out)
         for index, choice in sorted(self._choices.items()):
             if choice.arguments and not meaning(choice.reason) and _incomplete(choice.arguments):
-                raise malformed(f"the answer ended inside a tool call, for the unknown reason {choice.reason!r:.100}")
+                raise malformed(
+                    f"the answer ended inside a tool call, for the unknown reason "
+                    f"{choice.reason!r:.100}"
+                )
             self._end_calls(choice, index, out)
-            out.append(self._writer.finish(openai_reason(choice.reason, called=choice.calls > 0), index))
+            out.append(
+                self._writer.finish(openai_reason(choice.reason, called=choice.calls > 0), index)
+            )
         if self._usage is not None:
             out.append(self._writer.usage(self._usage))
         out.append(self._writer.done())
@@ -166,11 +186,18 @@ def _incomplete(arguments: Sequence[str]) -> bool:
     return not is_json("".join(arguments).encode())
 
 
-def new_transcoder(writer: WriterType, prefix: str, call: Call, model: str, *, single: bool = True) -> Transcoder:
-    """Return a transcoder of the answer of `model` to `call`. `prefix` begins the answer's id in the client's format.
+def new_transcoder(
+    writer: WriterType, prefix: str, call: Call, model: str, *, single: bool = True
+) -> Transcoder:
+    """Return a transcoder of the answer of `model` to `call`. `prefix` begins the answer's id in
+    the client's format.
 
     `single`: the format has one choice only.
     """
     identity = call.id.removeprefix("req-")
     created = int(clock.wall_time().timestamp())
-    return Transcoder(writer(call.operation, model, id=prefix + identity, created=created), identity, single=single)
+    return Transcoder(
+        writer(call.operation, model, id=prefix + identity, created=created),
+        identity,
+        single=single,
+    )

@@ -1,8 +1,8 @@
 """Answers for clients of formats whose requests are translated as they come in.
 
-A request in such a format becomes a chat in OpenAI's form as it comes in, so policies and targets see only that. The
-answer's chunks are decoded, and encoded in the client's format: as a stream by `TranslatedRelay`, whole by
-`TranslatedAssembly`.
+A request in such a format becomes a chat in OpenAI's form as it comes in, so policies and targets
+see only that. The answer's chunks are decoded, and encoded in the client's format: as a stream by
+`TranslatedRelay`, whole by `TranslatedAssembly`.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,8 @@ from splitsecond.core.wire.transcoder import WriterType, new_transcoder
 class TranslatedRelay(StreamRelay):
     """Relay of a stream of chunks as a stream of the format of `writer`.
 
-    `error_event` encodes the body of an error. `single`: the format has one choice only; others are left out.
+    `error_event` encodes the body of an error. `single`: the format has one choice only; others are
+    left out.
     """
 
     def __init__(
@@ -40,7 +41,8 @@ class TranslatedRelay(StreamRelay):
         self._around_error = error_event
 
     def feed(self, data: bytes) -> bytes:
-        """Return the events of the client's format for `data`. Raises the `Fault` that the stream holds."""
+        """Return the events of the client's format for `data`. Raises the `Fault` that the stream
+        holds."""
         return self._encoded(self._chunks.feed(data, clock.now_ns()))
 
     def rest(self) -> bytes:
@@ -74,4 +76,6 @@ class TranslatedAssembly(ChunkAssembly):
 def translated_answer(writer: WriterType, body: bytes) -> bytes:
     choices, usage = collected(whole_events(OpenAIDecoder(), body))
     head = read_json(body, decode_head) or AnswerHead()
-    return writer("chat", head.model or "", id=head.id or "", created=head.created_s).whole(choices, usage)
+    return writer("chat", head.model or "", id=head.id or "", created=head.created_s).whole(
+        choices, usage
+    )

@@ -1,4 +1,5 @@
-"""Common parts of the translation of requests: reading fields, and reporting what a format cannot express."""
+"""Common parts of the translation of requests: reading fields, and reporting what a format cannot
+express."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -17,8 +18,9 @@ AND_MORE = "and more"
 """The last name, if there are more."""
 OTHER_FORMAT = "a target of another API format"
 MAX_TOOL_NAME = 256
-"""Characters in the name of a tool or a namespace; providers allow up to 128. Some requests repeat it with each result,
-and answers with each call, so a long name would be copied thousands of times."""
+"""Characters in the name of a tool or a namespace; providers allow up to 128. Some requests repeat
+it with each result, and answers with each call, so a long name would be copied thousands of
+times."""
 MAX_MESSAGES = 20_000
 """Messages and their parts in a conversation that is translated."""
 
@@ -26,7 +28,8 @@ MAX_MESSAGES = 20_000
 def plain_fields(call: Call) -> dict[str, Any]:
     """Return the call's fields as plain values, without those that are null.
 
-    Raises `CallerFault` for broken JSON, and for more than `MAX_VALUES` values or `MAX_MESSAGES` messages.
+    Raises `CallerFault` for broken JSON, and for more than `MAX_VALUES` values or `MAX_MESSAGES`
+    messages.
     """
     fields: dict[str, Any] = {}
     if has_too_many_values(*(value for value in call.body.values() if isinstance(value, Raw))):
@@ -44,52 +47,62 @@ def plain_fields(call: Call) -> dict[str, Any]:
 
 
 def leave_out(call: Call, fields: dict[str, Any], name: str, usual: Sequence[Any] = ()) -> None:
-    """Remove the field `name` from `fields`, and report it in the call's notes if it was set to no `usual` value."""
+    """Remove the field `name` from `fields`, and report it in the call's notes if it was set to no
+    `usual` value."""
     value = fields.pop(name, None)
     if value is not None and value not in usual:
         left_out(call, name)
 
 
 def shared_fields(call: Call, fields: dict[str, Any], shared: Collection[str]) -> dict[str, Any]:
-    """Return those of `fields` that are in `shared`, and report the others in the call's notes as left out."""
+    """Return those of `fields` that are in `shared`, and report the others in the call's notes as
+    left out."""
     for name in [name for name in fields if name not in shared]:
         leave_out(call, fields, name)
     return fields
 
 
 def leave_out_unknown(call: Call, part: Mapping[str, Any], known: Collection[str]) -> None:
-    """Report in the call's notes the fields of `part`, of a message or a tool, that are not `known` and are set."""
+    """Report in the call's notes the fields of `part`, of a message or a tool, that are not `known`
+    and are set."""
     for name, value in part.items():
         if value and name not in known:
             left_out(call, name)
 
 
 def left_out(call: Call, name: str) -> None:
-    """Report in the call's notes, once, that `name` was left out; the gateway sends the names in a header.
+    """Report in the call's notes, once, that `name` was left out; the gateway sends the names in a
+    header.
 
-    Clients choose the names of some fields, so the notes hold a limited number of names of limited length.
+    Clients choose the names of some fields, so the notes hold a limited number of names of limited
+    length.
     """
     dropped, name = call.notes.dropped, name[:MAX_NAME_CHARACTERS]
     if len(dropped) <= MAX_LEFT_OUT and name not in dropped:
         dropped.append(name if len(dropped) < MAX_LEFT_OUT else AND_MORE)
 
 
-def refuse(fields: dict[str, Any], harmless: Mapping[str, Sequence[Any]], api_format: str = OTHER_FORMAT) -> None:
-    """Remove the fields in `harmless` from `fields`. Raises `CallerFault` if one has another value than these."""
+def refuse(
+    fields: dict[str, Any], harmless: Mapping[str, Sequence[Any]], api_format: str = OTHER_FORMAT
+) -> None:
+    """Remove the fields in `harmless` from `fields`. Raises `CallerFault` if one has another value
+    than these."""
     for name, values in harmless.items():
         if (value := fields.pop(name, None)) is not None and value not in values:
             raise not_translatable(f"{name} {short(value)}", api_format)
 
 
 def without_tools(call: Call, messages_field: str, kinds: Sequence[str]) -> Call:
-    """Return `call` without the tools whose type begins with one of `kinds`, and without items of the conversation that
-    show such a tool's run at its provider. The call's notes name the types of the tools."""
+    """Return `call` without the tools whose type begins with one of `kinds`, and without items of
+    the conversation that show such a tool's run at its provider. The call's notes name the types of
+    the tools."""
     body = plain_fields(call)
     items = body.get(messages_field)
     if isinstance(items, list):
         runs = tuple(f"{kind}_call" for kind in kinds)
         items = body[messages_field] = [item for item in items if _type(item) not in runs]
-    for holder in (body, *(items if isinstance(items, list) else ())):  # items of Responses can hold tools, too
+    # items of Responses can hold tools, too
+    for holder in (body, *(items if isinstance(items, list) else ())):
         tools = holder.get("tools") if isinstance(holder, dict) else None
         if isinstance(tools, list):
             for kind in filter(lambda kind: kind.startswith(tuple(kinds)), map(_type, tools)):
@@ -104,7 +117,8 @@ def _type(value: Any) -> str:
 
 
 def take_tools(fields: dict[str, Any]) -> list[Any]:
-    """Return ``tools``, which are removed from `fields`; empty if absent. Raises `CallerFault` if it is no list."""
+    """Return ``tools``, which are removed from `fields`; empty if absent. Raises `CallerFault` if
+    it is no list."""
     tools = fields.pop("tools", None) or []
     if not isinstance(tools, list):
         raise CallerFault(f"tools must be a list, got {short(tools)}")
@@ -112,39 +126,55 @@ def take_tools(fields: dict[str, Any]) -> list[Any]:
 
 
 def checked_name(name: str, place: str) -> str:
-    """Return `name`, of the tool or namespace at `place`. Raises `CallerFault` if it is longer than `MAX_TOOL_NAME`."""
+    """Return `name`, of the tool or namespace at `place`. Raises `CallerFault` if it is longer than
+    `MAX_TOOL_NAME`."""
     if len(name) > MAX_TOOL_NAME:
-        raise CallerFault(f"{place}.name has {len(name):,} characters; the maximum is {MAX_TOOL_NAME}")
+        raise CallerFault(
+            f"{place}.name has {len(name):,} characters; the maximum is {MAX_TOOL_NAME}"
+        )
     return name
 
 
 def not_translatable(what: str, api_format: str = OTHER_FORMAT, hint: str = "") -> CallerFault:
-    """Return the fault of a request for `what`, a field or a field with its value, which API format `api_format`
-    lacks."""
-    return CallerFault(f"{what} cannot be translated for {api_format}", kind="not_translatable", hint=hint)
+    """Return the fault of a request for `what`, a field or a field with its value, which API format
+    `api_format` lacks."""
+    return CallerFault(
+        f"{what} cannot be translated for {api_format}", kind="not_translatable", hint=hint
+    )
 
 
 def nested_too_deeply() -> CallerFault:
-    """Return the fault of a request whose values are nested more deeply than they can be written."""
-    return CallerFault("the request is nested too deeply", hint="Nest its lists and objects less deeply.")
+    """Return the fault of a request whose values are nested more deeply than they can be
+    written."""
+    return CallerFault(
+        "the request is nested too deeply", hint="Nest its lists and objects less deeply."
+    )
 
 
 def _check_entries(name: str, value: Any) -> None:
-    """Raise `CallerFault` if the field `name` is a list of more than `MAX_MESSAGES` objects, with the objects in lists
-    in them: messages and their parts. Translation takes about 4 µs for each, and nothing else runs meanwhile."""
+    """Raise `CallerFault` if the field `name` is a list of more than `MAX_MESSAGES` objects, with
+    the objects in lists in them: messages and their parts. Translation takes about 4 µs for each,
+    and nothing else runs meanwhile."""
     if not isinstance(value, list):
         return
     found = 0
     for entry in value:
         if isinstance(entry, dict):
             found += 1
-            found += sum(isinstance(part, dict) for own in entry.values() if isinstance(own, list) for part in own)
+            found += sum(
+                isinstance(part, dict)
+                for own in entry.values()
+                if isinstance(own, list)
+                for part in own
+            )
     if found > MAX_MESSAGES:
         raise _too_large(f"{name} has {found:,} entries and parts", MAX_MESSAGES)
 
 
 def _too_large(what: str, most: int) -> CallerFault:
-    return CallerFault(f"{what}; the maximum for this target is {most:,}", kind="request_too_large", status=413)
+    return CallerFault(
+        f"{what}; the maximum for this target is {most:,}", kind="request_too_large", status=413
+    )
 
 
 def short(value: Any) -> str:

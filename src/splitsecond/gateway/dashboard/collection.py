@@ -1,7 +1,8 @@
 """Collection of the dashboard's data, on request: serving requests costs nothing extra.
 
-Today's cost is that of the log, read at the first request of the day, plus what the counters have counted since. Calls
-that ended less than about a second before that reading may be missing, as the log writes with a delay.
+Today's cost is that of the log, read at the first request of the day, plus what the counters have
+counted since. Calls that ended less than about a second before that reading may be missing, as the
+log writes with a delay.
 """
 
 import asyncio
@@ -60,8 +61,8 @@ CALLS = 10
 
 
 class DashboardData:
-    """The dashboard's data, as one worker sees them. `slots`: configured number of workers. `fleet`: returns what is
-    known of the fleet."""
+    """The dashboard's data, as one worker sees them. `slots`: configured number of workers.
+    `fleet`: returns what is known of the fleet."""
 
     def __init__(
         self,
@@ -108,14 +109,17 @@ class DashboardData:
         return self._cached
 
     async def history(self, hours: int) -> bytes | None:
-        """Return the calls of the last `hours` in periods as JSON, a key of `PERIOD_S`; None without a log.
+        """Return the calls of the last `hours` in periods as JSON, a key of `PERIOD_S`; None
+        without a log.
 
         Raises `CallerFault` for another number of hours, or if the log cannot be read.
         """
         if self._log is None:
             return None
         if hours not in PERIOD_S:
-            raise CallerFault(f"hours must be one of {', '.join(map(str, PERIOD_S))}", kind="bad_hours")
+            raise CallerFault(
+                f"hours must be one of {', '.join(map(str, PERIOD_S))}", kind="bad_hours"
+            )
         async with self._reading:
             found = self._histories.get(hours)
             now_ns = clock.now_ns()
@@ -123,32 +127,43 @@ class DashboardData:
                 period = timedelta(seconds=PERIOD_S[hours])
                 since = clock.wall_time() - timedelta(hours=hours)
                 periods = await asyncio.to_thread(self._log.periods, since, period)
-                read = {"period_s": PERIOD_S[hours], "since_s": since.timestamp(), "periods": periods}
+                read = {
+                    "period_s": PERIOD_S[hours],
+                    "since_s": since.timestamp(),
+                    "periods": periods,
+                }
                 found = self._histories[hours] = now_ns, msgspec.json.encode(read)
         return found[1]
 
     async def speeds(self) -> bytes | None:
-        """Return the page of speed grades; None without a log. Raises `CallerFault` if the log cannot be read."""
+        """Return the page of speed grades; None without a log. Raises `CallerFault` if the log
+        cannot be read."""
         return None if self._log is None else await self._speed_pages.page(self._speed_question)
 
     async def sessions(self, session: str) -> bytes | None:
-        """Return the sessions of the log as JSON, or one of them; None without a log, or if it does not have it.
+        """Return the sessions of the log as JSON, or one of them; None without a log, or if it does
+        not have it.
 
         Raises `CallerFault` if the log cannot be read.
         """
         if self._log is None or self._settings.log is None:
             return None
         if self._session_pages is None:
-            from splitsecond.gateway.dashboard.sessions import SessionPages  # the log has imported its database
+            # the log has imported its database
+            from splitsecond.gateway.dashboard.sessions import SessionPages
 
             self._session_pages = SessionPages()
-        return await self._session_pages.data(self._log, self._settings.log.url, self._directory.price, session)
+        return await self._session_pages.data(
+            self._log, self._settings.log.url, self._directory.price, session
+        )
 
     async def _speed_question(self) -> SpeedQuestion:
         assert self._log is not None  # checked by `speeds`
         assert self._settings.log is not None  # it has opened the log
         names = await asyncio.to_thread(self._log.targets)
-        prices = {name: price for name in names if (price := self._directory.price(name)) is not None}
+        prices = {
+            name: price for name in names if (price := self._directory.price(name)) is not None
+        }
         return SpeedQuestion(url=self._settings.log.url, prices=prices)
 
     async def _overview(self, now_ns: int) -> Overview:
@@ -179,7 +194,9 @@ class DashboardData:
             usd=usd,
             usd_today=usd_today,
             cache=calls_by_cache_result(counts),
-            routes=route_overviews(counts, policies, {name: choices for name, (_, choices) in self._previews.items()}),
+            routes=route_overviews(
+                counts, policies, {name: choices for name, (_, choices) in self._previews.items()}
+            ),
             targets=targets,
             clients=clients,
             escalated=processes[0].escalated,
@@ -195,26 +212,37 @@ class DashboardData:
         routes, previews = self._settings.routes, self._previews  # `use` may replace both meanwhile
         due = [name for name in routes if now_ns - self._previewed_ns(name) >= PREVIEW_NS]
         for name in sorted(due, key=self._previewed_ns)[:MAX_PREVIEWS]:
-            previews[name] = now_ns, await preview(routes[name], self._states, sample(PROMPT), calls=CALLS)
+            previews[name] = (
+                now_ns,
+                await preview(routes[name], self._states, sample(PROMPT), calls=CALLS),
+            )
 
     def _previewed_ns(self, route: str) -> int:
         return self._previews[route][0] if route in self._previews else -PREVIEW_NS
 
-    async def _today_usd(self, usd: float, processes: list[ProcessMetrics], now_ns: int) -> float | None:
+    async def _today_usd(
+        self, usd: float, processes: list[ProcessMetrics], now_ns: int
+    ) -> float | None:
         if self._log is None:
             since_midnight_ns = clock.wall_time().timestamp() % (24 * 3600) * clock.NS_PER_S
             began_ns = min(process.began_ns for process in processes)
             return usd if now_ns - began_ns < since_midnight_ns else None
         if self._day != today():
             await self._read_log(self._log, usd)
-        return sum(spent_usd(used, self._directory.price) for used in self._used) + usd - self._counted_usd
+        return (
+            sum(spent_usd(used, self._directory.price) for used in self._used)
+            + usd
+            - self._counted_usd
+        )
 
     async def _read_log(self, log: "Log", usd: float) -> None:
         midnight = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
         clients = [key.name for key in self._settings.keys] or [""]
         day, used = today(), []
         try:
-            used = [await asyncio.to_thread(log.spent_tokens, client, midnight) for client in clients]
+            used = [
+                await asyncio.to_thread(log.spent_tokens, client, midnight) for client in clients
+            ]
         except CallerFault as fault:
             self._say(f"{fault} The dashboard counts today's cost from now on.")
         self._day, self._used, self._counted_usd = day, used, usd

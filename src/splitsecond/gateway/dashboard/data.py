@@ -1,4 +1,5 @@
-"""The data of the dashboard, computed from the counters, the target states and the key limits that are passed in.
+"""The data of the dashboard, computed from the counters, the target states and the key limits that
+are passed in.
 
 Counts cover all workers since the gateway started.
 """
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
     from splitsecond.gateway.fleet.view import FleetView  # loaded in a fleet only
 
 MAX_SHOWN = 100
-"""Targets that clients named directly, and clients: the most of each in the data, by number of requests."""
+"""Targets that clients named directly, and clients: the most of each in the data, by number of
+requests."""
 SILENT_S = 10.0
-"""Time without a report after which a gateway of the fleet counts as silent, as in `fleet/shared_limit`."""
+"""Time without a report after which a gateway of the fleet counts as silent, as in
+`fleet/shared_limit`."""
 LONGEST_MESSAGE = 300
 """Characters of a failure's message in the data."""
 _TOO_MANY = 429
@@ -36,8 +39,8 @@ _SERVER_ERROR = 500
 
 
 class Requests(Struct, kw_only=True):
-    """Numbers of requests by their end. `failed`: failures of targets; `refused`: errors of the client; `left`: the
-    client closed the connection."""
+    """Numbers of requests by their end. `failed`: failures of targets; `refused`: errors of the
+    client; `left`: the client closed the connection."""
 
     all: int = 0
     failed: int = 0
@@ -48,7 +51,9 @@ class Requests(Struct, kw_only=True):
         self.all += number
         if status == CLIENT_LEFT:
             self.left += number
-        elif status >= _SERVER_ERROR or status == _TOO_MANY:  # 429 of a provider: the gateway's own is no call
+        elif (
+            status >= _SERVER_ERROR or status == _TOO_MANY
+        ):  # 429 of a provider: the gateway's own is no call
             self.failed += number
         elif status >= 400:
             self.refused += number
@@ -57,9 +62,9 @@ class Requests(Struct, kw_only=True):
 class RouteOverview(Struct, frozen=True, kw_only=True):
     """A route. `now`: where its next calls would go; None: not previewed yet.
 
-    `extra`: attempts beyond the first of a call, by kind; `extra_won`: those that delivered the response.
-    `answers`: successful attempts by target. `ttft`: first tokens by bucket of `Overview.ttft_within_s`, then those
-    above all buckets. `cache`: calls by result of the cache.
+    `extra`: attempts beyond the first of a call, by kind; `extra_won`: those that delivered the
+    response. `answers`: successful attempts by target. `ttft`: first tokens by bucket of
+    `Overview.ttft_within_s`, then those above all buckets. `cache`: calls by result of the cache.
     """
 
     name: str
@@ -74,11 +79,12 @@ class RouteOverview(Struct, frozen=True, kw_only=True):
 
 
 class TargetOverview(Struct, frozen=True, kw_only=True):
-    """A target. `state`, `why`, `again_s`: see `TargetStatus`. `available_share`: share of workers that send to it.
+    """A target. `state`, `why`, `again_s`: see `TargetStatus`. `available_share`: share of workers
+    that send to it.
 
-    `attempts`: by outcome. `faults`: of failed attempts, by kind. `lost`: attempts that lost a race.
-    `lost_usd`: their expected cost; the two other figures are its bounds. `priced`: whether its price per token is
-    known; `free`: whether that is nothing.
+    `attempts`: by outcome. `faults`: of failed attempts, by kind. `lost`: attempts that lost a
+    race. `lost_usd`: their expected cost; the two other figures are its bounds. `priced`: whether
+    its price per token is known; `free`: whether that is nothing.
     """
 
     name: str
@@ -107,8 +113,8 @@ class TargetOverview(Struct, frozen=True, kw_only=True):
 
 
 class ClientOverview(Struct, frozen=True, kw_only=True):
-    """A client's key. The use of a limit is None if there is no limit. `reserved_usd`: money of calls in flight.
-    `priced`: whether any of its calls has a known cost."""
+    """A client's key. The use of a limit is None if there is no limit. `reserved_usd`: money of
+    calls in flight. `priced`: whether any of its calls has a known cost."""
 
     name: str
     requests: Requests
@@ -133,8 +139,9 @@ class WorkerOverview(Struct, frozen=True, kw_only=True):
 
 
 class GatewayOverview(Struct, frozen=True, kw_only=True):
-    """A gateway of the fleet, as the database knows it. `silent_s`: time since its last report. `sees`: the gateways
-    that reported lately, as far as it knows. `down`: targets that its workers have found to be down."""
+    """A gateway of the fleet, as the database knows it. `silent_s`: time since its last report.
+    `sees`: the gateways that reported lately, as far as it knows. `down`: targets that its workers
+    have found to be down."""
 
     name: str
     version: str
@@ -146,7 +153,8 @@ class GatewayOverview(Struct, frozen=True, kw_only=True):
 
 
 class FleetOverview(Struct, frozen=True, kw_only=True):
-    """The fleet of the gateway `name`. `answered_s`: time since its database answered; None: it has not yet."""
+    """The fleet of the gateway `name`. `answered_s`: time since its database answered; None: it has
+    not yet."""
 
     name: str
     answered_s: float | None
@@ -165,7 +173,8 @@ class AttemptOverview(Struct, frozen=True, kw_only=True):
 
 
 class CallOverview(Struct, frozen=True, kw_only=True):
-    """One of the last calls. `at_s`: its arrival, seconds since 1970. `why`: the kind of its fault, or ""."""
+    """One of the last calls. `at_s`: its arrival, seconds since 1970. `why`: the kind of its fault,
+    or ""."""
 
     call: str
     at_s: float
@@ -180,8 +189,8 @@ class CallOverview(Struct, frozen=True, kw_only=True):
 
 
 class FailureOverview(Struct, frozen=True, kw_only=True):
-    """One of the last failures of an attempt, or of a call without one (`target` ""). `answered`: whether the client
-    still got a response."""
+    """One of the last failures of an attempt, or of a call without one (`target` ""). `answered`:
+    whether the client still got a response."""
 
     call: str
     at_s: float
@@ -196,10 +205,10 @@ class FailureOverview(Struct, frozen=True, kw_only=True):
 class Overview(Struct, frozen=True, kw_only=True):
     """The data of the dashboard.
 
-    `rejected`: requests without a call (wrong key, path or body, or over a limit). `direct`: calls whose client named a
-    target. `usd_today`: None if unknown, as the gateway started on another day and has no log. `logged`: it has a log.
-    `escalated`: by cascade, the share of answers that were not accepted. `fleet`: None if the gateway is in none, or
-    its hub does not answer.
+    `rejected`: requests without a call (wrong key, path or body, or over a limit). `direct`: calls
+    whose client named a target. `usd_today`: None if unknown, as the gateway started on another day
+    and has no log. `logged`: it has a log. `escalated`: by cascade, the share of answers that were
+    not accepted. `fleet`: None if the gateway is in none, or its hub does not answer.
     """
 
     version: str
@@ -243,7 +252,9 @@ def requests_by(counts: MetricCounts, label: Callable[[str, str], str]) -> dict[
 
 
 def route_overviews(
-    counts: MetricCounts, policies: Mapping[str, Expression], now: Mapping[str, list[PreviewedChoice]]
+    counts: MetricCounts,
+    policies: Mapping[str, Expression],
+    now: Mapping[str, list[PreviewedChoice]],
 ) -> list[RouteOverview]:
     requests = requests_by(counts, lambda route, client: route)
     answers: dict[str, Counter[str]] = {}
@@ -331,7 +342,10 @@ def _after_ms(record: CallRecord, at_ns: int | None) -> float | None:
 
 
 def target_overviews(
-    counts: MetricCounts, processes: Collection[ProcessMetrics], policies: Iterable[Expression], states: TargetStates
+    counts: MetricCounts,
+    processes: Collection[ProcessMetrics],
+    policies: Iterable[Expression],
+    states: TargetStates,
 ) -> tuple[list[TargetOverview], int]:
     attempts: dict[str, Counter[str]] = {}
     faults: dict[str, Counter[str]] = {}
@@ -343,9 +357,19 @@ def target_overviews(
     for (_, target), cost in counts.cost_usd.items():
         usd[target] = usd.get(target, 0.0) + cost
     routed = dict.fromkeys(name for policy in policies for name in targets(policy))
-    named = sorted(attempts.keys() - routed.keys(), key=lambda name: (-attempts[name].total(), name))
+    named = sorted(
+        attempts.keys() - routed.keys(), key=lambda name: (-attempts[name].total(), name)
+    )
     seen = [
-        _target(name, counts, processes, states, attempts.get(name, {}), faults.get(name, {}), usd.get(name, 0.0))
+        _target(
+            name,
+            counts,
+            processes,
+            states,
+            attempts.get(name, {}),
+            faults.get(name, {}),
+            usd.get(name, 0.0),
+        )
         for name in [*routed, *named[:MAX_SHOWN]]
     ]
     return seen, len(named[MAX_SHOWN:])
@@ -398,11 +422,17 @@ def client_overviews(
         usd[client] = usd.get(client, 0.0) + cost
     calls = {key.name: requests.get(key.name, Requests()) for key in keys}
     shown = set(sorted(calls, key=lambda name: -calls[name].all)[:MAX_SHOWN])
-    seen = [_client(key, calls[key.name], usd.get(key.name), limits) for key in keys if key.name in shown]
+    seen = [
+        _client(key, calls[key.name], usd.get(key.name), limits)
+        for key in keys
+        if key.name in shown
+    ]
     return seen, len(calls) - len(shown)
 
 
-def _client(key: ClientKey, requests: Requests, usd: float | None, limits: KeyLimits) -> ClientOverview:
+def _client(
+    key: ClientKey, requests: Requests, usd: float | None, limits: KeyLimits
+) -> ClientOverview:
     by_minute, by_day = key.requests_per_minute is not None, key.usd_per_day is not None
     return ClientOverview(
         name=key.name,

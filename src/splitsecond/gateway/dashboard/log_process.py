@@ -21,7 +21,8 @@ class LogQuestion(Struct, kw_only=True, frozen=True):
 
 
 async def line_of_process(module: str, question: LogQuestion) -> bytes:
-    """Return the line that `module` answers. Raises `CallerFault` if that fails or takes too long."""
+    """Return the line that `module` answers. Raises `CallerFault` if that fails or takes too
+    long."""
     try:
         process = await ChildProcess.start(sys.executable, "-m", module, longest_line=LONGEST_LINE)
     except OSError as error:
@@ -32,9 +33,15 @@ async def line_of_process(module: str, question: LogQuestion) -> bytes:
         line = await asyncio.wait_for(process.read_line(), LONGEST_S)
         code = await process.wait() if line is None else 0
     except TimeoutError:
-        raise CallerFault(f"the log was not read within {LONGEST_S:g} s", kind="log_unavailable", status=503) from None
+        raise CallerFault(
+            f"the log was not read within {LONGEST_S:g} s", kind="log_unavailable", status=503
+        ) from None
     finally:
         await process.stop()
     if line is None:
-        raise CallerFault(f"the process that reads the log {how_it_ended(code)}", kind="log_unavailable", status=503)
+        raise CallerFault(
+            f"the process that reads the log {how_it_ended(code)}",
+            kind="log_unavailable",
+            status=503,
+        )
     return line

@@ -1,13 +1,13 @@
 """The page of the dashboard: one file that loads nothing except its data.
 
-The content security policy names the page's own script and style sheet by their hashes, and lets the page connect to
-its own server only.
+The content security policy names the page's own script and style sheet by their hashes, and lets
+the page connect to its own server only.
 
-Clients and providers choose names that the page shows, so the script creates elements and text nodes only, and
-`require-trusted-types-for` makes the browser refuse to parse markup from a string.
+Clients and providers choose names that the page shows, so the script creates elements and text
+nodes only, and `require-trusted-types-for` makes the browser refuse to parse markup from a string.
 
-The page itself contains nothing secret. It is served without a key, because a browser cannot send one before the page
-asks for it.
+The page itself contains nothing secret. It is served without a key, because a browser cannot send
+one before the page asks for it.
 """
 
 from functools import lru_cache
@@ -24,14 +24,16 @@ GUARDED: Headers = [
 ]
 """Headers of the page and of its data."""
 SCRIPTS = (
-    "elements.js", "figures.js", "history.js", "charts.js", "recent.js", "speeds.js", "sessions.js", "view.js",
+    "elements.js", "figures.js", "history.js", "charts.js", "recent.js", "speeds.js",
+    "sessions.js", "view.js",
     "page.js",
 )  # fmt: skip
 
 
 @lru_cache(maxsize=1)
 def dashboard_page() -> tuple[bytes, Headers]:
-    import jinja2  # takes a tenth of a second, which only a gateway whose dashboard is opened should spend
+    # takes a tenth of a second, which only a gateway whose dashboard is opened should spend
+    import jinja2
 
     from splitsecond.core.pages.html import csp_hash, page_style, template_source
 

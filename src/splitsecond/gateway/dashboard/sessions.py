@@ -1,7 +1,8 @@
 """Sessions of the log on the dashboard: a list, and what the client of one waited for.
 
-The usual times of targets are fitted in a process of its own, because that needs numpy, which the gateway does not
-load. It reads a `LogQuestion` in JSON from standard input and writes the times as JSON to standard output.
+The usual times of targets are fitted in a process of its own, because that needs numpy, which the
+gateway does not load. It reads a `LogQuestion` in JSON from standard input and writes the times as
+JSON to standard output.
 """
 
 import asyncio
@@ -62,7 +63,10 @@ class SessionPages:
                 if not self._listed[1] or now_ns - self._listed[0] >= FRESH_NS:
                     found = await asyncio.to_thread(past.sessions, since, until)
                     rows = [summarised(each, price) for each in found[:MAX_SESSIONS]]
-                    self._listed = now_ns, msgspec.json.encode({"schema": SCHEMA, "days": DAYS, "sessions": rows})
+                    self._listed = (
+                        now_ns,
+                        msgspec.json.encode({"schema": SCHEMA, "days": DAYS, "sessions": rows}),
+                    )
                 return self._listed[1]
             calls = await asyncio.to_thread(lambda: list(past.calls(since, until, session=session)))
             if not calls:
@@ -93,7 +97,9 @@ def main() -> None:
     until = clock.wall_time()
     try:
         past = Past.open(question.url)
-        found = target_times(columns for columns, _ in past.attempts(until - timedelta(days=DAYS), until))
+        found = target_times(
+            columns for columns, _ in past.attempts(until - timedelta(days=DAYS), until)
+        )
     except CallerFault as fault:
         sys.exit(str(fault))
     sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")

@@ -1,10 +1,11 @@
-"""The page of speed grades on the dashboard: the one of `splitsecond speed --html`, for the gateway's own log.
+"""The page of speed grades on the dashboard: the one of `splitsecond speed --html`, for the
+gateway's own log.
 
-A process of its own reads the log and makes the page, because that takes seconds of CPU for millions of calls, and
-needs numpy, which the gateway does not load.
+A process of its own reads the log and makes the page, because that takes seconds of CPU for
+millions of calls, and needs numpy, which the gateway does not load.
 
-The process reads a `SpeedQuestion` in JSON from standard input, because the log's URL can contain a password, and
-writes the page to standard output as a JSON string.
+The process reads a `SpeedQuestion` in JSON from standard input, because the log's URL can contain a
+password, and writes the page to standard output as a JSON string.
 """
 
 import asyncio
@@ -51,7 +52,8 @@ class SpeedPages:
 
 
 async def made_by_process(question: SpeedQuestion) -> bytes:
-    """Make the page in a process of its own. Raises `CallerFault` if that fails or takes too long."""
+    """Make the page in a process of its own. Raises `CallerFault` if that fails or takes too
+    long."""
     line = await line_of_process("splitsecond.gateway.dashboard.speed_grades", question)
     return msgspec.json.decode(line, type=str).encode()
 
@@ -67,7 +69,9 @@ def speed_page(question: SpeedQuestion) -> str:
     since = until - timedelta(days=DAYS)
     past = Past.open(question.url)
     begin = past.first(since) or until
-    traffic = ProductionTraffic(question.prices.get, "target", period_hours((until - begin).total_seconds()))
+    traffic = ProductionTraffic(
+        question.prices.get, "target", period_hours((until - begin).total_seconds())
+    )
     for columns, _ in past.attempts(since, until):
         traffic.add(columns)
     every = traffic.speeds(MIN)

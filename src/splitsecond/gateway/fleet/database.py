@@ -1,10 +1,11 @@
 """Exchanges of a gateway with the database of its fleet: five round trips, about once a second.
 
-The first advances fleet time. The second locks the limits that are reported, always in the order of their names, so
-that gateways wait for each other and never deadlock. The database keeps no locks for a gateway that stops in between:
-it ends the session.
+The first advances fleet time. The second locks the limits that are reported, always in the order of
+their names, so that gateways wait for each other and never deadlock. The database keeps no locks
+for a gateway that stops in between: it ends the session.
 
-An exchange that takes longer than `LONGEST_ANSWER_S` is cut off. It may still be committed; the limits allow for that.
+An exchange that takes longer than `LONGEST_ANSWER_S` is cut off. It may still be committed; the
+limits allow for that.
 """
 
 import asyncio
@@ -46,13 +47,16 @@ CONNECT_S = 3
 MAX_REPORTS = 200
 """Reports of other gateways that are read, the latest first."""
 SHORT_S = 3.0
-"""If a gateway gets less of a limit than it wants, how long the others are asked to report about it."""
+"""If a gateway gets less of a limit than it wants, how long the others are asked to report about
+it."""
 KEEP_SESSIONS_S = 7 * 86_400.0
 """Time for which the use of a session is remembered after its last call."""
 OVERLAP_S = 5.0
-"""Use that was written so long before the last look is read again: its transaction may not have ended by then."""
+"""Use that was written so long before the last look is read again: its transaction may not have
+ended by then."""
 _LOCK = 0x5EC0_0F1E
-"""The advisory lock while tables are created: any number that other programs are unlikely to use."""
+"""The advisory lock while tables are created: any number that other programs are unlikely to
+use."""
 _TABLES = """
 CREATE TABLE IF NOT EXISTS splitsecond_clock
     (one boolean PRIMARY KEY, wall_s double precision NOT NULL, fleet_s double precision NOT NULL);
@@ -69,21 +73,30 @@ CREATE TABLE IF NOT EXISTS splitsecond_learned
 CREATE TABLE IF NOT EXISTS splitsecond_turns
     (target text PRIMARY KEY, holder text NOT NULL, until_s double precision NOT NULL);
 CREATE TABLE IF NOT EXISTS splitsecond_sessions
-    (session bigint NOT NULL, instance text NOT NULL, spent bigint NOT NULL, reserved bigint NOT NULL,
-     turns bigint NOT NULL, allowed bigint NOT NULL, fleet_s double precision NOT NULL,
+    (session bigint NOT NULL, instance text NOT NULL,
+     spent bigint NOT NULL, reserved bigint NOT NULL, turns bigint NOT NULL,
+     allowed bigint NOT NULL, fleet_s double precision NOT NULL,
      PRIMARY KEY (session, instance));
 CREATE INDEX IF NOT EXISTS splitsecond_sessions_by_time ON splitsecond_sessions (fleet_s);
-CREATE INDEX IF NOT EXISTS splitsecond_sessions_in_flight ON splitsecond_sessions (session) WHERE reserved > 0;
+CREATE INDEX IF NOT EXISTS splitsecond_sessions_in_flight
+    ON splitsecond_sessions (session) WHERE reserved > 0;
 """
-_SESSION = f"SET statement_timeout = {CONNECT_S}000; SET idle_in_transaction_session_timeout = {CONNECT_S}000"
+_SESSION = (
+    f"SET statement_timeout = {CONNECT_S}000; SET idle_in_transaction_session_timeout = "
+    f"{CONNECT_S}000"
+)
 _NOW = "extract(epoch FROM clock_timestamp())::double precision"
 _TICK = f"""
 UPDATE splitsecond_clock
 SET fleet_s = fleet_s + least(greatest({_NOW} - wall_s, 0), {LONGEST_STEP_S}), wall_s = {_NOW}
 RETURNING wall_s, fleet_s
 """
-_LOCKED = "SELECT name, holdings FROM splitsecond_limits WHERE name = ANY(%s) ORDER BY name FOR UPDATE"
-_FLEET = "SELECT name, instance, wall_s, fleet_s, about FROM splitsecond_gateways WHERE fleet_s > %s"
+_LOCKED = (
+    "SELECT name, holdings FROM splitsecond_limits WHERE name = ANY(%s) ORDER BY name FOR UPDATE"
+)
+_FLEET = (
+    "SELECT name, instance, wall_s, fleet_s, about FROM splitsecond_gateways WHERE fleet_s > %s"
+)
 _SHORT = "SELECT name FROM splitsecond_limits WHERE short_s > %s"
 _WRITE = """
 UPDATE splitsecond_limits AS l SET holdings = n.holdings,
@@ -122,8 +135,8 @@ DELETE FROM splitsecond_turns WHERE target IN
     (SELECT target FROM splitsecond_turns WHERE holder = %s
       AND target <> ALL(%s::text[]) ORDER BY target FOR UPDATE)
 """
-# A turn that ends later than any lease could was not written by a gateway. Rows of others are left out at first: a
-# conflict would lock them, even though they stay as they are.
+# A turn that ends later than any lease could was not written by a gateway. Rows of others are left
+# out at first: a conflict would lock them, even though they stay as they are.
 _TAKE_TURNS = f"""
 INSERT INTO splitsecond_turns AS t
 SELECT name, %s, c.fleet_s + {LEASE_S} FROM unnest(%s::text[]) AS name, splitsecond_clock c
@@ -131,7 +144,9 @@ WHERE NOT EXISTS (SELECT FROM splitsecond_turns h WHERE h.target = name AND h.ho
     AND h.until_s BETWEEN c.fleet_s AND c.fleet_s + {LEASE_S})
 ORDER BY name
 ON CONFLICT (target) DO UPDATE SET holder = excluded.holder, until_s = excluded.until_s
-WHERE t.holder = excluded.holder OR t.until_s NOT BETWEEN excluded.until_s - {LEASE_S} AND excluded.until_s
+WHERE t.holder = excluded.holder OR t.until_s NOT BETWEEN excluded.until_s - {
+    LEASE_S
+} AND excluded.until_s
 RETURNING target
 """
 _USE_SESSIONS = """
@@ -145,7 +160,8 @@ ON CONFLICT (session, instance) DO UPDATE SET spent = excluded.spent, reserved =
 # What a gateway that is gone had reserved counts as spent.
 _USED_SESSIONS = f"""
 SELECT s.session, sum(s.spent + CASE WHEN g.instance IS NULL THEN s.reserved ELSE 0 END)::bigint,
-    sum(CASE WHEN g.instance IS NULL THEN 0 ELSE s.reserved END)::bigint, sum(s.turns)::bigint, sum(s.allowed)::bigint
+    sum(CASE WHEN g.instance IS NULL THEN 0 ELSE s.reserved END)::bigint,
+    sum(s.turns)::bigint, sum(s.allowed)::bigint
 FROM splitsecond_clock c CROSS JOIN splitsecond_sessions s
 LEFT JOIN splitsecond_gateways g ON g.instance = s.instance AND g.fleet_s > c.fleet_s - {SILENT_S}
 WHERE s.instance <> %s AND s.session IN
@@ -161,7 +177,8 @@ DELETE FROM splitsecond_sessions WHERE (session, instance) IN
 
 
 class About(Struct, frozen=True, kw_only=True):
-    """Report of a gateway about itself. `sees`: the gateways that reported recently, as far as it knows."""
+    """Report of a gateway about itself. `sees`: the gateways that reported recently, as far as it
+    knows."""
 
     version: str = ""
     workers: int = 0
@@ -178,8 +195,8 @@ class Neighbour(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True):
-    """`leases` by limit. `fleet`: all gateways. `short`: limits that are too low for some gateway. `wall_s`: the
-    database's clock, read at `at_ns`."""
+    """`leases` by limit. `fleet`: all gateways. `short`: limits that are too low for some gateway.
+    `wall_s`: the database's clock, read at `at_ns`."""
 
     leases: Mapping[str, Lease]
     fleet: tuple[Neighbour, ...]
@@ -189,7 +206,8 @@ class Answer(Struct, frozen=True):
 
 
 class Learned(Struct, frozen=True):
-    """`reports` of other gateways: name, age in seconds, text. `turns`: targets that this gateway may probe."""
+    """`reports` of other gateways: name, age in seconds, text. `turns`: targets that this gateway
+    may probe."""
 
     reports: list[tuple[str, float, str]]
     turns: set[str]
@@ -211,7 +229,12 @@ class FleetDatabase:
         """Whether the next report may take the name from another run."""
 
     async def exchange(
-        self, reports: Mapping[str, Report], periods: Mapping[str, Period], about: About, *, end: bool = False
+        self,
+        reports: Mapping[str, Report],
+        periods: Mapping[str, Period],
+        about: About,
+        *,
+        end: bool = False,
     ) -> Answer:
         """Report, and return the leases. `end`: the gateway leaves the fleet.
 
@@ -236,31 +259,57 @@ class FleetDatabase:
             mine = fleet.get(self.name)
             if mine is not None and mine.instance != self._instance and not self.may_take_over:
                 raise NameTaken(f"another gateway has taken the name {self.name}")
-            fleet[self.name] = Neighbour(name=self.name, instance=self._instance, silent_s=0.0, about=about)
-            present = {each.name: Present(each.instance, each.silent_s >= SILENT_S) for each in fleet.values()}
+            fleet[self.name] = Neighbour(
+                name=self.name, instance=self._instance, silent_s=0.0, about=about
+            )
+            present = {
+                each.name: Present(each.instance, each.silent_s >= SILENT_S)
+                for each in fleet.values()
+            }
             now = Moment(fleet_s, int(wall_s // 86_400))
             leases: dict[str, Lease] = {}
             written: list[tuple[str, str, bool]] = []
             for name, text in stored:
                 shared = _shared(name, text)
                 if end:
-                    leave(shared, self.name, reports[name].used, present, period=periods[name], now=now)
+                    leave(
+                        shared,
+                        self.name,
+                        reports[name].used,
+                        present,
+                        period=periods[name],
+                        now=now,
+                    )
                 else:
-                    leases[name] = renew(shared, self.name, reports[name], present, period=periods[name], now=now)
-                written.append((name, encode(shared).decode(), name in leases and leases[name].short))
+                    leases[name] = renew(
+                        shared, self.name, reports[name], present, period=periods[name], now=now
+                    )
+                written.append(
+                    (name, encode(shared).decode(), name in leases and leases[name].short)
+                )
             if len(written) < len(reports):  # rows were removed from outside: they are added again
                 self._known.clear()
-            myself = (self.name, self._instance, wall_s, fleet_s, msgspec.json.encode(about).decode())
+            myself = (
+                self.name,
+                self._instance,
+                wall_s,
+                fleet_s,
+                msgspec.json.encode(about).decode(),
+            )
             columns = [list(each) for each in zip(*written, strict=True)]
             await _read(
                 connection,
                 (_WRITE, (fleet_s, *columns)) if written else ("SELECT", ()),
-                ("DELETE FROM splitsecond_gateways WHERE name = %s", (self.name,)) if end else (_SEEN, myself),
+                ("DELETE FROM splitsecond_gateways WHERE name = %s", (self.name,))
+                if end
+                else (_SEEN, myself),
                 ("COMMIT", ()),
                 *(((_FORGET, (self.name,)), (_GIVE_BACK, (self._instance, []))) if end else ()),
             )
             self.may_take_over = False
-            return Answer(leases, tuple(fleet.values()), frozenset(name for (name,) in short), wall_s, at_ns)
+            return Answer(
+                leases, tuple(fleet.values()), frozenset(name for (name,) in short), wall_s, at_ns
+            )
 
     async def learn(self, report: str, turns: Sequence[str]) -> Learned:
         async with self._connected() as connection:
@@ -277,12 +326,15 @@ class FleetDatabase:
                 (_TAKE_TURNS, (self._instance, list(turns), self._instance)),
                 ("COMMIT", ()),
             )
-            return Learned([(name, age_s, text) for name, age_s, text in reports], {name for (name,) in taken})
+            return Learned(
+                [(name, age_s, text) for name, age_s, text in reports], {name for (name,) in taken}
+            )
 
     async def share_sessions(
         self, used: Mapping[int, SessionUse], since_s: float
     ) -> tuple[float, dict[int, SessionUse]]:
-        """Write what this gateway has counted of sessions, and return what the others have counted together.
+        """Write what this gateway has counted of sessions, and return what the others have counted
+        together.
 
         Of sessions that changed since `since_s`, a time that the call before returned; 0: all.
         """
@@ -311,7 +363,9 @@ class FleetDatabase:
     async def instance_of(self, name: str) -> tuple[str, float] | None:
         async with self._connected() as connection:
             query = "SELECT instance, wall_s FROM splitsecond_gateways WHERE name = %s"
-            found: tuple[str, float] | None = await (await connection.execute(query, (name,))).fetchone()
+            found: tuple[str, float] | None = await (
+                await connection.execute(query, (name,))
+            ).fetchone()
             return found
 
     def error_text(self, error: Exception) -> str:
@@ -340,7 +394,10 @@ class FleetDatabase:
         try:
             if connection is None:
                 connection = await psycopg.AsyncConnection.connect(
-                    self._url, autocommit=True, connect_timeout=CONNECT_S, application_name=f"splitsecond {self.name}"
+                    self._url,
+                    autocommit=True,
+                    connect_timeout=CONNECT_S,
+                    application_name=f"splitsecond {self.name}",
                 )
                 if clock.now_ns() - begin_ns >= LONGEST_ANSWER_S * clock.NS_PER_S:
                     raise psycopg.OperationalError("it took too long to connect")
@@ -365,15 +422,22 @@ class FleetDatabase:
             await connection.execute(_FORGET_TURNS)
         self._known.clear()
 
-    async def _add(self, connection: psycopg.AsyncConnection[Any], names: Mapping[str, Report]) -> None:
+    async def _add(
+        self, connection: psycopg.AsyncConnection[Any], names: Mapping[str, Report]
+    ) -> None:
         """Add rows for limits that have none. They must exist before they are locked in order."""
         if missing := sorted(names.keys() - self._known):
-            add = "INSERT INTO splitsecond_limits SELECT unnest(%s::text[]), '{}' ON CONFLICT DO NOTHING"
+            add = (
+                "INSERT INTO splitsecond_limits SELECT unnest(%s::text[]), "
+                "'{}' ON CONFLICT DO NOTHING"
+            )
             await connection.execute(add, (missing,))
             self._known.update(missing)
 
 
-def _neighbours(rows: Iterable[tuple[Any, ...]], wall_s: float, fleet_s: float) -> dict[str, Neighbour]:
+def _neighbours(
+    rows: Iterable[tuple[Any, ...]], wall_s: float, fleet_s: float
+) -> dict[str, Neighbour]:
     return {
         name: Neighbour(
             name=name,
@@ -386,7 +450,8 @@ def _neighbours(rows: Iterable[tuple[Any, ...]], wall_s: float, fleet_s: float) 
 
 
 def _about(text: str) -> About:
-    """Return a gateway's report about itself; an empty one if it cannot be read, because it is only shown."""
+    """Return a gateway's report about itself; an empty one if it cannot be read, because it is only
+    shown."""
     try:
         return msgspec.json.decode(text, type=About)
     except PARSER_ERRORS:
@@ -394,12 +459,16 @@ def _about(text: str) -> About:
 
 
 def _shared(name: str, text: str) -> SharedLimit:
-    """Return a stored limit. Raises `psycopg.DataError` if it cannot be read: what others hold is not known then."""
+    """Return a stored limit. Raises `psycopg.DataError` if it cannot be read: what others hold is
+    not known then."""
     try:
         return decode(text.encode())
     except PARSER_ERRORS as error:
         why = parser_words(error)
-        words = f"the row {name!r} of the table splitsecond_limits is invalid ({why}). Delete it to count anew."
+        words = (
+            f"the row {name!r} of the table splitsecond_limits is invalid ({why}). Delete it "
+            f"to count anew."
+        )
         raise psycopg.DataError(words) from None
 
 

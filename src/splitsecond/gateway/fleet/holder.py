@@ -1,4 +1,5 @@
-"""A gateway's side of one limit: what it reports, and the ceiling that its workers use while the database is away."""
+"""A gateway's side of one limit: what it reports, and the ceiling that its workers use while the
+database is away."""
 
 from typing import NamedTuple
 
@@ -17,12 +18,15 @@ class LimitUse(NamedTuple):
 
 
 class Holder:
-    """This gateway's part of one limit of a key: `limit` requests a minute, or billionths of a US dollar a day.
+    """This gateway's part of one limit of a key: `limit` requests a minute, or billionths of a US
+    dollar a day.
 
     `client`: the name of the key.
     """
 
-    def __init__(self, period: Period, limit: int, *, client: str = "", ceiling: int = 0, share: int = 0) -> None:
+    def __init__(
+        self, period: Period, limit: int, *, client: str = "", ceiling: int = 0, share: int = 0
+    ) -> None:
         self.period = period
         self.client = client
         self.limit = limit
@@ -47,7 +51,9 @@ class Holder:
         new = max(use.used - before.used, 0) + use.refused - before.refused
         wanted = 0 if self._reported is None else -int(-new * max(WANTED_S / elapsed_s, 1.0) // 1)
         self._begun = use, now_ns
-        return Report(limit=self.limit, used=use.used, ceiling=self.ceiling, share=self.share, wanted=wanted)
+        return Report(
+            limit=self.limit, used=use.used, ceiling=self.ceiling, share=self.share, wanted=wanted
+        )
 
     def take(self, lease: Lease) -> None:
         self._reported, self._reported_ns = self._begun

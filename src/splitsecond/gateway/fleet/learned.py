@@ -1,11 +1,12 @@
-"""Reports of the workers of a fleet about targets: openings of circuit breakers, rate limits, histograms of speed.
+"""Reports of the workers of a fleet about targets: openings of circuit breakers, rate limits,
+histograms of speed.
 
-A worker reports only what it has measured itself, so nothing that was received is passed on. Times are ages in seconds,
-because clocks of machines differ.
+A worker reports only what it has measured itself, so nothing that was received is passed on. Times
+are ages in seconds, because clocks of machines differ.
 
-Speeds travel as histograms, because these can be added. Bucket i contains the times from gamma^(i-1) to gamma^i
-microseconds, where gamma = (1 + e) / (1 - e). So the value in its middle is at most e = 5% away from each of its times
-(DDSketch: Masson, Rim, Lee 2019).
+Speeds travel as histograms, because these can be added. Bucket i contains the times from
+gamma^(i-1) to gamma^i microseconds, where gamma = (1 + e) / (1 - e). So the value in its middle is
+at most e = 5% away from each of its times (DDSketch: Masson, Rim, Lee 2019).
 """
 
 import math
@@ -36,24 +37,29 @@ _BUCKETS = 256
 _ERROR = 0.05
 _LOG_GAMMA = math.log((1 + _ERROR) / (1 - _ERROR))
 _NS_PER_US = 1000
-_MIDDLES_NS = [(1 - _ERROR) * _NS_PER_US * math.exp(place * _LOG_GAMMA) for place in range(_BUCKETS)]
+_MIDDLES_NS = [
+    (1 - _ERROR) * _NS_PER_US * math.exp(place * _LOG_GAMMA) for place in range(_BUCKETS)
+]
 
 Age = Annotated[float, Meta(ge=0, le=MAX)]
 Weight = Annotated[float, Meta(gt=0, le=MAX)]
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
-Buckets = Annotated[dict[Annotated[int, Meta(ge=0, lt=_BUCKETS)], Weight], Meta(max_length=_BUCKETS)]
+Buckets = Annotated[
+    dict[Annotated[int, Meta(ge=0, lt=_BUCKETS)], Weight], Meta(max_length=_BUCKETS)
+]
 
 
 class CensoredHistogram(Struct, frozen=True, omit_defaults=True):
-    """Weights of times by bucket: of requests that ended, and of those that were closed while they waited."""
+    """Weights of times by bucket: of requests that ended, and of those that were closed while they
+    waited."""
 
     ended: Buckets = {}
     censored: Buckets = {}
 
 
 class Speed(Struct, frozen=True, omit_defaults=True):
-    """Speed of streamed answers. `tokens`: their mean length; `answers`: the weight of the answers that it was computed
-    from."""
+    """Speed of streamed answers. `tokens`: their mean length; `answers`: the weight of the answers
+    that it was computed from."""
 
     ttft: CensoredHistogram = CensoredHistogram()
     tpot: CensoredHistogram = CensoredHistogram()
@@ -74,8 +80,8 @@ class Opening(Struct, frozen=True, omit_defaults=True):
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):
-    """The provider's latest report on the rate limits of a key. `reset_s`: from that report on. `per_s`: requests per
-    second that are sent with the key."""
+    """The provider's latest report on the rate limits of a key. `reset_s`: from that report on.
+    `per_s`: requests per second that are sent with the key."""
 
     age_s: Age
     requests_left: Count | None = None
@@ -96,9 +102,9 @@ class Limits(Struct, frozen=True, omit_defaults=True):
 class TargetReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Knowledge of one or several workers about a target.
 
-    `good_s`: age of the request whose answer was the last to end well. `limits`: by the fingerprint of the key.
-    `wants`: a worker has calls for the target and its breaker is open; `due`: it may be probed as far as the breaker is
-    concerned; `probing`: a probe is in flight.
+    `good_s`: age of the request whose answer was the last to end well. `limits`: by the fingerprint
+    of the key. `wants`: a worker has calls for the target and its breaker is open; `due`: it may be
+    probed as far as the breaker is concerned; `probing`: a probe is in flight.
     """
 
     opening: Opening | None = None
@@ -111,7 +117,8 @@ class TargetReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Targets = Annotated[
-    dict[Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)], TargetReport], Meta(max_length=MAX_TARGETS)
+    dict[Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)], TargetReport],
+    Meta(max_length=MAX_TARGETS),
 ]
 _DECODER = msgspec.json.Decoder(Targets)
 
@@ -131,10 +138,13 @@ def decode_targets(text: str) -> dict[str, TargetReport]:
 
 
 def encode_targets(targets: Mapping[str, TargetReport]) -> str:
-    """Return a report as JSON of `MAX_BYTES` at most: the speeds are left out if they do not fit."""
+    """Return a report as JSON of `MAX_BYTES` at most: the speeds are left out if they do not
+    fit."""
     text = msgspec.json.encode(targets).decode()
     if len(text) > MAX_BYTES:
-        text = msgspec.json.encode({name: replace(each, speed=None) for name, each in targets.items()}).decode()
+        text = msgspec.json.encode(
+            {name: replace(each, speed=None) for name, each in targets.items()}
+        ).decode()
     return text if len(text) <= MAX_BYTES else "{}"
 
 
@@ -146,7 +156,11 @@ def merged(reports: Iterable[tuple[float, TargetReport]]) -> TargetReport:
     aged = [_aged(report, since_s) for since_s, report in reports]
     speeds = [each.speed for each in aged if each.speed is not None]
     return TargetReport(
-        opening=min((each.opening for each in aged if each.opening), key=lambda opening: opening.age_s, default=None),
+        opening=min(
+            (each.opening for each in aged if each.opening),
+            key=lambda opening: opening.age_s,
+            default=None,
+        ),
         good_s=min((each.good_s for each in aged if each.good_s is not None), default=None),
         limits=_merged_limits(each.limits for each in aged),
         speed=_added(speeds) if speeds else None,
@@ -167,10 +181,13 @@ def _merged_limits(reports: Iterable[Mapping[str, Limits]]) -> dict[str, Limits]
     return merged_limits
 
 
-def merged_targets(reports: Sequence[tuple[float, Mapping[str, TargetReport]]]) -> dict[str, TargetReport]:
+def merged_targets(
+    reports: Sequence[tuple[float, Mapping[str, TargetReport]]],
+) -> dict[str, TargetReport]:
     names = dict.fromkeys(name for _, targets in reports for name in targets)
     return {
-        name: merged([(since_s, targets[name]) for since_s, targets in reports if name in targets]) for name in names
+        name: merged([(since_s, targets[name]) for since_s, targets in reports if name in targets])
+        for name in names
     }
 
 
@@ -208,7 +225,10 @@ def _aged(report: TargetReport, since_s: float) -> TargetReport:
         report,
         opening=opening,
         good_s=None if report.good_s is None else bounded(report.good_s + since_s),
-        limits={name: replace(each, age_s=bounded(each.age_s + since_s)) for name, each in report.limits.items()},
+        limits={
+            name: replace(each, age_s=bounded(each.age_s + since_s))
+            for name, each in report.limits.items()
+        },
     )
 
 
@@ -223,7 +243,11 @@ def _added(speeds: Sequence[Speed]) -> Speed:
 
 
 def _rounded(buckets: Mapping[int, float]) -> dict[int, float]:
-    return {place: min(rounded, MAX) for place, weight in buckets.items() if (rounded := round(weight, 3)) > 0}
+    return {
+        place: min(rounded, MAX)
+        for place, weight in buckets.items()
+        if (rounded := round(weight, 3)) > 0
+    }
 
 
 def bounded(value: float) -> float:

@@ -1,4 +1,5 @@
-"""The hub's part of what workers learn from each other: it collects, exchanges and hands out reports."""
+"""The hub's part of what workers learn from each other: it collects, exchanges and hands out
+reports."""
 
 from collections.abc import Callable
 
@@ -15,7 +16,8 @@ from splitsecond.gateway.fleet.turns import Turns
 from splitsecond.gateway.fleet.view import STALE_S, FleetView, GatewayStatus, WorkerReport
 
 ALONE_S = 10.0
-"""Time without an answer of the database after which the workers of this gateway take turns among themselves."""
+"""Time without an answer of the database after which the workers of this gateway take turns among
+themselves."""
 USED_S = 15.0
 """The age at which a report of another gateway is no longer used."""
 MAX_SHOWN = 20
@@ -25,7 +27,9 @@ MAX_SHOWN = 20
 class Learning:
     """`reports`: the latest of each worker. `publish` gets their views."""
 
-    def __init__(self, workers: int, say: Callable[[str], None], publish: Callable[[int, FleetView], None]) -> None:
+    def __init__(
+        self, workers: int, say: Callable[[str], None], publish: Callable[[int, FleetView], None]
+    ) -> None:
         self.reports: dict[int, WorkerReport] = {}
         self._workers = workers
         self._say = say
@@ -65,12 +69,18 @@ class Learning:
         self._others = {}
         for gateway, silent_s, theirs in received.reports:
             try:
-                self._others[gateway] = now_ns - round(silent_s * clock.NS_PER_S), decode_targets(theirs)
+                self._others[gateway] = (
+                    now_ns - round(silent_s * clock.NS_PER_S),
+                    decode_targets(theirs),
+                )
             except InvalidReport as why:
                 self.invalid += 1
                 if gateway not in self._invalid and len(self._invalid) < MAX_SHOWN:
                     self._invalid.add(gateway)
-                    self._say(f"the report of gateway {gateway} in the database of the fleet is not used: {why}")
+                    self._say(
+                        f"the report of gateway {gateway} in the database of the fleet is not "
+                        f"used: {why}"
+                    )
 
     def publish(self, name: str, fleet: tuple[Neighbour, ...], answered_ns: int) -> None:
         now_ns = clock.now_ns()
@@ -104,7 +114,11 @@ class Learning:
                 answered_s=since_s if answered_ns else None,
                 gateways=gateways,
                 targets=merged_targets([(0.0, others), *siblings]) if siblings else others,
-                turns={target: until_ns for target, (worker, until_ns) in self._granted.items() if worker == number},
+                turns={
+                    target: until_ns
+                    for target, (worker, until_ns) in self._granted.items()
+                    if worker == number
+                },
             )
             self._publish(number, view)
 

@@ -1,4 +1,5 @@
-"""A gateway as a member of its fleet: it exchanges reports with the fleet's database, for all workers."""
+"""A gateway as a member of its fleet: it exchanges reports with the fleet's database, for all
+workers."""
 
 import asyncio
 import contextlib
@@ -25,13 +26,15 @@ from splitsecond.gateway.records.shared_counters import MAX_NAMES, SharedCounter
 EVERY_S = 1.0
 """Time between two exchanges."""
 LOOK_S = 0.05
-"""Time between two looks at the counters, to report early. Also the least time between two exchanges."""
+"""Time between two looks at the counters, to report early. Also the least time between two
+exchanges."""
 AWAY_S = 3.0
 """Time without an answer after which the database is reported to be away."""
 MAX_AT_ONCE = 200
 """Limits in one exchange."""
 SLEW = 0.005
-"""By how much the minutes may be shifted each second to follow the database's clock, as a share of it."""
+"""By how much the minutes may be shifted each second to follow the database's clock, as a share of
+it."""
 END_S = 30.0
 """How long the calls of workers that have died may have money reserved at the end."""
 TAKE_OVER_S = 2.0
@@ -52,7 +55,9 @@ class FleetMember:
         self._say = say
         self._counters = SharedCounters(settings.counters, workers=settings.workers)
         self._ceilings = FleetCeilings(settings.ceilings, workers=settings.workers)
-        self._sessions = SharedSessions(SessionCounters(settings.budgets, workers=settings.workers, number=None))
+        self._sessions = SharedSessions(
+            SessionCounters(settings.budgets, workers=settings.workers, number=None)
+        )
         self.learning = Learning(settings.workers, say, publish)
         self._database = FleetDatabase(settings.url, settings.gateway, settings.instance)
         self._instance = settings.instance
@@ -78,7 +83,9 @@ class FleetMember:
                 self._holders[name].limit = amount
             else:
                 ceiling, share = self._ceilings.held(_LIMITS[period], client)
-                self._holders[name] = Holder(period, amount, client=client, ceiling=ceiling, share=share)
+                self._holders[name] = Holder(
+                    period, amount, client=client, ceiling=ceiling, share=share
+                )
         for name in self._holders.keys() - wanted.keys():
             self._holders[name].limit = 0  # the next reports give its part back
 
@@ -107,7 +114,9 @@ class FleetMember:
             if not self._registered:
                 await self._register()
             names = [
-                name for name, holder in self._holders.items() if holder.wants_report(uses[name]) or name in self._short
+                name
+                for name, holder in self._holders.items()
+                if holder.wants_report(uses[name]) or name in self._short
             ]
             for begin in range(0, max(len(names), 1), MAX_AT_ONCE):
                 await self._report(names[begin : begin + MAX_AT_ONCE], uses)
@@ -132,7 +141,10 @@ class FleetMember:
             except (psycopg.Error, OSError) as error:
                 self._failures += 1
                 if not self._unlearned:
-                    self._say(f"gateways do not learn from each other now: {self._database.error_text(error)}")
+                    self._say(
+                        f"gateways do not learn from each other now: "
+                        f"{self._database.error_text(error)}"
+                    )
                 self._unlearned = True
         self.learning.publish(self._database.name, self._fleet(), self._ceilings.reached_ns)
 
@@ -141,7 +153,10 @@ class FleetMember:
         if found is not None and found[0] != self._instance:
             await asyncio.sleep(TAKE_OVER_S)
             if await self._database.instance_of(self._database.name) != found:
-                self._say(f"another gateway of the fleet is named {self._database.name}; this one gets a longer name.")
+                self._say(
+                    f"another gateway of the fleet is named {self._database.name}; this one gets "
+                    f"a longer name."
+                )
                 self._database.name += f"#{self._instance[:4]}"
         self._database.may_take_over = True
         self._registered = True
@@ -165,7 +180,8 @@ class FleetMember:
         return () if self._answer is None else self._answer.fleet
 
     def _offset_ns(self, answer: Answer, now_ns: int) -> int:
-        """Return the offset of the minutes: the database's at first, later moved towards it, slowly and never back."""
+        """Return the offset of the minutes: the database's at first, later moved towards it, slowly
+        and never back."""
         wanted_ns = round(answer.wall_s * clock.NS_PER_S) - answer.at_ns
         reached_ns, current_ns = self._ceilings.reached_ns, self._ceilings.offset_ns
         if not reached_ns:
@@ -177,10 +193,13 @@ class FleetMember:
     def _use(self, holder: Holder) -> LimitUse:
         """Return what all workers of this gateway use of a limit.
 
-        Workers count by this machine's day, and the database by its own. If these differ, the larger sum is used: a
-        wall clock that steps over midnight must not free what was spent.
+        Workers count by this machine's day, and the database by its own. If these differ, the
+        larger sum is used: a wall clock that steps over midnight must not free what was spent.
         """
-        client, refused = holder.client, self._ceilings.refused(_LIMITS[holder.period], holder.client)
+        client, refused = (
+            holder.client,
+            self._ceilings.refused(_LIMITS[holder.period], holder.client),
+        )
         if holder.period == "day":
             spent = max(self._counters.spent_usd(client, day) for day in {today(), self._day()})
             return LimitUse(max(nano(spent + self._counters.reserved_usd(client)), 0), refused)
@@ -209,8 +228,10 @@ class FleetMember:
             if not known and not self._full:
                 self._full = True
                 self._say(
-                    f"more than {MAX_NAMES:,} keys with limits were configured since the gateway started, so the key "
-                    f"{holder.client} and others are refused. Restart the gateway, with fewer keys with limits."
+                    f"more than {MAX_NAMES:,} keys with limits were configured since the gateway "
+                    f"started, so the key "
+                    f"{holder.client} and others are refused. Restart the gateway, with fewer "
+                    f"keys with limits."
                 )
 
     def _failed(self, why: str) -> None:
@@ -218,7 +239,11 @@ class FleetMember:
         if self._away or (reached_ns and clock.now_ns() - reached_ns < AWAY_S * clock.NS_PER_S):
             return
         self._away = True
-        so = "this gateway uses its part of each limit" if reached_ns else "keys with limits are refused until it does"
+        so = (
+            "this gateway uses its part of each limit"
+            if reached_ns
+            else "keys with limits are refused until it does"
+        )
         self._say(f"the database of the fleet does not answer, so {so}: {why}")
 
     def _about(self) -> About:
@@ -237,7 +262,8 @@ class FleetMember:
             fleet_reports_invalid={name: self.learning.invalid},
             fleet_turns={name: self.learning.turns},
             fleet_ceilings={
-                (_LIMITS[holder.period], holder.client): holder.ceiling / (NANO if holder.period == "day" else 1)
+                (_LIMITS[holder.period], holder.client): holder.ceiling
+                / (NANO if holder.period == "day" else 1)
                 for holder in self._holders.values()
             },
         )
@@ -245,13 +271,17 @@ class FleetMember:
     async def _leave(self) -> None:
         give_up_ns = clock.now_ns() + round(END_S * clock.NS_PER_S)
         clients = {holder.client for holder in self._holders.values() if holder.period == "day"}
-        while any(self._counters.reserved_usd(each) for each in clients) and clock.now_ns() < give_up_ns:  # noqa: ASYNC110
+        while any(map(self._counters.reserved_usd, clients)):
+            if clock.now_ns() >= give_up_ns:
+                break
             await asyncio.sleep(LOOK_S)
         if not self._registered:
             await self._database.close()
             return
         now_ns = clock.now_ns()
-        reports = {name: holder.report(self._use(holder), now_ns) for name, holder in self._holders.items()}
+        reports = {
+            name: holder.report(self._use(holder), now_ns) for name, holder in self._holders.items()
+        }
         periods = {name: holder.period for name, holder in self._holders.items()}
         try:
             await self._sessions.exchange(self._database)

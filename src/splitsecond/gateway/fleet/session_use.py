@@ -1,11 +1,13 @@
-"""What the sessions of clients use at all gateways of a fleet: this gateway's counts to its database, theirs back."""
+"""What the sessions of clients use at all gateways of a fleet: this gateway's counts to its
+database, theirs back."""
 
 from splitsecond.core import clock
 from splitsecond.gateway.fleet.database import FleetDatabase
 from splitsecond.gateway.records.session_budgets import SessionCounters
 
 AGAIN_NS = clock.NS_PER_S
-"""Counts that changed so long before the last exchange are sent again: a worker may have been about to write them."""
+"""Counts that changed so long before the last exchange are sent again: a worker may have been about
+to write them."""
 
 
 class SharedSessions:

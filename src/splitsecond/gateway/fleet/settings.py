@@ -1,4 +1,5 @@
-"""Settings of the fleet. The supervisor writes them, so this module imports nothing that only a fleet needs."""
+"""Settings of the fleet. The supervisor writes them, so this module imports nothing that only a
+fleet needs."""
 
 from msgspec import Struct
 
@@ -12,7 +13,8 @@ class LimitedKey(Struct, frozen=True):
 class FleetSettings(Struct, frozen=True, kw_only=True):
     """`gateway`: its name in the fleet. `instance`: that of this run.
 
-    `counters`, `ceilings` and `budgets`: descriptors of the workers' shared tables, which the hub inherits.
+    `counters`, `ceilings` and `budgets`: descriptors of the workers' shared tables, which the hub
+    inherits.
     """
 
     url: str

@@ -8,7 +8,8 @@ from msgspec import Struct
 from splitsecond.gateway.fleet.learned import TargetReport
 
 STALE_S = 10.0
-"""A report or view that was not replaced for this long is not used: its process has died, or has been stopped."""
+"""A report or view that was not replaced for this long is not used: its process has died, or has
+been stopped."""
 
 
 class WorkerReport(Struct, frozen=True, tag=True):
@@ -17,8 +18,9 @@ class WorkerReport(Struct, frozen=True, tag=True):
 
 
 class GatewayStatus(Struct, frozen=True, kw_only=True):
-    """A gateway of the fleet. `silent_s`: time since its last report. `sees`: the gateways that reported recently, as
-    far as it knows. `down`: targets whose circuit breakers are open there because of failures."""
+    """A gateway of the fleet. `silent_s`: time since its last report. `sees`: the gateways that
+    reported recently, as far as it knows. `down`: targets whose circuit breakers are open there
+    because of failures."""
 
     name: str
     version: str
@@ -31,9 +33,9 @@ class GatewayStatus(Struct, frozen=True, kw_only=True):
 class FleetView(Struct, frozen=True, kw_only=True, tag=True):
     """The fleet and its reports, for one worker. All ages are as of `at_ns`.
 
-    `name`: that of its gateway. `answered_s`: time since the database answered; None: it has not yet. `targets`: what
-    all other workers of the fleet report together. `turns`: targets that this worker may probe, and before which time
-    the probe may begin.
+    `name`: that of its gateway. `answered_s`: time since the database answered; None: it has not
+    yet. `targets`: what all other workers of the fleet report together. `turns`: targets that this
+    worker may probe, and before which time the probe may begin.
     """
 
     at_ns: int

@@ -1,4 +1,5 @@
-"""A worker's part of what the workers of a fleet learn from each other: it reports, and uses the view of the fleet.
+"""A worker's part of what the workers of a fleet learn from each other: it reports, and uses the
+view of the fleet.
 
 Without a fresh view it works on alone: it uses nothing of others and needs no turns.
 """
@@ -98,7 +99,9 @@ class WorkerExchange:
         self._known = {name: each for name, each in self._known.items() if name in states}
         reports: dict[str, TargetReport] = {}
         left = MAX_SPEEDS
-        for name in [each for each in names if len(each) <= LONGEST_NAME and each.isprintable()][:MAX_TARGETS]:
+        for name in [each for each in names if len(each) <= LONGEST_NAME and each.isprintable()][
+            :MAX_TARGETS
+        ]:
             known = self._known.setdefault(name, _Known())
             left -= self._measure(known, states[name], now_ns, may_compute=left > 0)
             report = self._of_target(states[name], known, now_ns)
@@ -106,7 +109,9 @@ class WorkerExchange:
                 reports[name] = report
         return reports
 
-    def _measure(self, known: _Known, state: TargetState, now_ns: int, *, may_compute: bool) -> bool:
+    def _measure(
+        self, known: _Known, state: TargetState, now_ns: int, *, may_compute: bool
+    ) -> bool:
         if known.at_ns and now_ns > known.at_ns:
             rate = (state.sent - known.sent) * clock.NS_PER_S / (now_ns - known.at_ns)
             known.per_s += _SMOOTHING * (rate - known.per_s)
@@ -122,7 +127,9 @@ class WorkerExchange:
             known.speed = Speed(
                 ttft=histogram(ttft),
                 tpot=histogram(tpot),
-                tokens=bounded(sum(number * weight for number, _, weight in tokens) / answers) if answers else 0.0,
+                tokens=bounded(sum(number * weight for number, _, weight in tokens) / answers)
+                if answers
+                else 0.0,
                 answers=round(answers, 3),
             )
         return True
@@ -140,10 +147,14 @@ class WorkerExchange:
         needs_turn = breaker.needs_turn()
         return TargetReport(
             opening=opening,
-            good_s=None if breaker.good_began_ns is None else _since_s(breaker.good_began_ns, now_ns),
+            good_s=None
+            if breaker.good_began_ns is None
+            else _since_s(breaker.good_began_ns, now_ns),
             limits=self._limits(state, known, now_ns),
             speed=known.speed,
-            wants=needs_turn and now_ns - state.wanted_ns < WANTED_NS and now_ns + SOON_NS >= breaker.open_until_ns,
+            wants=needs_turn
+            and now_ns - state.wanted_ns < WANTED_NS
+            and now_ns + SOON_NS >= breaker.open_until_ns,
             due=needs_turn and now_ns >= breaker.open_until_ns,
             probing=breaker.state == "open" and bool(breaker.probe_attempt),
         )
@@ -174,14 +185,20 @@ class WorkerExchange:
         fresh = view is None or self.view is None or view.at_ns != self.view.at_ns
         self.view = view
         if fresh:
-            self._use_reports({} if view is None else view.targets, now_ns if view is None else view.at_ns, now_ns)
+            self._use_reports(
+                {} if view is None else view.targets, now_ns if view is None else view.at_ns, now_ns
+            )
         for state in self._states.known().values():
             needs_turn = view is not None and state.breaker.needs_turn()
-            state.breaker.turn_until_ns = view.turns.get(state.name, 0) if view is not None and needs_turn else None
+            state.breaker.turn_until_ns = (
+                view.turns.get(state.name, 0) if view is not None and needs_turn else None
+            )
 
     def _use_reports(self, targets: Mapping[str, TargetReport], at_ns: int, now_ns: int) -> None:
         states, routed = self._states.known(), set(self._routed)
-        reports = {name: report for name, report in targets.items() if name in states or name in routed}
+        reports = {
+            name: report for name, report in targets.items() if name in states or name in routed
+        }
         for name in self._received - reports.keys():
             if name in states:
                 self._use(states[name], TargetReport(), now_ns, now_ns)
@@ -202,7 +219,9 @@ class WorkerExchange:
             if state.headroom is None:
                 state.headroom = RateLimitHeadroom()
             reported_ns = at_ns - round(limits.age_s * clock.NS_PER_S)
-            state.headroom.receive(limits.rate_limits(), reported_ns, state.sent - len(state.in_flight))
+            state.headroom.receive(
+                limits.rate_limits(), reported_ns, state.sent - len(state.in_flight)
+            )
         if state.headroom is not None:
             state.headroom.others_per_s = 0.0 if limits is None else limits.per_s
         speed = report.speed
@@ -213,14 +232,19 @@ class WorkerExchange:
             state.estimates[True].receive([], [], [])
 
     def _account(self, target: str) -> str:
-        """Return a fingerprint of the provider's key, so that limits of different keys are not confused."""
+        """Return a fingerprint of the provider's key, so that limits of different keys are not
+        confused."""
         found = self._accounts.get(target)
         if found is None:
             try:
                 key = self._key(target).encode("utf-8", "surrogateescape")
             except CallerFault:  # the provider has left the configuration
                 key = b""
-            found = hashlib.blake2b(key, digest_size=8, person=b"ss-fleet").hexdigest() if key else "none"
+            found = (
+                hashlib.blake2b(key, digest_size=8, person=b"ss-fleet").hexdigest()
+                if key
+                else "none"
+            )
             self._accounts[target] = found
         return found
 

@@ -1,8 +1,10 @@
-"""Advice about rejections that only the operator can fix: a rejected key, no credit, a model that is not served.
+"""Advice about rejections that only the operator can fix: a rejected key, no credit, a model that
+is not served.
 
-The operator reads on standard error which variable and which file to change, once when it begins and once when it is
-over; a provider's own message is not in it, because it may quote a prompt. If several workers share a folder, the first
-to notice reports it: it creates a file there, which is deleted when the problem is over.
+The operator reads on standard error which variable and which file to change, once when it begins
+and once when it is over; a provider's own message is not in it, because it may quote a prompt. If
+several workers share a folder, the first to notice reports it: it creates a file there, which is
+deleted when the problem is over.
 """
 
 import hashlib
@@ -37,7 +39,9 @@ class Advice:
 
     def for_client(self, fault: Fault) -> Fault:
         if isinstance(fault, AllFailed):
-            return AllFailed([self.for_client(cause) for cause in fault.causes], target=fault.target)
+            return AllFailed(
+                [self.for_client(cause) for cause in fault.causes], target=fault.target
+            )
         locked = isinstance(fault, Overloaded) and fault.status == BAD_GATEWAY
         if locked or of_fault(record_fault(fault)) in _REFUSED:
             fault.hint = NOT_YOURS
@@ -50,9 +54,16 @@ class Advice:
         held = spec.key_variable(self._settings.environment)
         key = f"the key in {held}" if held else "requests without a key"
         if is_reference(held):
-            key = f"its key, {held} at providers.{owner}.api_key of {self._settings.source or 'the configuration'}"
+            key = (
+                f"its key, {held} at providers.{owner}.api_key of "
+                f"{self._settings.source or 'the configuration'}"
+            )
         what = "has too little credit for a request with" if says == "unpaid" else "rejects"
-        used = [name for name, asked in self._routed() if any(target.startswith(f"{owner}/") for target in asked)]
+        used = [
+            name
+            for name, asked in self._routed()
+            if any(target.startswith(f"{owner}/") for target in asked)
+        ]
         return f"{owner} {what} {key} ({_how(fault)}).{self._place(used)}"
 
     def of_model(self, target: str, fault: FaultRecord) -> str:
@@ -78,7 +89,8 @@ def _of_the_model(fault: Fault) -> bool:
 
 
 def _how(fault: FaultRecord) -> str:
-    return fault.message if fault.kind == BAD_KEY else f"HTTP {fault.status}"  # the message for `BAD_KEY` is ours
+    # the message for `BAD_KEY` is ours
+    return fault.message if fault.kind == BAD_KEY else f"HTTP {fault.status}"
 
 
 MAX_NOTICES = 256
@@ -88,10 +100,13 @@ MAX_NOTICES = 256
 class OperatorNotices:
     """Notices for the operator.
 
-    It must observe every failed attempt, and all attempts while there are `open` notices, after `states` observed them.
+    It must observe every failed attempt, and all attempts while there are `open` notices, after
+    `states` observed them.
     """
 
-    def __init__(self, states: TargetStates, say: Callable[[str], None], folder: Path | None = None) -> None:
+    def __init__(
+        self, states: TargetStates, say: Callable[[str], None], folder: Path | None = None
+    ) -> None:
         self.open: dict[str, str] = {}
         """Messages that end the open notices, by account or target."""
         self._states = states
@@ -110,7 +125,9 @@ class OperatorNotices:
             del self.open[name]
             self._unmark(name)
 
-    def _failed(self, target: str, fault: FaultRecord, verdict: AttemptVerdict, advice: Advice) -> None:
+    def _failed(
+        self, target: str, fault: FaultRecord, verdict: AttemptVerdict, advice: Advice
+    ) -> None:
         status = self._states.status(target)
         if verdict in ("locked", "unpaid") or fault.kind == BAD_KEY:
             name, end = self._account(target), f"{target.partition('/')[0]} accepts its key again"
@@ -120,7 +137,11 @@ class OperatorNotices:
             return
         if name in self.open:
             return
-        message = advice.of_model(target, fault) if name == target else advice.of_key(target, fault, verdict)
+        message = (
+            advice.of_model(target, fault)
+            if name == target
+            else advice.of_key(target, fault, verdict)
+        )
         if status.state == "locked" and status.until_ns is None:
             message += " It gets no requests until that changes."
         if message:

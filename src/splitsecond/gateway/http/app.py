@@ -1,14 +1,15 @@
 """The front endpoint: it authenticates clients, reads their requests and sends the responses.
 
-Nothing is sent before the first token, so a policy can still choose another target and a failure has its own status.
-After it, a failure ends the stream with an error event, so that a broken stream never looks complete. That also holds
-if the first token and the failure arrive in one read. No header of the client goes to a provider (except
-``anthropic-beta`` and ``anthropic-version`` to targets with Anthropic's format), and no header of the provider to the
-client. When a client leaves, its call is cancelled, and that closes its connections to providers.
+Nothing is sent before the first token, so a policy can still choose another target and a failure
+has its own status. After it, a failure ends the stream with an error event, so that a broken stream
+never looks complete. That also holds if the first token and the failure arrive in one read. No
+header of the client goes to a provider (except ``anthropic-beta`` and ``anthropic-version`` to
+targets with Anthropic's format), and no header of the provider to the client. When a client leaves,
+its call is cancelled, and that closes its connections to providers.
 
-The handler of the routed path decides about access, so neither the client's Host header nor another spelling of a path
-gets around a key. Only targets that are called with the client's own credentials get these. `headers.HINTS` lists the
-few headers that policies see.
+The handler of the routed path decides about access, so neither the client's Host header nor another
+spelling of a path gets around a key. Only targets that are called with the client's own credentials
+get these. `headers.HINTS` lists the few headers that policies see.
 """
 
 import hashlib
@@ -41,7 +42,14 @@ from splitsecond.core.wire.ollama import SERVED_VERSION
 from splitsecond.core.wire.stored_ids import CONTINUES, FIELDS, KeptAnswers, ids_in_request
 from splitsecond.core.wire.translation import nested_too_deeply, short
 from splitsecond.gateway.http.counting import count_tokens
-from splitsecond.gateway.http.headers import HINT_HEADERS, LONGEST_HINT, call_headers, header_value, hints, id_headers
+from splitsecond.gateway.http.headers import (
+    HINT_HEADERS,
+    LONGEST_HINT,
+    call_headers,
+    header_value,
+    hints,
+    id_headers,
+)
 from splitsecond.gateway.http.held_bodies import HeldBodies
 from splitsecond.gateway.http.operator_pages import MetricsFor, OperatorPages, not_found
 from splitsecond.gateway.http.origins import Origins, stranger
@@ -87,13 +95,14 @@ _UPGRADE_REQUIRED = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 class Gateway:
     """Serves requests. `draining`: it is about to stop, and reports that it is not ready.
 
-    `tracker` records each call. `limits`: the limits of keys. `cors`: the origins whose pages may send requests.
-    `metrics_for`: who may read ``/metrics``, ``/explain`` and the dashboard: "loopback" admits clients on this machine
-    and keys for all routes, "key" only the latter, "off" nobody. A proxy on this machine that sends no header about its
-    own clients makes them look local. `overview`: returns the dashboard's data, `history` that of the log, `speeds` the
-    page of speed grades, `session_pages` all sessions, or one.
-    `owners`: the clients and targets of stored responses. `sessions`: the sessions of clients. `conversations`: learn
-    from `sessions` what other workers know; None: there are none. `access_log`: gets the requests that are refused.
+    `tracker` records each call. `limits`: the limits of keys. `cors`: the origins whose pages may
+    send requests. `metrics_for`: who may read ``/metrics``, ``/explain`` and the dashboard:
+    "loopback" admits clients on this machine and keys for all routes, "key" only the latter, "off"
+    nobody. A proxy on this machine that sends no header about its own clients makes them look
+    local. `overview`: returns the dashboard's data, `history` that of the log, `speeds` the page of
+    speed grades, `session_pages` all sessions, or one. `owners`: the clients and targets of stored
+    responses. `sessions`: the sessions of clients. `conversations`: learn from `sessions` what
+    other workers know; None: there are none. `access_log`: gets the requests that are refused.
     """
 
     def __init__(
@@ -120,7 +129,9 @@ class Gateway:
         self._chance = Random()
         self._tracker = tracker or CallTracker()
         self._metrics = metrics or Metrics()
-        self._pages = OperatorPages(self._key, self._metrics, overview, history, speeds, session_pages)
+        self._pages = OperatorPages(
+            self._key, self._metrics, overview, history, speeds, session_pages
+        )
         self._owners = owners or ResponseOwners()
         self._sessions = sessions or Sessions()
         self._conversations = conversations
@@ -137,7 +148,14 @@ class Gateway:
             "/health/ready": self._ready,
             **self._pages.handlers,
         }
-        self.use(routes, keys, max_body_bytes=max_body_bytes, limits=limits, metrics_for=metrics_for, cors=cors)
+        self.use(
+            routes,
+            keys,
+            max_body_bytes=max_body_bytes,
+            limits=limits,
+            metrics_for=metrics_for,
+            cors=cors,
+        )
 
     def use(
         self,
@@ -155,17 +173,21 @@ class Gateway:
         takes_credentials: bool = False,
         unnamed: str = "",
     ) -> None:
-        """Serve by these settings from the next request on. Requests in flight end with the old ones.
+        """Serve by these settings from the next request on. Requests in flight end with the old
+        ones.
 
-        `budgets`: those of sessions. `advise` adds hints to the failures that clients receive. `cost` returns the cost
-        of an attempt in US dollars, None if it is not known; `stops_billing` the rule for attempts that are closed
-        early. `takes_credentials`: some targets are called with the client's own credentials. `unnamed`: the name of
-        clients without a key.
+        `budgets`: those of sessions. `advise` adds hints to the failures that clients receive.
+        `cost` returns the cost of an attempt in US dollars, None if it is not known;
+        `stops_billing` the rule for attempts that are closed early. `takes_credentials`: some
+        targets are called with the client's own credentials. `unnamed`: the name of clients without
+        a key.
         """
         self._routes = routes
         self._keys = {key.digest: key for key in keys}
         self._cached_keys: dict[bytes, ClientKey] = {}
-        self._limited = {key.name for key in keys if (key.requests_per_minute, key.usd_per_day) != (None, None)}
+        self._limited = {
+            key.name for key in keys if (key.requests_per_minute, key.usd_per_day) != (None, None)
+        }
         self._max_body_bytes = max_body_bytes
         self._limits = limits
         self._budgets = budgets
@@ -225,7 +247,9 @@ class Gateway:
             return fault
         cycle.keep_alive = False
         message = "too many wrong keys from this address"
-        return CallerFault(message, kind="too_many_wrong_keys", status=429, hint="Send a valid key.")
+        return CallerFault(
+            message, kind="too_many_wrong_keys", status=429, hint="Send a valid key."
+        )
 
     def _check_origin(self, cycle: RequestCycle) -> None:
         origin = cycle.header(b"origin")
@@ -244,13 +268,21 @@ class Gateway:
             raise not_found(cycle)  # an unknown method of a model is no list of models
         if endpoint is not None and cycle.header(b"upgrade").lower() == b"websocket":
             cycle.extra = [*cycle.extra, *_UPGRADE_REQUIRED]
-            hint = "Send POST requests."  # Codex does so at once after this status; after 400 and 501 it gives up
-            raise CallerFault(f"{cycle.path} has no WebSocket", kind="websocket_unsupported", status=426, hint=hint)
+            # Codex does so at once after this status; after 400 and 501 it gives up
+            hint = "Send POST requests."
+            raise CallerFault(
+                f"{cycle.path} has no WebSocket",
+                kind="websocket_unsupported",
+                status=426,
+                hint=hint,
+            )
         methods = ("POST",) if endpoint or cycle.path == ALLOW else ("GET", "HEAD")
         if origin and cycle.method == "OPTIONS" and self._origins.allow(origin):
             wanted = cycle.header(b"access-control-request-headers")
             await cycle.answer(204, b"", self._origins.preflight(methods[0], wanted))
-        elif handler is not None and cycle.method in methods:  # the connection leaves out the body for HEAD
+        elif (
+            handler is not None and cycle.method in methods
+        ):  # the connection leaves out the body for HEAD
             await handler(cycle)
         else:
             cycle.extra = [*cycle.extra, (b"allow", ", ".join(methods).encode())]
@@ -270,13 +302,17 @@ class Gateway:
         await cycle.answer(200, msgspec.json.encode({"version": SERVED_VERSION}))
 
     async def _allow_session(self, cycle: RequestCycle) -> None:
-        """Let a session use its budget once more, for an operator. Only JSON: pages of other origins cannot send that
-        type without a preflight request."""
+        """Let a session use its budget once more, for an operator. Only JSON: pages of other
+        origins cannot send that type without a preflight request."""
         self._pages.check(cycle)
         if not cycle.header(b"content-type").lower().startswith(b"application/json"):
             raise CallerFault("the request is not JSON", kind="unsupported_media_type", status=415)
         session = dict(parse_qsl(cycle.query.decode("latin-1"))).get("session", "")
-        known = self._budgets is not None and _SESSION_ID.fullmatch(session) and self._budgets.allow(session)
+        known = (
+            self._budgets is not None
+            and _SESSION_ID.fullmatch(session)
+            and self._budgets.allow(session)
+        )
         if not known:
             words = "no session with this id has reached a budget"
             raise CallerFault(words, kind="unknown_session", status=404)
@@ -299,8 +335,9 @@ class Gateway:
     def _key(self, cycle: RequestCycle) -> ClientKey | None:
         """Return the key of a request; None if no keys are configured.
 
-        Valid headers are cached in a dictionary, whose hashes are not known outside this process. Two values are
-        compared only if their hashes are equal, so the time this takes reveals nothing about a key.
+        Valid headers are cached in a dictionary, whose hashes are not known outside this process.
+        Two values are compared only if their hashes are equal, so the time this takes reveals
+        nothing about a key.
         """
         if not self._keys:
             cycle.client = self._unnamed
@@ -315,43 +352,64 @@ class Gateway:
         return found
 
     def _presented(self, cycle: RequestCycle, authorization: bytes) -> ClientKey | None:
-        """Return the key in the `authorization` header, or in another of `_KEY_HEADERS`; None if none is valid."""
+        """Return the key in the `authorization` header, or in another of `_KEY_HEADERS`; None if
+        none is valid."""
         found = self._find_key(_secret(authorization))
         if found is None:
             return self._find_key(
-                next((cycle.headers[name] for name in _KEY_HEADERS[1:] if name in cycle.headers), b"")
+                next(
+                    (cycle.headers[name] for name in _KEY_HEADERS[1:] if name in cycle.headers), b""
+                )
             )
         if len(self._cached_keys) < MAX_CACHED_KEYS and len(authorization) <= LONGEST_CACHED_KEY:
             self._cached_keys[authorization] = found
         return found
 
     def _find_key(self, presented: bytes) -> ClientKey | None:
-        """Return the client key for a secret, looked up by its hash and compared in constant time, so that the time
-        this takes reveals nothing about a key."""
+        """Return the client key for a secret, looked up by its hash and compared in constant time,
+        so that the time this takes reveals nothing about a key."""
         digest = hashlib.sha256(presented.strip()).digest()
         found = self._keys.get(digest)
         return found if found is not None and hmac.compare_digest(found.digest, digest) else None
 
     def _credentials(self, cycle: RequestCycle, form: ClientFormat) -> ClientCredentials | None:
-        """Return the client's own credentials for the vendor of its API; never a key of this gateway."""
-        ours = [name for name in _KEY_HEADERS if self._keys and self._find_key(_secret(cycle.header(name)))]
-        return client_credentials(VENDORS.get(form.vendor) or VENDORS[form.name], cycle.headers, frozenset(ours))
+        """Return the client's own credentials for the vendor of its API; never a key of this
+        gateway."""
+        ours = [
+            name
+            for name in _KEY_HEADERS
+            if self._keys and self._find_key(_secret(cycle.header(name)))
+        ]
+        return client_credentials(
+            VENDORS.get(form.vendor) or VENDORS[form.name], cycle.headers, frozenset(ours)
+        )
 
     async def _complete(self, cycle: RequestCycle, endpoint: Endpoint) -> None:
         key = self._key(cycle)
-        if key is None and not cycle.headers.get(b"content-type", b"").lower().startswith(b"application/json"):
+        if key is None and not cycle.headers.get(b"content-type", b"").lower().startswith(
+            b"application/json"
+        ):
             # Pages of other origins cannot send this type or a key without a preflight request.
             hint = "Send Content-Type: application/json."
-            raise CallerFault("the request's body is not JSON", kind="unsupported_media_type", status=415, hint=hint)
+            raise CallerFault(
+                "the request's body is not JSON",
+                kind="unsupported_media_type",
+                status=415,
+                hint=hint,
+            )
         form = endpoint.format
         body = await cycle.body(self._max_body_bytes, self._bodies)
         read = parsed_request.read
         if large := len(body) > LARGE_BYTES:
-            request = await off_loop(cycle.client, read, body, endpoint.model, endpoint.stream, streams=form.streams)
+            request = await off_loop(
+                cycle.client, read, body, endpoint.model, endpoint.stream, streams=form.streams
+            )
         else:
             request = read(body, endpoint.model, endpoint.stream, streams=form.streams)
         subscribed = SUBSCRIPTION_HEADER in cycle.headers
-        if (model := self._routes.named(request.model, form.vendor, subscribed=subscribed)) != request.model:
+        if (
+            model := self._routes.named(request.model, form.vendor, subscribed=subscribed)
+        ) != request.model:
             request = msgspec.structs.replace(request, model=model)
         service = self._routes.service(model, key, request.routing_preferences)
         session = ""
@@ -375,7 +433,10 @@ class Gateway:
             api_format=form.name,
             start_ns=cycle.start_ns,
             stream=request.stream and endpoint.operation not in WHOLE_OPERATIONS,
-            allow_whole=not (owners or (limited and self._limits is not None and self._limits.counts(cycle.client))),
+            allow_whole=not (
+                owners
+                or (limited and self._limits is not None and self._limits.counts(cycle.client))
+            ),
             client=cycle.client,
             hints={} if HINT_HEADERS.isdisjoint(cycle.headers) else hints(cycle.headers),
             credentials=self._credentials(cycle, form) if self._takes_credentials else None,
@@ -384,34 +445,57 @@ class Gateway:
             call.notes.dropped.extend(request.dropped)
         if form.incoming is not None:
             rewrite = form.incoming
-            call = await off_loop(cycle.client, _rewritten, rewrite, call) if large else _rewritten(rewrite, call)
+            call = (
+                await off_loop(cycle.client, _rewritten, rewrite, call)
+                if large
+                else _rewritten(rewrite, call)
+            )
         if large:
             call.notes.large = True
             call.notes.estimate = await off_loop(cycle.client, estimated, call)
         if endpoint.counts:
-            target = None if form.incoming is not None else self._routes.counting(request.model, call.api_format)
+            target = (
+                None
+                if form.incoming is not None
+                else self._routes.counting(request.model, call.api_format)
+            )
             body, headers = await count_tokens(target, call, form)
             await cycle.answer(200, body, [*call_headers(cycle, call), *headers])
             return
         if call.operation not in WHOLE_OPERATIONS:
             began, found_in = self._sessions.began, (cycle.headers, call, session)
-            call.notes.session = await off_loop(cycle.client, began, *found_in) if large else began(*found_in)
+            call.notes.session = (
+                await off_loop(cycle.client, began, *found_in) if large else began(*found_in)
+            )
             known = call.notes.session
-            if self._conversations is not None and known is not None and (known.turn > 1 or known.agent):
+            if (
+                self._conversations is not None
+                and known is not None
+                and (known.turn > 1 or known.agent)
+            ):
                 noted = self._sessions.cached(known, self._targets(request.model))
                 self._conversations.receive(known.id, noted)
             if known is None or known.turn < MIN_REPEATED:
                 loop = None
             else:
-                loop = await off_loop(cycle.client, repeated_call, call) if large else repeated_call(call)
+                loop = (
+                    await off_loop(cycle.client, repeated_call, call)
+                    if large
+                    else repeated_call(call)
+                )
             if known is not None and loop is not None:
                 call.notes.session = msgspec.structs.replace(known, repeated=loop[1])
-                cycle.extra = [*cycle.extra, (b"x-splitsecond-loop", header_value(f"{loop[0]} x {loop[1]}"))]
+                cycle.extra = [
+                    *cycle.extra,
+                    (b"x-splitsecond-loop", header_value(f"{loop[0]} x {loop[1]}")),
+                ]
         release: Callable[[], None] | None = None
         charge: Callable[[Observation], None] | None = None
         if limited or owners:
             try:
-                release, charge = await self._hold(cycle, call, request.model, owners, limited=limited)
+                release, charge = await self._hold(
+                    cycle, call, request.model, owners, limited=limited
+                )
             except BudgetReached as reached:
                 if not reached.asks:
                     raise
@@ -434,11 +518,14 @@ class Gateway:
             if call.notes.session is not None and open_call.target != OWN_TARGET:
                 self._sessions.ended(call.notes.session, open_call.end_ns, open_call.target)
 
-    def _continued(self, model: str, found: Iterable[tuple[str, str]], client: str) -> Service | None:
-        """Return the target that has stored what a request for `model` continues; None if it is not known.
+    def _continued(
+        self, model: str, found: Iterable[tuple[str, str]], client: str
+    ) -> Service | None:
+        """Return the target that has stored what a request for `model` continues; None if it is not
+        known.
 
-        `found`: the ids in the request. Raises `CallerFault` if one of them belongs to another client, as for an id
-        that does not exist.
+        `found`: the ids in the request. Raises `CallerFault` if one of them belongs to another
+        client, as for an id that does not exist.
         """
         target = None
         for field, identity in found:
@@ -458,7 +545,9 @@ class Gateway:
     def _targets(self, route: str) -> Iterable[str]:
         return targets(self._routes.expression(route))
 
-    def _note_ids(self, client: str, session: str, kept: KeptAnswers, answer: bytes, target: str) -> None:
+    def _note_ids(
+        self, client: str, session: str, kept: KeptAnswers, answer: bytes, target: str
+    ) -> None:
         """Note whose the ids in a part of an answer are, and the session of the call."""
         for identity in kept.ids(answer):
             self._owners.note(client, identity, target, session)
@@ -470,7 +559,8 @@ class Gateway:
         return fault if self._advise is None else self._advise(fault)
 
     async def _reserve(self, call: Call, model: str) -> Callable[[], None] | None:
-        """Reserve what `call` may cost, if the client's key has a spending limit. Return what releases it."""
+        """Reserve what `call` may cost, if the client's key has a spending limit. Return what
+        releases it."""
         limits = self._limits
         if limits is None or not limits.counts(call.client):
             return None
@@ -483,10 +573,17 @@ class Gateway:
         return reservation.release
 
     async def _hold(
-        self, cycle: RequestCycle, call: Call, model: str, owners: list[BudgetOwner], *, limited: bool
+        self,
+        cycle: RequestCycle,
+        call: Call,
+        model: str,
+        owners: list[BudgetOwner],
+        *,
+        limited: bool,
     ) -> tuple[Callable[[], None] | None, Callable[[Observation], None] | None]:
-        """Reserve what `call` may cost, of its key and of its session, and count a turn of the session. Return what
-        releases it, and what charges the session. Raises what `SessionBudgets.begin` does, and `LimitReached`."""
+        """Reserve what `call` may cost, of its key and of its session, and count a turn of the
+        session. Return what releases it, and what charges the session. Raises what
+        `SessionBudgets.begin` does, and `LimitReached`."""
         release, session = await self._reserve(call, model) if limited else None, call.notes.session
         if not owners or self._budgets is None or session is None:
             return release, None
@@ -494,7 +591,9 @@ class Gateway:
         with ExitStack() as undo:
             if release is not None:
                 undo.callback(release)
-            held = await self._budgets.begin(call, session, owners, self._routes.expression(model), allow=allow)
+            held = await self._budgets.begin(
+                call, session, owners, self._routes.expression(model), allow=allow
+            )
             undo.pop_all()
         cycle.extra = [*cycle.extra, *held.headers]
         if held.metered:
@@ -503,14 +602,21 @@ class Gateway:
         return partial(_release, release, held), held.charge
 
     async def _serve(
-        self, cycle: RequestCycle, request: ParsedRequest, open_call: OpenCall, service: Service, form: ClientFormat
+        self,
+        cycle: RequestCycle,
+        request: ParsedRequest,
+        open_call: OpenCall,
+        service: Service,
+        form: ClientFormat,
     ) -> None:
         call = open_call.call
         try:
             reply = await service(call)
         except Fault as fault:
             open_call.fault = fault.without_traceback()
-            await cycle.refuse(error_response(self._advised(fault), form), call_headers(cycle, call))
+            await cycle.refuse(
+                error_response(self._advised(fault), form), call_headers(cycle, call)
+            )
             return
         try:
             open_call.target = reply.target
@@ -521,11 +627,15 @@ class Gateway:
                 open_call.first_token_ns = clock.now_ns()
             kept, note = form.kept, None
             if kept is not None and (not kept.requested_by or kept.requested_by in request.body):
-                note = partial(self._note_ids, call.client, "" if session is None else session.id, kept)
+                note = partial(
+                    self._note_ids, call.client, "" if session is None else session.id, kept
+                )
             if call.stream:
                 await send_stream(cycle, open_call, reply, form, note, usage=request.usage)
             else:
-                await send_whole(cycle, open_call, reply, form, note, self._cost, self._stops_billing)
+                await send_whole(
+                    cycle, open_call, reply, form, note, self._cost, self._stops_billing
+                )
         finally:
             await reply.aclose()
 
@@ -554,7 +664,8 @@ def _ids_in(request: ParsedRequest) -> list[tuple[str, str]]:
 
 
 def _rewritten(rewrite: Callable[[Call], Call], call: Call) -> Call:
-    """Return `call` as `rewrite` returns it. Raises `CallerFault` for a request that is nested too deeply."""
+    """Return `call` as `rewrite` returns it. Raises `CallerFault` for a request that is nested too
+    deeply."""
     try:
         return rewrite(call)
     except RecursionError:

@@ -1,8 +1,9 @@
-"""Token counts of requests, for clients that ask for the count before they send a request, such as Anthropic's.
+"""Token counts of requests, for clients that ask for the count before they send a request, such as
+Anthropic's.
 
-If no target of the model has the client's format, or the count fails, the number is estimated from the length of the
-request, and a header marks it as an estimate: for a client that watches the length of a conversation, an estimate that
-is 20% off is better than an error.
+If no target of the model has the client's format, or the count fails, the number is estimated from
+the length of the request, and a header marks it as an estimate: for a client that watches the
+length of a conversation, an estimate that is 20% off is better than an error.
 """
 
 from splitsecond.core import clock
@@ -20,8 +21,11 @@ _NO_COUNTS = (404, 405)
 _ESTIMATED: Headers = [(b"x-splitsecond-estimated", b"input_tokens")]
 
 
-async def count_tokens(target: Target | None, call: Call, form: ClientFormat) -> tuple[bytes, Headers]:
-    """Return the JSON with the number of tokens, counted by `target` if there is one, and the headers to send with it.
+async def count_tokens(
+    target: Target | None, call: Call, form: ClientFormat
+) -> tuple[bytes, Headers]:
+    """Return the JSON with the number of tokens, counted by `target` if there is one, and the
+    headers to send with it.
 
     Raises `CallerFault` if the request is invalid.
     """

@@ -1,7 +1,8 @@
-"""Bound on the bytes of request bodies that this process holds, while they arrive and until their calls have ended.
+"""Bound on the bytes of request bodies that this process holds, while they arrive and until their
+calls have ended.
 
-The size of one body is limited, but a client can send many at once, and leave them unfinished. So the bodies of one
-client may take half of the memory that all of them may take.
+The size of one body is limited, but a client can send many at once, and leave them unfinished. So
+the bodies of one client may take half of the memory that all of them may take.
 """
 
 from collections import Counter
@@ -21,10 +22,13 @@ class HeldBodies:
         self._by_client: Counter[str] = Counter()
 
     def take(self, cycle: RequestCycle, size: int) -> None:
-        """Hold `size` bytes more for a request. Raises `Overloaded` if its client, or all clients, hold too much."""
+        """Hold `size` bytes more for a request. Raises `Overloaded` if its client, or all clients,
+        hold too much."""
         client = cycle.client
         if client and self._by_client[client] + size > MAX_OF_CLIENT:
-            raise _full(f"the bodies of this key's requests take more than {MAX_OF_CLIENT:,} bytes", 429)
+            raise _full(
+                f"the bodies of this key's requests take more than {MAX_OF_CLIENT:,} bytes", 429
+            )
         if self._by_client.total() + size > MAX_BYTES:
             raise _full(f"the bodies of all requests take more than {MAX_BYTES:,} bytes", 503)
         self._by_client[client] += size

@@ -31,9 +31,9 @@ LONGEST_NUMBER = 100
 class OperatorPages:
     """Serves the pages that show what the gateway does, to those who may see it.
 
-    `key` returns the key of a request and raises `CallerFault` for a wrong one. `overview` returns the dashboard's
-    data, `history` that of the log, `speeds` the page of speed grades, `sessions` all sessions or one; None: there is
-    no such page.
+    `key` returns the key of a request and raises `CallerFault` for a wrong one. `overview` returns
+    the dashboard's data, `history` that of the log, `speeds` the page of speed grades, `sessions`
+    all sessions or one; None: there is no such page.
     """
 
     def __init__(
@@ -68,7 +68,9 @@ class OperatorPages:
 
     async def _expose(self, cycle: RequestCycle) -> None:
         self.check(cycle)
-        await cycle.answer(200, exposed(self._metrics, await self._metrics.others()), kind=CONTENT_TYPE)
+        await cycle.answer(
+            200, exposed(self._metrics, await self._metrics.others()), kind=CONTENT_TYPE
+        )
 
     async def _explain(self, cycle: RequestCycle) -> None:
         self.check(cycle)
@@ -90,7 +92,8 @@ class OperatorPages:
     async def _past(self, cycle: RequestCycle) -> None:
         self.check(cycle)
         hours = dict(parse_qsl(cycle.query.decode("latin-1"))).get("hours", "")
-        number = int(hours) if hours.isdecimal() and len(hours) <= LONGEST_NUMBER else 0  # Python limits the digits
+        # Python limits the digits
+        number = int(hours) if hours.isdecimal() and len(hours) <= LONGEST_NUMBER else 0
         found = None if self._history is None else await self._history(number)
         if found is None:
             raise not_found(cycle)
@@ -110,11 +113,17 @@ class OperatorPages:
         found = None if self._speeds is None else await self._speeds()
         if found is None:
             raise not_found(cycle)
-        await cycle.answer(200, found, [*GUARDED, (b"content-security-policy", b"frame-ancestors 'none'")], kind=HTML)
+        await cycle.answer(
+            200,
+            found,
+            [*GUARDED, (b"content-security-policy", b"frame-ancestors 'none'")],
+            kind=HTML,
+        )
 
     def check(self, cycle: RequestCycle) -> None:
-        """Raise `CallerFault` unless the client may read metrics. The Host header must be an address: the page of an
-        attacker's host name that resolves to this machine would otherwise count as local."""
+        """Raise `CallerFault` unless the client may read metrics. The Host header must be an
+        address: the page of an attacker's host name that resolves to this machine would otherwise
+        count as local."""
         if self._metrics_for == "off":
             raise not_found(cycle)
         here = _is_loopback(cycle.peer) and _FORWARDED.isdisjoint(cycle.headers)
@@ -130,7 +139,9 @@ def not_found(cycle: RequestCycle) -> CallerFault:
     near = near_path(cycle.path)
     ending = "in" if near.startswith("/v1" + cycle.path) else "without"
     hint = f"The path is {near}: end the client's base URL {ending} /v1." if near else ""
-    return CallerFault(f"there is no {cycle.path[:200]!r} here", kind="not_found", status=404, hint=hint)
+    return CallerFault(
+        f"there is no {cycle.path[:200]!r} here", kind="not_found", status=404, hint=hint
+    )
 
 
 def _is_loopback(peer: str) -> bool:

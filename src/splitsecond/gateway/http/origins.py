@@ -1,10 +1,11 @@
 """Cross-origin requests (CORS): which pages in a browser may use the gateway.
 
-A browser sends a preflight request (``OPTIONS``) before a page of another origin may send JSON or a key, and shows the
-response to the page only with our permission. Only origins that the operator names have it. Without client keys, the
-gateway is protected because only this machine can reach it, but any page could make a browser on this machine send
-requests (a host name that resolves to this machine makes the browser treat us as the page's own server). So requests
-from pages of other origins are then refused.
+A browser sends a preflight request (``OPTIONS``) before a page of another origin may send JSON or a
+key, and shows the response to the page only with our permission. Only origins that the operator
+names have it. Without client keys, the gateway is protected because only this machine can reach it,
+but any page could make a browser on this machine send requests (a host name that resolves to this
+machine makes the browser treat us as the page's own server). So requests from pages of other
+origins are then refused.
 """
 
 import ipaddress
@@ -50,7 +51,8 @@ class Origins:
 
 
 def addressed(host: bytes) -> bool:
-    """Return whether a Host header is an IP address or localhost, which a page's own host name cannot be."""
+    """Return whether a Host header is an IP address or localhost, which a page's own host name
+    cannot be."""
     parts = _HOST.fullmatch(host.decode("latin-1"))
     if parts is None:
         return False

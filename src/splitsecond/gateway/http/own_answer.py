@@ -17,7 +17,12 @@ class OwnAnswer(ReplyBase):
 
     def __init__(self, call: Call, text: str) -> None:
         now_ns = self.token_ns = clock.now_ns()
-        events: list[Event] = [Token(now_ns, text), Finish(now_ns, "stop"), Usage(now_ns, 0, 0), Done(now_ns, True)]
+        events: list[Event] = [
+            Token(now_ns, text),
+            Finish(now_ns, "stop"),
+            Usage(now_ns, 0, 0),
+            Done(now_ns, True),
+        ]
         self._bytes = transcoder(call, OWN_TARGET).encode(events)
 
     async def read(self) -> bytes:

@@ -15,7 +15,12 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Reply
 from splitsecond.core.serving.request_cycle import ClientLeft, RequestCycle
 from splitsecond.core.wire.client_format import ClientFormat
-from splitsecond.gateway.http.headers import header_value, response_headers, server_timing, usd_value
+from splitsecond.gateway.http.headers import (
+    header_value,
+    response_headers,
+    server_timing,
+    usd_value,
+)
 from splitsecond.routing.requests.error_response import Headers, error_response
 from splitsecond.routing.router.call_tracker import OpenCall, call_cost, with_estimated_tokens
 
@@ -27,7 +32,13 @@ Note = Callable[[bytes, str], None]
 
 
 async def send_stream(
-    cycle: RequestCycle, open_call: OpenCall, reply: Reply, form: ClientFormat, note: Note | None, *, usage: bool
+    cycle: RequestCycle,
+    open_call: OpenCall,
+    reply: Reply,
+    form: ClientFormat,
+    note: Note | None,
+    *,
+    usage: bool,
 ) -> None:
     relay = form.relay(open_call.call, open_call.target, usage=usage)
     cycle.begin_stream(response_headers(cycle, open_call), kind=form.stream_type)
@@ -95,7 +106,9 @@ async def send_whole(
         if attempt.ok and attempt.target == open_call.target:
             if attempt.tier:
                 headers.append((b"x-splitsecond-tier", header_value(attempt.tier)))
-            if (estimated := _with_estimated_counts(body, attempt, open_call.call, form)) is not None:
+            if (
+                estimated := _with_estimated_counts(body, attempt, open_call.call, form)
+            ) is not None:
                 body = estimated
                 headers.append((b"x-splitsecond-estimated", b"usage"))
             break
@@ -112,7 +125,9 @@ def _cost_headers(usd: CostRange) -> Headers:
     return headers
 
 
-def _with_estimated_counts(body: bytes, attempt: Observation, call: Call, form: ClientFormat) -> bytes | None:
+def _with_estimated_counts(
+    body: bytes, attempt: Observation, call: Call, form: ClientFormat
+) -> bytes | None:
     known = with_estimated_tokens(attempt, call)
     if known is attempt or call.operation in WHOLE_OPERATIONS:
         return None

@@ -1,11 +1,13 @@
 """Growing pauses before the response to a wrong key, by client address.
 
-A pause slows down a client that guesses keys one after another. A client that guesses over many connections does not
-wait for the responses, so only a few wrong keys of one address wait at a time: the response to any further one closes
-its connection, and each guess then costs a new connection. A valid key never waits, even if other clients behind the
-same address guess, so it cannot be locked out. The length of keys protects them.
+A pause slows down a client that guesses keys one after another. A client that guesses over many
+connections does not wait for the responses, so only a few wrong keys of one address wait at a time:
+the response to any further one closes its connection, and each guess then costs a new connection. A
+valid key never waits, even if other clients behind the same address guess, so it cannot be locked
+out. The length of keys protects them.
 
-Each worker counts for itself. The address is that of the connection: headers that name another one can be forged.
+Each worker counts for itself. The address is that of the connection: headers that name another one
+can be forged.
 """
 
 import asyncio

@@ -1,1 +1,2 @@
-"""Hub: the one process beside the workers of a gateway. It owns the log and the fleet, and connects the workers."""
+"""Hub: the one process beside the workers of a gateway. It owns the log and the fleet, and connects
+the workers."""

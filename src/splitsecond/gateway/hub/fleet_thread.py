@@ -1,4 +1,5 @@
-"""The thread of the hub that keeps the gateway in its fleet, so that no disk and no log delays that."""
+"""The thread of the hub that keeps the gateway in its fleet, so that no disk and no log delays
+that."""
 
 import asyncio
 import logging
@@ -17,7 +18,8 @@ from splitsecond.gateway.records.metrics import ProcessMetrics
 
 
 class FleetThread:
-    """Runs a `FleetMember`. It writes a line to standard output when the database has been asked for the first time.
+    """Runs a `FleetMember`. It writes a line to standard output when the database has been asked
+    for the first time.
 
     `changed` becomes readable when there are `views` for workers, by number.
     """
@@ -30,7 +32,9 @@ class FleetThread:
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
         run = self._loop.run_until_complete
-        self._thread = Thread(target=run, args=(self._run(),), name="splitsecond-fleet", daemon=True)
+        self._thread = Thread(
+            target=run, args=(self._run(),), name="splitsecond-fleet", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -60,7 +64,8 @@ class FleetThread:
         self._thread.join()
 
     async def _run(self) -> None:
-        logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns about connections that are cut here
+        # it warns about connections that are cut here
+        logging.getLogger("psycopg").setLevel(logging.ERROR)
         with handling():
             with contained("task"):
                 await self._member.step()

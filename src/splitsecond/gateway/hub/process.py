@@ -1,12 +1,13 @@
-"""The hub of a gateway: the process beside its workers that writes the log and belongs to the fleet, and through which
-the workers exchange metrics and what they know about targets.
+"""The hub of a gateway: the process beside its workers that writes the log and belongs to the
+fleet, and through which the workers exchange metrics and what they know about targets.
 
-Each worker has one connection to it (`log/store/hub_connection`). A hub that dies is replaced; workers connect to the
-next one, which knows what they tell it again. Limits are not its business: workers count in shared memory.
+Each worker has one connection to it (`log/store/hub_connection`). A hub that dies is replaced;
+workers connect to the next one, which knows what they tell it again. Limits are not its business:
+workers count in shared memory.
 
-The first line of standard input is a `HubSettings` in JSON, because URLs can contain a password; later lines replace
-what may change. The end of standard input asks the hub to end: when all workers have disconnected, it writes what they
-have sent, and leaves the fleet.
+The first line of standard input is a `HubSettings` in JSON, because URLs can contain a password;
+later lines replace what may change. The end of standard input asks the hub to end: when all workers
+have disconnected, it writes what they have sent, and leaves the fleet.
 """
 
 import contextlib
@@ -28,7 +29,13 @@ from splitsecond.core.internal_errors import contained
 from splitsecond.gateway.fleet.view import WorkerReport
 from splitsecond.gateway.hub.messages import FromWorker
 from splitsecond.gateway.hub.settings import HubSettings
-from splitsecond.gateway.records.metrics import AllMetrics, AskMetrics, Inherited, MetricCounts, WorkerMetrics
+from splitsecond.gateway.records.metrics import (
+    AllMetrics,
+    AskMetrics,
+    Inherited,
+    MetricCounts,
+    WorkerMetrics,
+)
 from splitsecond.log.store.hub_connection import Hello
 from splitsecond.log.store.sender import Sender
 
@@ -42,7 +49,8 @@ TICK_S = 0.1
 """How often the log is looked at while something waits for it."""
 IDLE_S = 1.0
 FINISH_S = 4.0
-"""How long the end may wait until the records of files are written. Closing the log can take `CLOSE_S` more."""
+"""How long the end may wait until the records of files are written. Closing the log can take
+`CLOSE_S` more."""
 RETRY_S = 1.0
 """Time between two attempts to open the log."""
 SAY_NS = 60 * clock.NS_PER_S
@@ -92,7 +100,9 @@ class Hub:
         receiver = self._receiver
         soon = self._listening is None or (receiver is not None and receiver.is_busy)
         quick = receiver is not None and receiver.is_recovering
-        for key, _ in self._selector.select(RECOVERY_TICK_S if quick else TICK_S if soon else IDLE_S):
+        for key, _ in self._selector.select(
+            RECOVERY_TICK_S if quick else TICK_S if soon else IDLE_S
+        ):
             key.data()
         if receiver is not None:
             receiver.turn()
@@ -146,7 +156,9 @@ class Hub:
     def _watch(self, sender: Sender) -> None:
         """Await what can be done with a connection: not reading while the log takes no more."""
         paused = self._receiver is not None and self._receiver.paused
-        events = (0 if paused else selectors.EVENT_READ) | (selectors.EVENT_WRITE if sender.unsent else 0)
+        events = (0 if paused else selectors.EVENT_READ) | (
+            selectors.EVENT_WRITE if sender.unsent else 0
+        )
         before, self._senders[sender] = self._senders[sender], events
         if before == events:
             return
@@ -158,7 +170,8 @@ class Hub:
     def _serve(self, sender: Sender) -> None:
         if sender.unsent:
             sender.flush()
-        if self._receiver is not None and self._receiver.paused:  # by records of another worker, a moment ago
+        # by records of another worker, a moment ago
+        if self._receiver is not None and self._receiver.paused:
             return
         if not self._selector.get_key(sender.connection).events & selectors.EVENT_READ:
             return
@@ -208,7 +221,8 @@ class Hub:
 
 
 def main() -> int:
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the gateway handles them, and closes standard input
+    # the gateway handles them, and closes standard input
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     gc.freeze()
     gc.set_threshold(GARBAGE_OBJECTS)
@@ -232,14 +246,19 @@ def main() -> int:
     return 0
 
 
-def _begin(settings: HubSettings, stack: contextlib.ExitStack) -> "tuple[socket.socket, LogReceiver | None]":
+def _begin(
+    settings: HubSettings, stack: contextlib.ExitStack
+) -> "tuple[socket.socket, LogReceiver | None]":
     with contextlib.ExitStack() as opened:
         receiver = None
         if settings.log is not None:
             from splitsecond.log.store.log import Log
             from splitsecond.log.store.log_receiver import LogReceiver
 
-            log = Log.open(settings.log.url, keep_days=settings.log.keep_days, away=lambda why: None)  # it reports it
+            # it reports it
+            log = Log.open(
+                settings.log.url, keep_days=settings.log.keep_days, away=lambda why: None
+            )
             receiver = LogReceiver(opened.enter_context(log))
         listening = opened.enter_context(socket.socket(socket.AF_UNIX))
         try:

@@ -1,4 +1,5 @@
-"""Settings of the hub. The supervisor writes them, so this module imports nothing that only a log or a fleet needs."""
+"""Settings of the hub. The supervisor writes them, so this module imports nothing that only a log
+or a fleet needs."""
 
 from msgspec import Struct
 
@@ -9,8 +10,8 @@ MODULE = "splitsecond.gateway.hub.process"
 
 
 class HubSettings(Struct, frozen=True, kw_only=True):
-    """`socket`: where the hub listens. `log`, `fleet`: None: the gateway has none. `internal_errors`: those of the
-    supervisor, by place."""
+    """`socket`: where the hub listens. `log`, `fleet`: None: the gateway has none.
+    `internal_errors`: those of the supervisor, by place."""
 
     socket: str
     log: LogSettings | None = None

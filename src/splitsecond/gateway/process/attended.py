@@ -1,5 +1,6 @@
-"""A gateway for the program that starts it: it serves the configuration in the file that the command line names, prints
-``READY url``, and ends when its standard input closes, however that program ends.
+"""A gateway for the program that starts it: it serves the configuration in the file that the
+command line names, prints ``READY url``, and ends when its standard input closes, however that
+program ends.
 
 It is in a session of its own, so that signals of the terminal do not reach it.
 """

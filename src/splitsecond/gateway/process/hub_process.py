@@ -33,7 +33,8 @@ LONGEST_PATH = 107
 
 
 def gateway_folder(stack: contextlib.ExitStack) -> Scratch:
-    """Create the gateway's temporary folder, until `stack` is closed. Raises `CallerFault` if none can be created."""
+    """Create the gateway's temporary folder, until `stack` is closed. Raises `CallerFault` if none
+    can be created."""
     hint = "Free some space, or set TMPDIR to another folder."
     with file_faults("the gateway needs a temporary folder", kind="bad_config", hint=hint):
         return stack.enter_context(scratch_folder())
@@ -55,7 +56,8 @@ def hub_socket(folder: Path) -> Path:
 
 
 class HubProcess:
-    """The hub as a child process that is replaced when it dies. Its settings are a line on its standard input.
+    """The hub as a child process that is replaced when it dies. Its settings are a line on its
+    standard input.
 
     `ready`: it has asked the database of the fleet for the first time.
     """
@@ -116,8 +118,9 @@ async def hub(
 ) -> AsyncIterator[Callable[[GatewaySettings], Awaitable[None]]]:
     """Run the hub while the context is open. Leave it after the workers have ended.
 
-    `slot`: that of any worker, for what the workers share; None: there is only one worker, which needs a hub only for
-    the log. `port`: that of the gateway, a part of its name. Yields what sends new settings to the hub.
+    `slot`: that of any worker, for what the workers share; None: there is only one worker, which
+    needs a hub only for the log. `port`: that of the gateway, a part of its name. Yields what sends
+    new settings to the hub.
     """
     tables = None if slot is None else slot.shared
     name, instance = f"{socket.gethostname()}:{port}", secrets.token_hex(8)
@@ -140,7 +143,9 @@ async def hub(
                 ),
             )
         errors = dict(internal_errors.counts)
-        return HubSettings(socket=str(socket_path), log=settings.log, fleet=fleet, internal_errors=errors)
+        return HubSettings(
+            socket=str(socket_path), log=settings.log, fleet=fleet, internal_errors=errors
+        )
 
     begin = hub_settings(settings)
     process = HubProcess(begin)

@@ -21,10 +21,12 @@ async def keep_running(
     so: str = "",
     gives_up: Callable[[str, Exception | None], bool] = lambda end, error: False,
 ) -> None:
-    """Run a process, and again whenever it ends, after a pause that doubles with each death in a row, until `ending`.
+    """Run a process, and again whenever it ends, after a pause that doubles with each death in a
+    row, until `ending`.
 
-    `run` starts it and returns how it ended, in words. Each end is reported with its consequence, `so`. `gives_up` gets
-    how it ended, and the error if it could not start. Raises a `Fault` of `run`.
+    `run` starts it and returns how it ended, in words. Each end is reported with its consequence,
+    `so`. `gives_up` gets how it ended, and the error if it could not start. Raises a `Fault` of
+    `run`.
     """
     pause_s = 0.0
     while not ending.is_set():

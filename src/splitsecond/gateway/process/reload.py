@@ -1,9 +1,10 @@
 """Reloading of the configuration while the gateway runs.
 
-The files, also those with secrets and policies, are checked twice a second, and at once after SIGHUP. A file that is
-still being written is left alone until it has not changed for one check, and read again if it changed while it was
-read: it may have been empty then. Invalid settings change nothing: the error is reported on standard error once, and
-the old configuration keeps running. So does it after an error of this program.
+The files, also those with secrets and policies, are checked twice a second, and at once after
+SIGHUP. A file that is still being written is left alone until it has not changed for one check, and
+read again if it changed while it was read: it may have been empty then. Invalid settings change
+nothing: the error is reported on standard error once, and the old configuration keeps running. So
+does it after an error of this program.
 """
 
 import asyncio
@@ -40,8 +41,9 @@ ApplySettings = Callable[[GatewaySettings], Awaitable[None]]
 class ConfigSource(Struct, frozen=True):
     """Source of the settings.
 
-    `path`: the configuration file; None: the environment alone. `listen` and `policies`: options of the command line,
-    which override the file; `policies` is a file of policies. `simulator`: the address of the simulator.
+    `path`: the configuration file; None: the environment alone. `listen` and `policies`: options of
+    the command line, which override the file; `policies` is a file of policies. `simulator`: the
+    address of the simulator.
     """
 
     path: Path | None
@@ -51,17 +53,25 @@ class ConfigSource(Struct, frozen=True):
     simulator: str = NO_SIMULATOR
 
     def load(self, checks: Sequence[Check] = ()) -> GatewaySettings:
-        """Return the settings. Raises `CallerFault` if they are invalid, or would open the gateway to everyone.
+        """Return the settings. Raises `CallerFault` if they are invalid, or would open the gateway
+        to everyone.
 
         `checks`: see `reading.load`.
         """
         environment = dict(self.environment)
         if self.path is None:
             if self.policies is not None:
-                words = f"{self.policies}: policies are for the routes of a configuration, and there is none"
-                raise CallerFault(words, kind="bad_policy_file", hint="Name the configuration as well.")
+                words = (
+                    f"{self.policies}: policies are for the routes of a configuration, and "
+                    f"there is none"
+                )
+                raise CallerFault(
+                    words, kind="bad_policy_file", hint="Name the configuration as well."
+                )
             settings = unconfigured(environment, self.simulator)
-            settings = structs.replace(settings, listen=structs.replace(settings.listen, **self.listen))
+            settings = structs.replace(
+                settings, listen=structs.replace(settings.listen, **self.listen)
+            )
             check_reach(settings)
             return settings
         overrides = Overrides(self.policies, self.listen, self.simulator)
@@ -71,10 +81,14 @@ class ConfigSource(Struct, frozen=True):
         return {file: _stamp(file) for file in (self.path, *settings.files) if file is not None}
 
 
-def reloadable(wanted: GatewaySettings, running: GatewaySettings) -> tuple[GatewaySettings, list[str]]:
-    """Return `wanted` with the fields of `running` that only a restart can change, and the names of those that differ.
+def reloadable(
+    wanted: GatewaySettings, running: GatewaySettings
+) -> tuple[GatewaySettings, list[str]]:
+    """Return `wanted` with the fields of `running` that only a restart can change, and the names of
+    those that differ.
 
-    Raises `CallerFault` if the result would open the gateway to everyone: a file that lost its end may lack its keys.
+    Raises `CallerFault` if the result would open the gateway to everyone: a file that lost its end
+    may lack its keys.
     """
     if running.keys and not wanted.keys:
         raise CallerFault(
@@ -82,11 +96,19 @@ def reloadable(wanted: GatewaySettings, running: GatewaySettings) -> tuple[Gatew
             kind="no_keys",
             hint="Restart the gateway to serve without keys.",
         )
-    names = [name for name in RESTART_ONLY if getattr(wanted.listen, name) != getattr(running.listen, name)]
-    listen = structs.replace(wanted.listen, **{name: getattr(running.listen, name) for name in names})
+    names = [
+        name
+        for name in RESTART_ONLY
+        if getattr(wanted.listen, name) != getattr(running.listen, name)
+    ]
+    listen = structs.replace(
+        wanted.listen, **{name: getattr(running.listen, name) for name in names}
+    )
     waiting = [f"listen.{name}" for name in names]
     waiting += [name for name in KEPT if getattr(wanted, name) != getattr(running, name)]
-    found = structs.replace(wanted, listen=listen, **{name: getattr(running, name) for name in KEPT})
+    found = structs.replace(
+        wanted, listen=listen, **{name: getattr(running, name) for name in KEPT}
+    )
     check_reach(found)
     return found, waiting
 
@@ -94,19 +116,25 @@ def reloadable(wanted: GatewaySettings, running: GatewaySettings) -> tuple[Gatew
 class ConfigWatcher:
     """Watches the files of the configuration and applies changes. `running`: the current settings.
 
-    `apply` may reject new settings with a `CallerFault`; whatever else it raises is reported as an internal error, and
-    changes no settings either. `manager` gets a message at each requested reload.
+    `apply` may reject new settings with a `CallerFault`; whatever else it raises is reported as an
+    internal error, and changes no settings either. `manager` gets a message at each requested
+    reload.
     """
 
     def __init__(
-        self, source: ConfigSource, running: GatewaySettings, apply: ApplySettings, manager: ServiceManager
+        self,
+        source: ConfigSource,
+        running: GatewaySettings,
+        apply: ApplySettings,
+        manager: ServiceManager,
     ) -> None:
         self.running = running
         self._manager = manager
         self._source = source
         self._apply = apply
         self._requested = asyncio.Event()
-        self._stamp: Stamp = {}  # empty, so that the first check finds changes since `running` was read
+        # empty, so that the first check finds changes since `running` was read
+        self._stamp: Stamp = {}
         self._error = ""
 
     def now(self) -> None:
@@ -139,7 +167,8 @@ class ConfigWatcher:
 
     async def _reload(self, *, requested: bool) -> None:
         try:
-            wanted = await asyncio.to_thread(self._source.load)  # in a thread, so that no response waits for it
+            # in a thread, so that no response waits for it
+            wanted = await asyncio.to_thread(self._source.load)
             if self._source.stamp(self.running) != self._stamp:
                 return  # it was being written, perhaps empty: the next check reads it
             settings, waiting = reloadable(wanted, self.running)
@@ -152,14 +181,19 @@ class ConfigWatcher:
         fixed, self._error = bool(self._error), ""
         self.running = settings
         files = self._source.stamp(settings).items()
-        self._stamp = {file: self._stamp.get(file, after) for file, after in files}  # from before the files were read
+        # from before the files were read
+        self._stamp = {file: self._stamp.get(file, after) for file, after in files}
         if changed or requested or fixed or waiting:
             say(f"{self._source.path or 'the environment'} is loaded: {summary(settings)}.")
         for name in waiting:
             say(f"{name} has changed; restart the gateway to apply it.")
 
     def _report(self, error: Exception, *, requested: bool) -> None:
-        why = str(error) if isinstance(error, CallerFault) else f"internal error ({type(error).__name__})."
+        why = (
+            str(error)
+            if isinstance(error, CallerFault)
+            else f"internal error ({type(error).__name__})."
+        )
         if requested or why != self._error:
             if not isinstance(error, CallerFault):
                 report_internal_error("reload", error)
@@ -168,7 +202,8 @@ class ConfigWatcher:
 
 
 def on_hangup(reload: Callable[[], None], end: Callable[[], None]) -> None:
-    """Make the running loop call `reload` at SIGHUP, or `end` if the signal means that the terminal was closed."""
+    """Make the running loop call `reload` at SIGHUP, or `end` if the signal means that the terminal
+    was closed."""
     had_terminal = os.isatty(sys.stderr.fileno())
 
     def on_signal() -> None:

@@ -1,7 +1,8 @@
 """The HTTP server of one worker, from its start to an orderly shutdown, on uvloop.
 
-At SIGTERM or SIGINT the worker reports that it is not ready, accepts no new connections, waits up to `listen.drain_s`
-for responses in flight, and cancels the rest; a second signal cancels them at once.
+At SIGTERM or SIGINT the worker reports that it is not ready, accepts no new connections, waits up
+to `listen.drain_s` for responses in flight, and cancels the rest; a second signal cancels them at
+once.
 """
 
 import asyncio
@@ -30,18 +31,24 @@ from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.routing.configuration.settings import GatewaySettings
 
 GARBAGE_OBJECTS = 20_000
-"""New objects after which the garbage collector runs, a few megabytes. Reference cycles are rare."""
+"""New objects after which the garbage collector runs, a few megabytes. Reference cycles are
+rare."""
 
 
 def worker_server(
-    worker: GatewayWorker, listening: socket.socket, drain_s: float, on_end: Callable[[], None] = lambda: None
+    worker: GatewayWorker,
+    listening: socket.socket,
+    drain_s: float,
+    on_end: Callable[[], None] = lambda: None,
 ) -> HttpServer:
     def drain() -> None:
         worker.gateway.draining = True
         on_end()
 
     accepting = Accepting(raise_file_limit(MAX_FILES), say)
-    return HttpServer([Listener(listening, worker.gateway)], drain_s=drain_s, on_end=drain, accepting=accepting)
+    return HttpServer(
+        [Listener(listening, worker.gateway)], drain_s=drain_s, on_end=drain, accepting=accepting
+    )
 
 
 async def run_worker(worker: GatewayWorker, server: HttpServer, ready: Callable[[], None]) -> None:
@@ -54,7 +61,8 @@ async def run_worker(worker: GatewayWorker, server: HttpServer, ready: Callable[
                     gc.set_threshold(GARBAGE_OBJECTS)
                     ready()
                     worker.metrics_changed()  # so that the hub knows this process
-                    learning.append(group.create_task(worker.learn()))  # after `ready`: it uses the CPU for a while
+                    # after `ready`: it uses the CPU for a while
+                    learning.append(group.create_task(worker.learn()))
                     learning.append(group.create_task(worker.exchange()))
 
                 await server.serve(begin)
@@ -65,7 +73,9 @@ async def run_worker(worker: GatewayWorker, server: HttpServer, ready: Callable[
             worker.close()
 
 
-def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None) -> None:
+def serve(
+    source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None
+) -> None:
     """Serve in this process until SIGINT or SIGTERM. Prints ``READY url`` when it accepts requests.
 
     Raises `CallerFault`: the address is not available, or a policy cannot be built.

@@ -1,7 +1,8 @@
-"""Messages to systemd, or another service manager with its protocol: ready, reloading, stopping, still alive.
+"""Messages to systemd, or another service manager with its protocol: ready, reloading, stopping,
+still alive.
 
-A service manager that starts the gateway as ``Type=notify`` names a socket in ``NOTIFY_SOCKET``; without it nothing is
-sent. Source: the manual page sd_notify(3).
+A service manager that starts the gateway as ``Type=notify`` names a socket in ``NOTIFY_SOCKET``;
+without it nothing is sent. Source: the manual page sd_notify(3).
 """
 
 import asyncio
@@ -16,11 +17,14 @@ from splitsecond.core.internal_errors import contained
 WATCHDOG_SHARE = 0.4
 """Share of the watchdog's timeout between two messages, so that one may be late."""
 SEND_S = 0.2
-"""How long a message waits for room in the queue of the service manager. The event loop waits, too."""
+"""How long a message waits for room in the queue of the service manager. The event loop waits,
+too."""
 
 
 class ServiceManager:
-    def __init__(self, say: Callable[[str], None], environment: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, say: Callable[[str], None], environment: Mapping[str, str] = os.environ
+    ) -> None:
         self._say = say
         self._address = environment.get("NOTIFY_SOCKET", "")
         if self._address.startswith("@"):

@@ -1,4 +1,5 @@
-"""The secret with which ids of sessions are hashed: the same for all gateways of a fleet or log, after restarts too."""
+"""The secret with which ids of sessions are hashed: the same for all gateways of a fleet or log,
+after restarts too."""
 
 import contextlib
 import os
@@ -14,12 +15,15 @@ from splitsecond.routing.router.settings import LogSettings
 _SUFFIX = ".secret"
 
 
-def session_secret(log: LogSettings | None, say: Callable[[str], None], *, shared: str = "") -> bytes:
-    """Return the secret beside a SQLite log, which is created with the first call, or that of the server of the log.
+def session_secret(
+    log: LogSettings | None, say: Callable[[str], None], *, shared: str = ""
+) -> bytes:
+    """Return the secret beside a SQLite log, which is created with the first call, or that of the
+    server of the log.
 
-    The latter is a hash of the log's URL with its password, so its gateways need not be given one; those of a fleet use
-    `shared`, the URL of its database. Without a log, and if the file cannot be read or created, the secret is a new
-    one.
+    The latter is a hash of the log's URL with its password, so its gateways need not be given one;
+    those of a fleet use `shared`, the URL of its database. Without a log, and if the file cannot be
+    read or created, the secret is a new one.
     """
     if shared:
         return _of_server(shared)
@@ -32,7 +36,10 @@ def session_secret(log: LogSettings | None, say: Callable[[str], None], *, share
     try:
         return _kept(path)
     except OSError as error:
-        say(f"The secret {path} of sessions cannot be used: {error.strerror}. Sessions get other ids in the log.")
+        say(
+            f"The secret {path} of sessions cannot be used: {error.strerror}. Sessions get other "
+            f"ids in the log."
+        )
         return secrets.token_bytes(SECRET_BYTES)
 
 

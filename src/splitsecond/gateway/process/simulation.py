@@ -1,8 +1,9 @@
-"""The simulator behind `sim/PROFILE` targets: one process for the whole gateway, started when it is needed.
+"""The simulator behind `sim/PROFILE` targets: one process for the whole gateway, started when it is
+needed.
 
-The gateway binds the simulator's socket at its start, so its address is known before any process exists. The process
-starts at once if a route names a simulated target, otherwise at the first connection; one that dies is replaced at the
-next connection.
+The gateway binds the simulator's socket at its start, so its address is known before any process
+exists. The process starts at once if a route names a simulated target, otherwise at the first
+connection; one that dies is replaced at the next connection.
 """
 
 import asyncio
@@ -32,7 +33,9 @@ def simulator_url(listening: socket.socket) -> str:
 
 
 @contextlib.asynccontextmanager
-async def simulator(listening: socket.socket | None, settings: GatewaySettings) -> AsyncIterator[None]:
+async def simulator(
+    listening: socket.socket | None, settings: GatewaySettings
+) -> AsyncIterator[None]:
     if listening is None:
         yield
         return
@@ -60,7 +63,9 @@ async def _keep_running(listening: socket.socket, ready: asyncio.Event, *, at_on
         finally:
             ready.set()  # or not: the gateway does not wait for it any longer
 
-    await keep_running("The simulator", run, asyncio.Event(), so=", at the next request to a sim/ target")
+    await keep_running(
+        "The simulator", run, asyncio.Event(), so=", at the next request to a sim/ target"
+    )
 
 
 async def _connected(listening: socket.socket) -> None:

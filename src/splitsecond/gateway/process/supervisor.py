@@ -1,11 +1,13 @@
-"""The supervisor of several workers: it binds the port, reads the settings, starts the workers and replaces dead ones.
+"""The supervisor of several workers: it binds the port, reads the settings, starts the workers and
+replaces dead ones.
 
-Only the supervisor reads the configuration. It sends the settings to each worker through the worker's standard input,
-so secrets appear in no command line or environment, all workers run on the same settings, and an error in a file is
-reported once. A worker ends when that pipe closes, so none survives the supervisor, however the supervisor ends.
+Only the supervisor reads the configuration. It sends the settings to each worker through the
+worker's standard input, so secrets appear in no command line or environment, all workers run on the
+same settings, and an error in a file is reported once. A worker ends when that pipe closes, so none
+survives the supervisor, however the supervisor ends.
 
-Signals go to the supervisor, which forwards them; workers run in sessions of their own, so signals of the terminal do
-not reach them.
+Signals go to the supervisor, which forwards them; workers run in sessions of their own, so signals
+of the terminal do not reach them.
 """
 
 import asyncio
@@ -44,15 +46,17 @@ from splitsecond.routing.configuration.settings import GatewaySettings, decode, 
 from splitsecond.routing.router.router import check_settings
 
 START_S = 120.0
-"""Timeout of a worker's start. It takes a second or two, but half a minute or more on a machine that is overloaded."""
+"""Timeout of a worker's start. It takes a second or two, but half a minute or more on a machine
+that is overloaded."""
 APPLY_S = 10.0
 """Timeout after which a worker is reported that has not applied new settings."""
 STOP_S = 10.0
 """Time that a worker has to end after `listen.drain_s` before it is killed."""
 MAX_FAILED_STARTS = 5
-"""Workers of a slot that may die in a row before they are ready, as long as none of that slot has ever been ready. The
-cause is then the configuration or the program, so the service ends. Once a worker of the slot has been ready, dead ones
-are replaced without a limit: the cause is outside and may pass, and the other workers keep serving."""
+"""Workers of a slot that may die in a row before they are ready, as long as none of that slot has
+ever been ready. The cause is then the configuration or the program, so the service ends. Once a
+worker of the slot has been ready, dead ones are replaced without a limit: the cause is outside and
+may pass, and the other workers keep serving."""
 _ANSWERS = ("READY", "REFUSED")
 
 
@@ -60,10 +64,14 @@ class WorkersFailed(Fault):
     """Workers that die repeatedly. The cause is this machine or this program, not a request."""
 
 
-def serve(source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None) -> None:
-    """Serve with several workers until SIGINT or SIGTERM. Prints ``READY url`` when all of them are ready.
+def serve(
+    source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None
+) -> None:
+    """Serve with several workers until SIGINT or SIGTERM. Prints ``READY url`` when all of them are
+    ready.
 
-    Raises `CallerFault`: the address is not available, or a policy cannot be built; `WorkersFailed`.
+    Raises `CallerFault`: the address is not available, or a policy cannot be built;
+    `WorkersFailed`.
     """
     check_settings(settings)
     sockets = bind(settings.listen.host, settings.listen.port, settings.listen.workers)
@@ -134,7 +142,9 @@ class Supervisor:
         on_hangup(watcher.now, self._on_signal)
         with handling(self._on_error):
             async with (
-                hub(self._settings, hub_at, self._slots[0], self._sockets[0].getsockname()[1]) as self._tell_hub,
+                hub(
+                    self._settings, hub_at, self._slots[0], self._sockets[0].getsockname()[1]
+                ) as self._tell_hub,
                 simulator(simulated, self._settings),
                 asyncio.TaskGroup() as group,
             ):
@@ -148,10 +158,11 @@ class Supervisor:
             raise self._failure
 
     def settle(self) -> bool:
-        """Charge and log the calls of workers that died while the gateway was ending, and so were not replaced.
+        """Charge and log the calls of workers that died while the gateway was ending, and so were
+        not replaced.
 
-        If the log cannot be written, they are saved for the next start: the gateway ends in any case. Return False if
-        they could not be saved either, so that the journals must be kept.
+        If the log cannot be written, they are saved for the next start: the gateway ends in any
+        case. Return False if they could not be saved either, so that the journals must be kept.
         """
         settled = [
             settle(
@@ -173,9 +184,11 @@ class Supervisor:
             self._end()
 
     def _end(self) -> None:
-        """Send a signal to the workers: the first makes them drain, the second makes them end at once.
+        """Send a signal to the workers: the first makes them drain, the second makes them end at
+        once.
 
-        The ports are closed here as well, so that no connection waits in the queue of a socket that nobody reads.
+        The ports are closed here as well, so that no connection waits in the queue of a socket that
+        nobody reads.
         """
         self._manager.stopping()
         self._ending.set()
@@ -209,10 +222,14 @@ class Supervisor:
 
         def gives_up(end: str, error: Exception | None) -> bool:
             nonlocal failed_starts
-            failed_starts += error is not None and not (isinstance(error, OSError) and passes(error))
+            failed_starts += error is not None and not (
+                isinstance(error, OSError) and passes(error)
+            )
             if failed_starts < MAX_FAILED_STARTS or slot.number in self._been_ready:
                 return False
-            self._give_up(f"worker {slot.number} {end}; {failed_starts} in a row died before they were ready")
+            self._give_up(
+                f"worker {slot.number} {end}; {failed_starts} in a row died before they were ready"
+            )
             return True
 
         await keep_running(f"worker {slot.number}", run, self._ending, gives_up=gives_up)
@@ -264,10 +281,20 @@ class WorkerProcess:
         self._lock = asyncio.Lock()
 
     @classmethod
-    async def start(cls, slot: WorkerSlot, listening: socket.socket, inherited: Sequence[int]) -> "WorkerProcess":
+    async def start(
+        cls, slot: WorkerSlot, listening: socket.socket, inherited: Sequence[int]
+    ) -> "WorkerProcess":
         number = listening.fileno()
-        command = (sys.executable, "-m", "splitsecond.gateway", str(number), msgspec.json.encode(slot))
-        return cls(await ChildProcess.start(*command, inherited=(number, *slot.descriptors, *inherited)))
+        command = (
+            sys.executable,
+            "-m",
+            "splitsecond.gateway",
+            str(number),
+            msgspec.json.encode(slot),
+        )
+        return cls(
+            await ChildProcess.start(*command, inherited=(number, *slot.descriptors, *inherited))
+        )
 
     async def apply(self, settings: GatewaySettings) -> bool:
         """Send settings and wait until the worker serves by them. Return False if it has died.

@@ -1,4 +1,5 @@
-"""One worker of the gateway: its router, front door, metrics, limits and dashboard, put together."""
+"""One worker of the gateway: its router, front door, metrics, limits and dashboard, put
+together."""
 
 import asyncio
 import contextlib
@@ -49,12 +50,14 @@ if TYPE_CHECKING:
 LEARN_S = 5.0
 """Least time between two look-ups of prices, each of which takes a second of CPU."""
 COST_WAIT_S = 10.0
-"""How long a call waits for what its cost depends on. A look-up may have to wait for `LEARN_S` before it begins."""
+"""How long a call waits for what its cost depends on. A look-up may have to wait for `LEARN_S`
+before it begins."""
 SPENDING_READ = "\0spending read"
-"""A name in the shared counters, which no key has: the first worker has counted what clients spent before the gateway
-started."""
+"""A name in the shared counters, which no key has: the first worker has counted what clients spent
+before the gateway started."""
 EARLIER_S, LOOK_S = 9.0, 0.1
-"""How long the first worker waits until calls of an earlier gateway are in the log, and how often it looks."""
+"""How long the first worker waits until calls of an earlier gateway are in the log, and how often
+it looks."""
 LOG_AWAY_S = 10.0
 """Time between two attempts to read from the log what clients have spent today."""
 MAX_UNPRICED = 10_000
@@ -80,10 +83,11 @@ class SharedTables(Struct, frozen=True):
 class WorkerSlot(Struct, frozen=True, kw_only=True):
     """The number of a worker among the workers of a gateway.
 
-    `folder`: a temporary folder that all of them may write to, and `shared`: tables of all of them; None: there is only
-    one worker. `sessions`: the descriptor of their table of sessions; None: this worker has its own, with a secret of
-    its own. `journal`: the descriptor of the slot's journal, or None without one. `hub`: the socket of the hub,
-    or None without one. `began`: when the gateway started.
+    `folder`: a temporary folder that all of them may write to, and `shared`: tables of all of them;
+    None: there is only one worker. `sessions`: the descriptor of their table of sessions; None:
+    this worker has its own, with a secret of its own. `journal`: the descriptor of the slot's
+    journal, or None without one. `hub`: the socket of the hub, or None without one. `began`: when
+    the gateway started.
     """
 
     number: int = 0
@@ -104,13 +108,19 @@ class WorkerSlot(Struct, frozen=True, kw_only=True):
 class GatewayWorker:
     """One worker of the gateway. Use it within one event loop, and close it at the end.
 
-    What it learned about targets survives a change of settings, except what concerns a key that has changed.
+    What it learned about targets survives a change of settings, except what concerns a key that has
+    changed.
     """
 
     def __init__(
-        self, settings: GatewaySettings, slot: WorkerSlot | None = None, *, chance: Random | None = None
+        self,
+        settings: GatewaySettings,
+        slot: WorkerSlot | None = None,
+        *,
+        chance: Random | None = None,
     ) -> None:
-        """Raises `CallerFault` for settings that cannot be built, or a log that cannot be opened."""
+        """Raises `CallerFault` for settings that cannot be built, or a log that cannot be
+        opened."""
         self._slot = slot or WorkerSlot()
         self._spending_unknown = False
         folder = None if self._slot.folder is None else Path(self._slot.folder)
@@ -131,9 +141,13 @@ class GatewayWorker:
         )
         self._recent = RecentCalls()
         self._telemetry = (
-            Telemetry(settings.telemetry, worker=self._slot.number) if settings.telemetry is not None else None
+            Telemetry(settings.telemetry, worker=self._slot.number)
+            if settings.telemetry is not None
+            else None
         )
-        self._access_log = None if settings.access_log is None else AccessLog(settings.access_log, say)
+        self._access_log = (
+            None if settings.access_log is None else AccessLog(settings.access_log, say)
+        )
         self.router = Router(
             settings,
             say=say,
@@ -150,10 +164,14 @@ class GatewayWorker:
             hub=self._hub,
         )
         self._counters = SharedCounters(
-            None if shared is None else shared.counters, workers=self._slot.workers, number=self._slot.number
+            None if shared is None else shared.counters,
+            workers=self._slot.workers,
+            number=self._slot.number,
         )
         self._session_counters = SessionCounters(
-            None if shared is None else shared.budgets, workers=self._slot.workers, number=self._slot.number
+            None if shared is None else shared.budgets,
+            workers=self._slot.workers,
+            number=self._slot.number,
         )
         self._session_counters.forfeit()
         self._ceilings: FleetCeilings | None = None
@@ -203,12 +221,15 @@ class GatewayWorker:
 
     def _join_fleet(self, shared: SharedTables | None) -> None:
         if self._hub is not None and shared is not None:
-            self._ceilings = FleetCeilings(shared.ceilings, workers=self._slot.workers, number=self._slot.number)
+            self._ceilings = FleetCeilings(
+                shared.ceilings, workers=self._slot.workers, number=self._slot.number
+            )
             self._exchange = worker_exchange(self.router.states, self._hub)
 
     def renew(self, settings: GatewaySettings) -> None:
-        """Serve by other settings from the next request on: see `Router.renew`. Raises `CallerFault`, and then nothing
-        has changed. After any other exception, too, it serves by the old settings."""
+        """Serve by other settings from the next request on: see `Router.renew`. Raises
+        `CallerFault`, and then nothing has changed. After any other exception, too, it serves by
+        the old settings."""
         before = self._settings
         try:
             self._use(settings)
@@ -270,23 +291,27 @@ class GatewayWorker:
             self._access_log.close()
 
     async def _learn_prices(self, used: "dict[str, list[SpentTokens]]") -> None:
-        """Learn the prices of routes and of targets that were used, and charge what was `used` today and since."""
+        """Learn the prices of routes and of targets that were used, and charge what was `used`
+        today and since."""
         used_targets = {tokens.target for each in used.values() for tokens in each}
         unpriced = [attempt.target for _, attempt in self._unpriced]
         awaited = [*self._awaited]
         self._awaited.clear()
         await self.router.learn_prices([*awaited, *self.router.routed(), *used_targets, *unpriced])
-        self._limits.carry_over({client: spent_usd(each, self.router.price) for client, each in used.items()})
+        self._limits.carry_over(
+            {client: spent_usd(each, self.router.price) for client, each in used.items()}
+        )
         self._note_spending_read()
         self._say_missing_prices()
         for _ in range(len(self._unpriced)):
             self._limits.charge(*self._unpriced.popleft())
 
     async def _used_today(self) -> "dict[str, list[SpentTokens]] | None":
-        """Return what clients with a spending limit used today before the gateway started, by target; None if the log
-        cannot be read. Only the first worker reads it."""
+        """Return what clients with a spending limit used today before the gateway started, by
+        target; None if the log cannot be read. Only the first worker reads it."""
         log = self.router.log
-        if log is None or self._slot.number or self._ceilings is not None:  # a fleet's database knows
+        # a fleet's database knows
+        if log is None or self._slot.number or self._ceilings is not None:
             return {}
         clients = [key.name for key in self._settings.keys if key.usd_per_day is not None]
         if clients:
@@ -294,12 +319,17 @@ class GatewayWorker:
         midnight = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
         try:
             return {
-                client: await asyncio.to_thread(log.spent_tokens, client, midnight, self._slot.began)
+                client: await asyncio.to_thread(
+                    log.spent_tokens, client, midnight, self._slot.began
+                )
                 for client in clients
             }
         except CallerFault as fault:
             if not self._spending_unknown:
-                say(f"{fault} Until it can be read, spending limits do not count what was spent earlier today.")
+                say(
+                    f"{fault} Until it can be read, spending limits do not count what was spent "
+                    f"earlier today."
+                )
             self._spending_unknown = True
             return None
 
@@ -308,7 +338,10 @@ class GatewayWorker:
             if not left_before(log.unwritten, self._slot.began):
                 return
             await asyncio.sleep(LOOK_S)
-        say(f"log {log.where}: spending limits do not count earlier calls that wait in {log.unwritten}*.")
+        say(
+            f"log {log.where}: spending limits do not count earlier calls that wait in "
+            f"{log.unwritten}*."
+        )
 
     def _serve(self) -> None:
         listen = self._settings.listen
@@ -320,7 +353,9 @@ class GatewayWorker:
             self._settings.keys,
             max_body_bytes=listen.max_body_mib << 20,
             limits=self._limits,
-            budgets=SessionBudgets(self._settings.keys, self._settings.budgets, self._limits, self._session_counters),
+            budgets=SessionBudgets(
+                self._settings.keys, self._settings.budgets, self._limits, self._session_counters
+            ),
             metrics_for=listen.metrics,
             cors=listen.cors,
             advise=self._advice.for_client,
@@ -368,9 +403,15 @@ class GatewayWorker:
         if self._slot.number or all(key.usd_per_day is None for key in self._settings.keys):
             return
         for name in self.router.routed():
-            if name not in self._missing_said and self.router.directory.price_state(name) == "missing":
+            if (
+                name not in self._missing_said
+                and self.router.directory.price_state(name) == "missing"
+            ):
                 self._missing_said.add(name)
-                say(f"{name} has no known price. Keys with usd_per_day cannot use it: set price in the configuration.")
+                say(
+                    f"{name} has no known price. Keys with usd_per_day cannot use it: set price "
+                    f"in the configuration."
+                )
 
     def _settle(self, journal: Journal) -> None:
         def keep(found: Sequence[CallRecord]) -> bool:
@@ -390,7 +431,8 @@ class GatewayWorker:
             self._notices.observe(attempt, self._advice)
 
     def _charge(self, client: str, attempt: Observation) -> None:
-        if not self._limits.counts(client) or attempt.unbilled:  # names that clients invent need no price
+        # names that clients invent need no price
+        if not self._limits.counts(client) or attempt.unbilled:
             return
         if self.router.directory.knows(attempt.target):
             self._limits.charge(client, attempt)
@@ -399,10 +441,14 @@ class GatewayWorker:
             self._changed.set()
 
     def _available(self) -> dict[str, bool]:
-        return {name: not self.router.states.unavailable_reason(name) for name in self.router.routed()}
+        return {
+            name: not self.router.states.unavailable_reason(name) for name in self.router.routed()
+        }
 
     def _cascades(self) -> dict[str, tuple[float, bool]]:
-        return {name: (each.share, each.dearer) for name, each in self.router.states.cascades().items()}
+        return {
+            name: (each.share, each.dearer) for name, each in self.router.states.cascades().items()
+        }
 
     def _hedged(self, route: str) -> frozenset[str] | None:
         policy = self._settings.routes.get(route)

@@ -1,8 +1,8 @@
 """The access log: one line of JSON for each request, for tools that read log files.
 
-A line is appended in one write when its call has ended, so several workers share a file, and a process that is killed
-loses no line. A file that is renamed or removed, as by logrotate, is opened anew within `CHECK_S`. The lines contain no
-prompt, no answer and no key.
+A line is appended in one write when its call has ended, so several workers share a file, and a
+process that is killed loses no line. A file that is renamed or removed, as by logrotate, is opened
+anew within `CHECK_S`. The lines contain no prompt, no answer and no key.
 """
 
 import os
@@ -46,7 +46,8 @@ class AccessLine(Struct, frozen=True, kw_only=True):
 
 class AccessLog:
     def __init__(self, path: str, say: Callable[[str], None]) -> None:
-        """Open the file at `path`, or standard output for "-". Raises `CallerFault` if it cannot be written."""
+        """Open the file at `path`, or standard output for "-". Raises `CallerFault` if it cannot be
+        written."""
         self._path = None if path == STANDARD_OUTPUT else Path(path)
         self._say = say
         self._encoder = msgspec.json.Encoder()
@@ -79,7 +80,9 @@ class AccessLog:
             )
         )
 
-    def refused(self, *, call: str, client: str, method: str, path: str, status: int, fault: str) -> None:
+    def refused(
+        self, *, call: str, client: str, method: str, path: str, status: int, fault: str
+    ) -> None:
         self._write(
             AccessLine(
                 time=_now(),
@@ -104,7 +107,10 @@ class AccessLog:
             self._append(self._encoder.encode(line) + b"\n")
         except OSError as error:
             if not self._lost:
-                self._say(f"The access log cannot be written: {error.strerror}. Requests are served without it.")
+                self._say(
+                    f"The access log cannot be written: {error.strerror}. Requests are served "
+                    f"without it."
+                )
             self._lost += 1
         else:
             self._report_lost()

@@ -5,11 +5,23 @@ from itertools import accumulate
 from typing import Any, get_type_hints
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from splitsecond.gateway.records.metrics import BUCKETS_S, Family, MetricCounts, Metrics, ProcessMetrics, WorkerMetrics
+from splitsecond.gateway.records.metrics import (
+    BUCKETS_S,
+    Family,
+    MetricCounts,
+    Metrics,
+    ProcessMetrics,
+    WorkerMetrics,
+)
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 _BOUNDS = [*map(str, BUCKETS_S), "+Inf"]
@@ -35,7 +47,9 @@ class _Collected(Collector):
         for name, family in families(MetricCounts):
             yield _shown(family, getattr(counts, name))
         for name, family in families(ProcessMetrics):
-            yield _shown(family, _together(family, [(each.pid, getattr(each, name)) for each in processes]))
+            yield _shown(
+                family, _together(family, [(each.pid, getattr(each, name)) for each in processes])
+            )
 
 
 def families(of: type) -> Iterator[tuple[str, Family]]:
@@ -64,11 +78,15 @@ def _shown(family: Family, values: dict[Any, Any]) -> Metric:
             buckets = list(zip(_BOUNDS, accumulate(histogram.counts), strict=True))
             histograms.add_metric([key], buckets=buckets, sum_value=histogram.total_s)
         return histograms
-    shown = (CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily)(name, family.help, labels=labels)
+    shown = (CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily)(
+        name, family.help, labels=labels
+    )
     totals: dict[tuple[str, ...], float] = {}
     for key, value in values.items():
         parts = key if isinstance(key, tuple) else (key,)
-        visible = tuple(str(part) for part, label in zip(parts, family.labels, strict=True) if label)
+        visible = tuple(
+            str(part) for part, label in zip(parts, family.labels, strict=True) if label
+        )
         totals[visible] = totals.get(visible, 0) + value
     for texts, total in totals.items():
         shown.add_metric(texts, total)

@@ -22,12 +22,15 @@ def hedge_targets(policy: Expression) -> frozenset[str]:
     return frozenset(second).union(*map(hedge_targets, policy.parts))
 
 
-def extra_attempts(record: CallRecord, *, hedged: Collection[str] | None = None) -> Iterator[tuple[ExtraKind, bool]]:
+def extra_attempts(
+    record: CallRecord, *, hedged: Collection[str] | None = None
+) -> Iterator[tuple[ExtraKind, bool]]:
     """Yield the kind of each attempt after the first, and whether it delivered the response.
 
-    After a failed attempt, another target is a fallback and the same one a retry; after a complete response it is an
-    escalation. While others are running it is a hedge, or a branch of a race if all were sent at once, or if its target
-    is not in `hedged` (`hedge_targets` of the route; None: not known).
+    After a failed attempt, another target is a fallback and the same one a retry; after a complete
+    response it is an escalation. While others are running it is a hedge, or a branch of a race if
+    all were sent at once, or if its target is not in `hedged` (`hedge_targets` of the route; None:
+    not known).
     """
     if len(record.attempts) < 2:
         return
@@ -51,8 +54,8 @@ def extra_attempts(record: CallRecord, *, hedged: Collection[str] | None = None)
 def begun_ns(attempt: Observation) -> int:
     """Return when an attempt began to connect; `start_ns` is the arrival of its call.
 
-    Of one that was cancelled while it connected, that is not known. Most of these are branches of a race that was
-    over, so it counts as begun when the call arrived.
+    Of one that was cancelled while it connected, that is not known. Most of these are branches of a
+    race that was over, so it counts as begun when the call arrived.
     """
     if attempt.sent_ns is None and attempt.outcome == "cancelled":
         return attempt.start_ns

@@ -1,11 +1,13 @@
-"""Ceilings of this gateway within the limits that a fleet of gateways shares: a table in shared memory.
+"""Ceilings of this gateway within the limits that a fleet of gateways shares: a table in shared
+memory.
 
-The hub (`fleet/member`) writes ceilings into it, and the workers compare their use with them, so no request
-waits for a database. A worker writes only how many requests it refused because of a ceiling, which is how the fleet
-process learns that the gateway needs more.
+The hub (`fleet/member`) writes ceilings into it, and the workers compare their use with them, so no
+request waits for a database. A worker writes only how many requests it refused because of a
+ceiling, which is how the fleet process learns that the gateway needs more.
 
-A name that has no place in the table, because `MAX_NAMES` others have taken one since the gateway started, has no
-ceiling, so its requests are refused: a shared place would give it the ceiling of another.
+A name that has no place in the table, because `MAX_NAMES` others have taken one since the gateway
+started, has no ceiling, so its requests are refused: a shared place would give it the ceiling of
+another.
 """
 
 from typing import Literal
@@ -15,7 +17,8 @@ from splitsecond.gateway.records.shared_counters import SharedTable, within_cell
 Limit = Literal["requests", "usd"]
 NANO = 1_000_000_000
 _PLACES: dict[Limit, int] = {"requests": 1, "usd": 2}
-_CEILING, _OTHERS, _REFUSED, _SHARE = 0, 2, 4, 6  # added to the place of a limit; the share is only for requests
+# added to the place of a limit; the share is only for requests
+_CEILING, _OTHERS, _REFUSED, _SHARE = 0, 2, 4, 6
 _FLEET = ""
 """The name under which the table contains what concerns all keys."""
 _UNTIL, _OFFSET, _REACHED = 1, 2, 3
@@ -31,9 +34,14 @@ class FleetCeilings(SharedTable):
             self._taken(self._row, _FLEET)  # before any key takes the last place
 
     def ceiling(self, limit: Limit, name: str, now_ns: int) -> int:
-        """Return what the workers of this gateway may use together; 0 before the first answer of the database."""
+        """Return what the workers of this gateway may use together; 0 before the first answer of
+        the database."""
         ceiling, share = self.held(limit, name)
-        return min(ceiling, share) if limit == "requests" and now_ns >= self._fleet(_UNTIL) else ceiling
+        return (
+            min(ceiling, share)
+            if limit == "requests" and now_ns >= self._fleet(_UNTIL)
+            else ceiling
+        )
 
     def held(self, limit: Limit, name: str) -> tuple[int, int]:
         at = self._place(self._last, name)

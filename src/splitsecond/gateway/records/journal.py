@@ -1,13 +1,14 @@
 """Journal of the calls in flight that have money reserved: one file for each slot of a worker.
 
-A killed worker cannot write a log. Its replacement, or the next gateway with the same log, reads from the journal which
-calls were in flight, and charges and logs them. The processes of a gateway share one descriptor of the file with a
-shared flock on it; the kernel releases it when the last of them dies, so a file that can be locked exclusively has no
-living owner.
+A killed worker cannot write a log. Its replacement, or the next gateway with the same log, reads
+from the journal which calls were in flight, and charges and logs them. The processes of a gateway
+share one descriptor of the file with a shared flock on it; the kernel releases it when the last of
+them dies, so a file that can be locked exclusively has no living owner.
 
-A slot of the file holds the length of its entry and the entry. They are written together within a page of memory, so a
-killed worker leaves all of it or nothing. The length is 0 in an empty slot. The file is not mapped: a disk that is full
-or gone would end the process (SIGBUS), while a failed write is only an entry less.
+A slot of the file holds the length of its entry and the entry. They are written together within a
+page of memory, so a killed worker leaves all of it or nothing. The length is 0 in an empty slot.
+The file is not mapped: a disk that is full or gone would end the process (SIGBUS), while a failed
+write is only an entry less.
 """
 
 import contextlib
@@ -46,8 +47,8 @@ class Reservation(Struct, frozen=True, kw_only=True):
 class Journal:
     """The entries of one worker, in the open file `file`.
 
-    `missing` counts calls without an entry: no slot was free, their entry was too long, or the file could not be
-    written, which `say` hears once a minute at most.
+    `missing` counts calls without an entry: no slot was free, their entry was too long, or the file
+    could not be written, which `say` hears once a minute at most.
     """
 
     def __init__(self, file: int, say: Callable[[str], None]) -> None:
@@ -88,7 +89,8 @@ class Journal:
         self._free.append(slot)
 
     def entries(self) -> list[Reservation]:
-        """Return the entries of a worker that died. What is no entry is left out. Raises `OSError`."""
+        """Return the entries of a worker that died. What is no entry is left out. Raises
+        `OSError`."""
         found = []
         for _, data in self._used_slots():
             with contextlib.suppress(ValueError):  # another program has written into the file
@@ -105,7 +107,12 @@ class Journal:
         for at in range(0, len(data) - _LENGTH.size + 1, SLOT_BYTES):
             (length,) = _LENGTH.unpack_from(data, at)
             if length:
-                found.append((at // SLOT_BYTES, data[at + _LENGTH.size : at + min(_LENGTH.size + length, SLOT_BYTES)]))
+                found.append(
+                    (
+                        at // SLOT_BYTES,
+                        data[at + _LENGTH.size : at + min(_LENGTH.size + length, SLOT_BYTES)],
+                    )
+                )
         return found
 
     def _failed(self, why: str) -> None:
@@ -113,6 +120,7 @@ class Journal:
         if self._said_ns is None or now_ns - self._said_ns >= SAY_NS:
             self._said_ns = now_ns
             self._say(
-                f"The journal of calls in flight cannot be written: {why}. Calls that are not in it are not logged if "
+                f"The journal of calls in flight cannot be written: {why}. Calls that are not in "
+                f"it are not logged if "
                 "their worker dies, and not charged if the whole gateway dies."
             )

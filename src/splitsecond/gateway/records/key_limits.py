@@ -1,20 +1,23 @@
 """Limits of client keys: requests per minute and US dollars per day.
 
-Requests are counted in the minutes of the monotonic clock. The share of the previous minute that a sliding minute still
-covers counts too, so no key gets twice its limit around the turn of a minute. Dollars are counted as attempts end, lost
-ones included, by the gateway's prices; a day is a day in UTC.
+Requests are counted in the minutes of the monotonic clock. The share of the previous minute that a
+sliding minute still covers counts too, so no key gets twice its limit around the turn of a minute.
+Dollars are counted as attempts end, lost ones included, by the gateway's prices; a day is a day in
+UTC.
 
-Several workers share a `SharedCounters`, without a lock. A request is counted first, and the count is taken back if the
-counts of all workers then exceed the limit. Of two requests that reach two workers in the same microsecond, at most one
-gets the last place (possibly neither; then the next request does).
+Several workers share a `SharedCounters`, without a lock. A request is counted first, and the count
+is taken back if the counts of all workers then exceed the limit. Of two requests that reach two
+workers in the same microsecond, at most one gets the last place (possibly neither; then the next
+request does).
 
-The cost that a call may reach is reserved while it is in flight (`reservation`). A call is admitted while anything is
-left, so the last call of a day can exceed the limit; with several workers, the last call of each.
+The cost that a call may reach is reserved while it is in flight (`reservation`). A call is admitted
+while anything is left, so the last call of a day can exceed the limit; with several workers, the
+last call of each.
 
-Unknown is not free. A call waits until the prices of its targets are known, and what its key has spent before the
-gateway started; if that takes too long, or a target that costs money has no price, the call is refused. An answer that
-is longer than was reserved, because its provider ignores the request's limit, extends its reservation as it arrives,
-and ends when its key has nothing left.
+Unknown is not free. A call waits until the prices of its targets are known, and what its key has
+spent before the gateway started; if that takes too long, or a target that costs money has no price,
+the call is refused. An answer that is longer than was reserved, because its provider ignores the
+request's limit, extends its reservation as it arrives, and ends when its key has nothing left.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -37,19 +40,22 @@ from splitsecond.routing.router.settings import ClientKey
 from splitsecond.routing.router.target_directory import PriceState
 
 MAX_RESERVED_USD = 1e6
-"""Largest reservation of one call, so that the sum of many stays in the range of the shared counters."""
+"""Largest reservation of one call, so that the sum of many stays in the range of the shared
+counters."""
 MINUTE_NS = 60 * clock.NS_PER_S
 DAY_S = 24 * 3600
 RESERVED_NS = clock.NS_PER_S
 """Retry-After for a client whose calls in flight have reserved all that is left."""
 CEILING_NS = clock.NS_PER_S
-"""Retry-After for a client that has used only this gateway's part: the next exchange with the database raises it."""
+"""Retry-After for a client that has used only this gateway's part: the next exchange with the
+database raises it."""
 UNKNOWN_NS = clock.NS_PER_S
 """Retry-After for a client whose call may have a cost that is not known yet."""
 NEVER_REACHED = "the gateway has not reached the database that it shares its limits by"
 
 Price = Callable[[Observation], float | None]
-"""Returns the cost of an attempt in US dollars; None if it is not known, and then it counts as 0."""
+"""Returns the cost of an attempt in US dollars; None if it is not known, and then it counts as
+0."""
 
 
 class TargetFacts(Protocol):
@@ -60,14 +66,21 @@ class TargetFacts(Protocol):
     def price_state(self, target: str) -> PriceState: ...
 
     def dearest_usd(
-        self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool, for_an_hour: bool
+        self,
+        target: str,
+        input_tokens: int,
+        output_tokens: int,
+        *,
+        any_tier: bool,
+        for_an_hour: bool,
     ) -> float | None: ...
 
 
 class KeyLimits:
-    """The limits of all `keys`. `journal` lists the calls that have a reservation, in case this worker dies.
-    `ceilings`: this gateway's part of the limits; None: it is not in a fleet. `unknown` returns what the cost of calls
-    to some targets depends on and is not known yet, "" for nothing; `learn` waits for it.
+    """The limits of all `keys`. `journal` lists the calls that have a reservation, in case this
+    worker dies. `ceilings`: this gateway's part of the limits; None: it is not in a fleet.
+    `unknown` returns what the cost of calls to some targets depends on and is not known yet, "" for
+    nothing; `learn` waits for it.
     """
 
     def __init__(
@@ -92,8 +105,8 @@ class KeyLimits:
         self._limits = {key.name: key.usd_per_day for key in keys if key.usd_per_day is not None}
 
     def carry_over(self, spent_usd: Mapping[str, float]) -> None:
-        """Count what clients spent today before the counters began. Only the first call counts, so a restarted worker
-        does no harm; of several workers, only one may call it."""
+        """Count what clients spent today before the counters began. Only the first call counts, so
+        a restarted worker does no harm; of several workers, only one may call it."""
         for client, usd in spent_usd.items():
             self._counters.carry_over(client, today(), usd)
 
@@ -108,10 +121,11 @@ class KeyLimits:
         return client in self._limits
 
     async def cost_known(self, client: str, expression: Expression, limited: str = "") -> None:
-        """Return when the cost of a call of `client`, served by `expression`, can be computed. `limited`: what has the
-        limit, in words; "": the key.
+        """Return when the cost of a call of `client`, served by `expression`, can be computed.
+        `limited`: what has the limit, in words; "": the key.
 
-        Raises `LimitReached` if that takes too long, and `CallerFault` for a target whose price nobody knows.
+        Raises `LimitReached` if that takes too long, and `CallerFault` for a target whose price
+        nobody knows.
         """
         names = list(targets(expression))
         limited = limited or f"the key {client!r}"
@@ -132,7 +146,8 @@ class KeyLimits:
                     f"the price of {name} is not known, and {limited} has a limit in USD",
                     kind="price_unknown",
                     status=403,
-                    hint="The gateway's operator can set it: price, in the entry of the provider or of its model.",
+                    hint="The gateway's operator can set it: price, in the entry of the provider "
+                    "or of its model.",
                 )
 
     def reserve(self, call: Call, route: str, expression: Expression) -> "OpenReservation | None":
@@ -157,17 +172,27 @@ class KeyLimits:
         )
         return OpenReservation(self, self._counters, self._journal, entry, cost)
 
-    def planned(self, call: Call, expression: Expression) -> tuple[tuple[ReservedTokens, ...], Cost]:
-        """Return the tokens that `call` may use, served by `expression`, and what returns the cost of such tokens."""
+    def planned(
+        self, call: Call, expression: Expression
+    ) -> tuple[tuple[ReservedTokens, ...], Cost]:
+        """Return the tokens that `call` may use, served by `expression`, and what returns the cost
+        of such tokens."""
         any_tier = "service_tier" in call.body or "speed" in call.body
         estimate = call.notes.estimate = call.notes.estimate or estimated(call)
 
         def cost(usage: ReservedTokens) -> float:
             tokens = usage.input_tokens, usage.output_tokens
             for_an_hour = estimate.for_an_hour
-            return self._facts.dearest_usd(usage.target, *tokens, any_tier=any_tier, for_an_hour=for_an_hour) or 0.0
+            return (
+                self._facts.dearest_usd(
+                    usage.target, *tokens, any_tier=any_tier, for_an_hour=for_an_hour
+                )
+                or 0.0
+            )
 
-        return reserved(call, expression, cost, self._facts.output_tokens, self._facts.context_tokens), cost
+        return reserved(
+            call, expression, cost, self._facts.output_tokens, self._facts.context_tokens
+        ), cost
 
     def cost_usd(self, attempt: Observation) -> float:
         """Return the cost of an attempt in US dollars; 0 if it is not known."""
@@ -208,21 +233,25 @@ class KeyLimits:
         reserved_usd = self.reserved_usd(name)
         if spent + reserved_usd >= limit:
             raise LimitReached(
-                f"the key {name!r} has {limit:g} USD for today: {spent:.4f} are spent, and its calls in flight may "
+                f"the key {name!r} has {limit:g} USD for today: {spent:.4f} are spent, and its "
+                f"calls in flight may "
                 f"cost {reserved_usd:.4f}",
                 kind="rate_limit_exceeded",
                 retry_after_ns=RESERVED_NS,
                 hint="Wait until some of them have ended.",
             )
 
-    def _check_money_of_fleet(self, ceilings: FleetCeilings, name: str, limit: float, spent: float) -> None:
+    def _check_money_of_fleet(
+        self, ceilings: FleetCeilings, name: str, limit: float, spent: float
+    ) -> None:
         own = self._counters.spent_usd(name, today()) + self.reserved_usd(name)
         if own * NANO < ceilings.ceiling("usd", name, clock.now_ns()):
             return
         ceilings.refuse("usd", name)
         if spent < limit:
             raise LimitReached(
-                f"the key {name!r} has {limit:g} USD for today, and this gateway's part of it is used or reserved"
+                f"the key {name!r} has {limit:g} USD for today, and this gateway's part of it is "
+                f"used or reserved"
                 if ceilings.reached_ns
                 else f"the key {name!r} has a limit, and {NEVER_REACHED}",
                 kind="rate_limit_exceeded",
@@ -231,11 +260,14 @@ class KeyLimits:
             )
 
     def _minutes_ns(self) -> int:
-        return clock.now_ns() if self._ceilings is None else clock.now_ns() + self._ceilings.offset_ns
+        return (
+            clock.now_ns() if self._ceilings is None else clock.now_ns() + self._ceilings.offset_ns
+        )
 
     def _admit_request(self, name: str, limit: int) -> Headers:
         minute, into_ns = divmod(self._minutes_ns(), MINUTE_NS)
-        self._counters.request(name, minute)  # before the others are read: see the module's docstring
+        # before the others are read: see the module's docstring
+        self._counters.request(name, minute)
         current, previous = self._counters.requests(name, minute)
         used = current + previous * (1 - into_ns / MINUTE_NS)
         others, most = 0, limit
@@ -262,13 +294,19 @@ class KeyLimits:
 
 
 class OpenReservation:
-    """The reservation `entry` of one call in flight. `cost` returns what tokens may cost, in US dollars.
+    """The reservation `entry` of one call in flight. `cost` returns what tokens may cost, in US
+    dollars.
 
     `release` it once, when the call has ended. It holds no call: the notes of its call refer to it.
     """
 
     def __init__(
-        self, limits: KeyLimits, counters: SharedCounters, journal: Journal | None, entry: Reservation, cost: Cost
+        self,
+        limits: KeyLimits,
+        counters: SharedCounters,
+        journal: Journal | None,
+        entry: Reservation,
+        cost: Cost,
     ) -> None:
         self._limits = limits
         self._counters = counters
@@ -284,9 +322,11 @@ class OpenReservation:
         self._counters.reserve(self._entry.client, -self._entry.usd)
 
     def extend(self, target: str, output_tokens: int) -> Fault | None:
-        """Reserve what so many output tokens of `target` cost, if that is more than what is reserved.
+        """Reserve what so many output tokens of `target` cost, if that is more than what is
+        reserved.
 
-        Returns the fault that ends the answer, if nothing of the key's limit is left then; else None.
+        Returns the fault that ends the answer, if nothing of the key's limit is left then; else
+        None.
         """
         entry = self._entry
         planned = next((each for each in entry.usages if each.target == target), entry.usages[0])
@@ -303,7 +343,8 @@ class OpenReservation:
         if limit is None:
             return None
         return CallerFault(
-            f"the answer was ended after about {output_tokens:,} tokens, more than were reserved for it: the key "
+            f"the answer was ended after about {output_tokens:,} tokens, more than were reserved "
+            f"for it: the key "
             f"{entry.client!r} has nothing left of its {limit:g} USD for today",
             kind=QUOTA,
             status=429,
@@ -321,7 +362,8 @@ def _since_midnight_ns() -> int:
 
 def _wait_ns(current: int, previous: int, limit: int, into_ns: int) -> int:
     if current + 1 <= limit:
-        share = 1 - (limit - 1 - current) / previous  # the share of the minute that must have passed
+        # the share of the minute that must have passed
+        share = 1 - (limit - 1 - current) / previous
         return max(1, round(share * MINUTE_NS) - into_ns)
     share = 1 - (limit - 1) / current
     return MINUTE_NS - into_ns + round(share * MINUTE_NS)

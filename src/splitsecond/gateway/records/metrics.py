@@ -1,14 +1,17 @@
-"""Counters of the gateway for `/metrics`: plain dictionaries while it serves, merged over all workers when read.
+"""Counters of the gateway for `/metrics`: plain dictionaries while it serves, merged over all
+workers when read.
 
-`MetricCounts` and `ProcessMetrics` are the list of all metrics: each field declares the name, help and labels that
-`/metrics` shows. Adding a metric is adding a field, and the line that counts it.
+`MetricCounts` and `ProcessMetrics` are the list of all metrics: each field declares the name, help
+and labels that `/metrics` shows. Adding a metric is adding a field, and the line that counts it.
 
-Clients cannot make up labels: a route is counted by its name, and a call whose client named a target as "direct".
-Targets of routes have their own counts, and so have the first `MAX_TARGETS` others; the rest are counted as `OTHER`.
+Clients cannot make up labels: a route is counted by its name, and a call whose client named a
+target as "direct". Targets of routes have their own counts, and so have the first `MAX_TARGETS`
+others; the rest are counted as `OTHER`.
 
-Workers share a port, and one of them answers `/metrics`. Each worker sends its counters to the hub, one second after
-the first change since the last time, so the answer covers all workers and is at most a second old for the others. A
-worker that replaces another inherits its counts, so they remain; its gauges (requests in flight, memory) do not.
+Workers share a port, and one of them answers `/metrics`. Each worker sends its counters to the hub,
+one second after the first change since the last time, so the answer covers all workers and is at
+most a second old for the others. A worker that replaces another inherits its counts, so they
+remain; its gauges (requests in flight, memory) do not.
 """
 
 import asyncio
@@ -35,16 +38,19 @@ from splitsecond.log.store.hub_connection import HubConnection
 
 MAX_TARGETS = 1000
 OTHER = "other"
-"""The label of all targets without counts of their own. It is no target's name, because those contain a slash."""
+"""The label of all targets without counts of their own. It is no target's name, because those
+contain a slash."""
 BUCKETS_S = (0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
 """Bounds of the histograms: dense where times to first token are compared, up to a timeout."""
 SEND_S = 1.0
 ASK_S = 1.0
-"""How long `/metrics` waits for the metrics of other workers. Without them it has those of one worker."""
+"""How long `/metrics` waits for the metrics of other workers. Without them it has those of one
+worker."""
 
 
 class LogState(Struct, frozen=True):
-    """Records that the log has lost, records that wait for it, and whether they wait because it cannot be written."""
+    """Records that the log has lost, records that wait for it, and whether they wait because it
+    cannot be written."""
 
     dropped: int = 0
     waiting: int = 0
@@ -54,12 +60,14 @@ class LogState(Struct, frozen=True):
 class Family(Struct, frozen=True):
     """Form of a field in `/metrics`: its name without the prefix, help, labels and kind.
 
-    The keys of a field's dictionary are its labels. A label "" is not shown; values that differ only there are added.
-    For a field of `ProcessMetrics`, no labels mean the sum over all processes, "pid" the value of each process, and any
-    other label the mean over the processes that have a value.
+    The keys of a field's dictionary are its labels. A label "" is not shown; values that differ
+    only there are added. For a field of `ProcessMetrics`, no labels mean the sum over all
+    processes, "pid" the value of each process, and any other label the mean over the processes that
+    have a value.
 
-    `across`: what to do with the values of several gateways. "sum": add them. "avg": their mean. "min": all of them
-    report the same thing, so never add them. "": each gateway reports about itself only.
+    `across`: what to do with the values of several gateways. "sum": add them. "avg": their mean.
+    "min": all of them report the same thing, so never add them. "": each gateway reports about
+    itself only.
     """
 
     name: str
@@ -88,7 +96,9 @@ def _counter(name: str, text: str, *labels: str) -> Family:
     return Family(name, text, labels)
 
 
-def _gauge(name: str, text: str, *labels: str, across: Literal["sum", "avg", "min", ""] = "sum") -> Family:
+def _gauge(
+    name: str, text: str, *labels: str, across: Literal["sum", "avg", "min", ""] = "sum"
+) -> Family:
     return Family(name, text, labels, "gauge", across)
 
 
@@ -97,12 +107,18 @@ def _histogram(name: str, text: str, *labels: str) -> Family:
 
 
 class ProcessMetrics(Struct, frozen=True, kw_only=True):
-    """Gauges of one process. `began_ns`: its start, on the clock that all processes of a machine share."""
+    """Gauges of one process. `began_ns`: its start, on the clock that all processes of a machine
+    share."""
 
     pid: int
     available: Annotated[
         dict[str, bool],
-        _gauge("target_available", "Share of workers that use this target (0: none, 1: all).", "target", across="avg"),
+        _gauge(
+            "target_available",
+            "Share of workers that use this target (0: none, 1: all).",
+            "target",
+            across="avg",
+        ),
     ] = {}
     escalated: Annotated[
         dict[str, float],
@@ -124,39 +140,69 @@ class ProcessMetrics(Struct, frozen=True, kw_only=True):
     ] = {}
     in_flight: Annotated[int, _gauge("requests_in_flight", "Requests in flight.")] = 0
     dropped: Annotated[int, _counter("log_dropped", "Records that the log has lost.")] = 0
-    waiting: Annotated[int, _gauge("log_waiting", "Records that wait to be written to the log.")] = 0
-    failing: Annotated[int, _gauge("log_failing", "Workers whose records wait because the log cannot be written.")] = 0
+    waiting: Annotated[
+        int, _gauge("log_waiting", "Records that wait to be written to the log.")
+    ] = 0
+    failing: Annotated[
+        int, _gauge("log_failing", "Workers whose records wait because the log cannot be written.")
+    ] = 0
     journal_missing: Annotated[
         int,
         _counter(
             "journal_missing",
-            "Calls of keys with a spending limit that the journal of calls in flight could not take.",
+            "Calls of keys with a spending limit that the journal of "
+            "calls in flight could not take.",
         ),
     ] = 0
     cpu_s: Annotated[float, _counter("process_cpu_seconds", "CPU time used.", "pid")]
-    resident_bytes: Annotated[int, _gauge("process_resident_memory_bytes", "Resident memory in use.", "pid")]
+    resident_bytes: Annotated[
+        int, _gauge("process_resident_memory_bytes", "Resident memory in use.", "pid")
+    ]
     began_ns: int = 0
     fleet_connected: Annotated[
         dict[str, bool],
-        _gauge("fleet_connected", "Whether the database of the fleet answers this gateway.", "gateway", across=""),
+        _gauge(
+            "fleet_connected",
+            "Whether the database of the fleet answers this gateway.",
+            "gateway",
+            across="",
+        ),
     ] = {}
     fleet_gateway_up: Annotated[
         dict[str, bool],
-        _gauge("fleet_gateway_up", "Gateways of the fleet; 0: it has been silent for 10 s.", "gateway", across="min"),
+        _gauge(
+            "fleet_gateway_up",
+            "Gateways of the fleet; 0: it has been silent for 10 s.",
+            "gateway",
+            across="min",
+        ),
     ] = {}
     fleet_answer_age_s: Annotated[
         dict[str, float],
-        _gauge("fleet_answer_age_seconds", "Time since the database of the fleet answered.", "gateway", across=""),
+        _gauge(
+            "fleet_answer_age_seconds",
+            "Time since the database of the fleet answered.",
+            "gateway",
+            across="",
+        ),
     ] = {}
     fleet_failures: Annotated[
-        dict[str, int], _counter("fleet_failures", "Exchanges with the database of the fleet that failed.", "gateway")
+        dict[str, int],
+        _counter(
+            "fleet_failures", "Exchanges with the database of the fleet that failed.", "gateway"
+        ),
     ] = {}
     fleet_reports_invalid: Annotated[
         dict[str, int],
-        _counter("fleet_reports_invalid", "Reports of other gateways that were invalid and not used.", "gateway"),
+        _counter(
+            "fleet_reports_invalid",
+            "Reports of other gateways that were invalid and not used.",
+            "gateway",
+        ),
     ] = {}
     fleet_turns: Annotated[
-        dict[str, int], _gauge("fleet_turns", "Targets that are down and that this gateway may probe.", "gateway")
+        dict[str, int],
+        _gauge("fleet_turns", "Targets that are down and that this gateway may probe.", "gateway"),
     ] = {}
     fleet_ceilings: Annotated[
         dict[tuple[str, str], float],
@@ -180,39 +226,68 @@ def _histograms() -> Any:
 class MetricCounts(Struct):
     requests: Annotated[
         dict[tuple[str, str, int], int],
-        _counter("requests", "Requests by response status (499: the client left).", "route", "client", "status"),
+        _counter(
+            "requests",
+            "Requests by response status (499: the client left).",
+            "route",
+            "client",
+            "status",
+        ),
     ] = _numbers()
     attempts: Annotated[
         dict[tuple[str, str, str, str], int],
-        _counter("attempts", "Requests to targets by outcome and fault.", "", "target", "outcome", "fault"),
+        _counter(
+            "attempts",
+            "Requests to targets by outcome and fault.",
+            "",
+            "target",
+            "outcome",
+            "fault",
+        ),
     ] = _numbers()
     """By route, which `/metrics` does not show, target, outcome, and kind of the fault."""
     lost: Annotated[
         dict[str, int],
-        _counter("attempts_lost", "Attempts closed because another had its first token earlier.", "target"),
+        _counter(
+            "attempts_lost",
+            "Attempts closed because another had its first token earlier.",
+            "target",
+        ),
     ] = _numbers()
     lost_usd: Annotated[
         dict[str, float],
         _counter(
             "lost_cost_usd",
-            "Expected cost of lost attempts in US dollars, by the provider's rule for closed requests.",
+            "Expected cost of lost attempts in US dollars, by the provider's rule for closed "
+            "requests.",
             "target",
         ),
     ] = _numbers()
     lost_low_usd: Annotated[
         dict[str, float],
-        _counter("lost_cost_low_usd", "Least cost of lost attempts: prompts and the tokens that arrived.", "target"),
+        _counter(
+            "lost_cost_low_usd",
+            "Least cost of lost attempts: prompts and the tokens that arrived.",
+            "target",
+        ),
     ] = _numbers()
     lost_high_usd: Annotated[
         dict[str, float],
-        _counter("lost_cost_high_usd", "Most that lost attempts may cost, if billed to their end.", "target"),
+        _counter(
+            "lost_cost_high_usd",
+            "Most that lost attempts may cost, if billed to their end.",
+            "target",
+        ),
     ] = _numbers()
-    cached: Annotated[dict[tuple[str, str], int], _counter("cache", "Cache look-ups.", "route", "result")] = _numbers()
+    cached: Annotated[
+        dict[tuple[str, str], int], _counter("cache", "Cache look-ups.", "route", "result")
+    ] = _numbers()
     extra: Annotated[
         dict[tuple[str, str, str], int],
         _counter(
             "extra_attempts",
-            "Attempts beyond the first of a call, by what they were for and whether they delivered the response.",
+            "Attempts beyond the first of a call, by what they were for and whether they "
+            "delivered the response.",
             "",
             "kind",
             "result",
@@ -226,14 +301,18 @@ class MetricCounts(Struct):
     cost_usd: Annotated[
         dict[tuple[str, str], float],
         _counter(
-            "cost_usd", "Cost of all attempts by the token, in US dollars, if prices are known.", "client", "target"
+            "cost_usd",
+            "Cost of all attempts by the token, in US dollars, if prices are known.",
+            "client",
+            "target",
         ),
     ] = _numbers()
     odd_fields: Annotated[
         dict[tuple[str, str], int],
         _counter(
             "odd_answers",
-            "Answers with a field that was not as the API format says and did not matter, or an unknown finish reason.",
+            "Answers with a field that was not as the API format says and did not matter, or an "
+            "unknown finish reason.",
             "target",
             "field",
         ),
@@ -242,17 +321,24 @@ class MetricCounts(Struct):
         dict[str, int],
         _counter(
             "internal_errors",
-            "Errors of this program, by where they were caught. It survives them; please report them.",
+            "Errors of this program, by where they were caught. It "
+            "survives them; please report them.",
             "where",
         ),
     ] = _numbers()
     target_ttft: Annotated[
         dict[str, Histogram],
-        _histogram("target_ttft_seconds", "From a streamed attempt's first byte to its first token.", "target"),
+        _histogram(
+            "target_ttft_seconds",
+            "From a streamed attempt's first byte to its first token.",
+            "target",
+        ),
     ] = _histograms()
     route_ttft: Annotated[
         dict[str, Histogram],
-        _histogram("route_ttft_seconds", "From a request's arrival to its first streamed token.", "route"),
+        _histogram(
+            "route_ttft_seconds", "From a request's arrival to its first streamed token.", "route"
+        ),
     ] = _histograms()
 
     def merge(self, other: "MetricCounts") -> None:
@@ -286,11 +372,12 @@ class Inherited(Struct, frozen=True, tag=True):
 class Metrics:
     """The counters of one process.
 
-    `available` tells which targets are used; `cascades` returns the share of answers that escalate and whether only the
-    large model is used, by policy; `log` gives the state of the log; `missing` counts the calls that are not in the
-    journal. `hub` connects it to the other workers; None: there are none. `cost` returns the cost of an attempt in US
-    dollars, None if it is not known; `stops_billing` the rule for attempts that are closed early. `hedged` returns the
-    targets that a route may send hedges to, None if they are not known.
+    `available` tells which targets are used; `cascades` returns the share of answers that escalate
+    and whether only the large model is used, by policy; `log` gives the state of the log; `missing`
+    counts the calls that are not in the journal. `hub` connects it to the other workers; None:
+    there are none. `cost` returns the cost of an attempt in US dollars, None if it is not known;
+    `stops_billing` the rule for attempts that are closed early. `hedged` returns the targets that a
+    route may send hedges to, None if they are not known.
     """
 
     def __init__(
@@ -352,7 +439,8 @@ class Metrics:
             self._timer = asyncio.get_running_loop().call_later(SEND_S, self._send)
 
     async def others(self) -> list[WorkerMetrics]:
-        """Return the metrics of the other processes of this gateway; none if the hub does not answer."""
+        """Return the metrics of the other processes of this gateway; none if the hub does not
+        answer."""
         if self._hub is None:
             return []
         if self._asking is None:
@@ -365,7 +453,9 @@ class Metrics:
             self._asking = None
         return asking.result() if asking.done() else []
 
-    def collected(self, others: Iterable[WorkerMetrics] = ()) -> tuple[MetricCounts, list[ProcessMetrics]]:
+    def collected(
+        self, others: Iterable[WorkerMetrics] = ()
+    ) -> tuple[MetricCounts, list[ProcessMetrics]]:
         merged, processes = MetricCounts(), [self._process()]
         merged.merge(self.counts)
         for each in others:
@@ -420,7 +510,9 @@ class Metrics:
         return usd.expected
 
     def _known(self, target: str) -> str:
-        if len(self._targets) >= MAX_TARGETS and (self._available is None or target not in self._available()):
+        if len(self._targets) >= MAX_TARGETS and (
+            self._available is None or target not in self._available()
+        ):
             return OTHER
         label = self._targets[target] = printable(target)
         return label
@@ -468,7 +560,8 @@ def process_metrics(**gauges: Any) -> ProcessMetrics:
 
 
 def _resident_bytes(most: int) -> int:
-    """Return the memory in use; if the system does not tell, the maximum so far (`most`, in the system's unit)."""
+    """Return the memory in use; if the system does not tell, the maximum so far (`most`, in the
+    system's unit)."""
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except (OSError, ValueError, IndexError):

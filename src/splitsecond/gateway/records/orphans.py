@@ -1,11 +1,12 @@
-"""Orphaned calls: calls that were in flight when their worker died. They are charged, logged and reported.
+"""Orphaned calls: calls that were in flight when their worker died. They are charged, logged and
+reported.
 
-The use of an orphaned call is unknown, so its reservation is charged: otherwise a client that can make a worker crash
-would not pay for its calls.
+The use of an orphaned call is unknown, so its reservation is charged: otherwise a client that can
+make a worker crash would not pay for its calls.
 
-The records of orphaned calls are in the log, or in a file for the hub, before the journal is cleared. A worker
-that is killed before it has done that leaves the journal to the next. If it is killed in between, the records are found
-twice, but written once, because the log is checked first.
+The records of orphaned calls are in the log, or in a file for the hub, before the journal is
+cleared. A worker that is killed before it has done that leaves the journal to the next. If it is
+killed in between, the records are found twice, but written once, because the log is checked first.
 """
 
 import contextlib
@@ -44,7 +45,8 @@ def journal_stem(log: LogSettings | None) -> Path | None:
 def open_journal(stem: Path | None, worker: int, say: Callable[[str], None]) -> int:
     """Return the descriptor of a new journal for all workers of a slot, which inherit it.
 
-    If its file cannot be created, `say` hears why, and the journal is in memory: it ends with the gateway.
+    If its file cannot be created, `say` hears why, and the journal is in memory: it ends with the
+    gateway.
     """
     if stem is not None:
         path = stem.with_name(f"{stem.name}-{worker}")
@@ -52,7 +54,8 @@ def open_journal(stem: Path | None, worker: int, say: Callable[[str], None]) -> 
             return _locked(path, os.O_CREAT, fcntl.LOCK_SH)
         except OSError as error:
             say(
-                f"The journal {path} cannot be created: {error.strerror}. If the whole gateway dies, calls in flight "
+                f"The journal {path} cannot be created: {error.strerror}. If the whole gateway "
+                f"dies, calls in flight "
                 "are neither logged nor charged."
             )
     return create_memory(0)
@@ -66,8 +69,8 @@ def remove_journals(stem: Path | None) -> None:
 def recover(settings: LogSettings | None, say: Callable[[str], None]) -> None:
     """Log and report the orphaned calls of gateways that wrote the same log and were killed.
 
-    A gateway reads today's spending from the log, so these calls count against the limits of their keys. Journals whose
-    calls cannot be logged are left to the next start.
+    A gateway reads today's spending from the log, so these calls count against the limits of their
+    keys. Journals whose calls cannot be logged are left to the next start.
     """
     file = sqlite_file(settings.url) if settings is not None else None
     if file is None or settings is None:
@@ -84,7 +87,10 @@ def recover(settings: LogSettings | None, say: Callable[[str], None]) -> None:
             except BlockingIOError:  # a living worker holds its lock
                 continue
             except OSError as error:
-                say(f"The journal {path} of a gateway that was killed cannot be read: {error.strerror}.")
+                say(
+                    f"The journal {path} of a gateway that was killed cannot be read: "
+                    f"{error.strerror}."
+                )
                 continue
             ended.append(path)
             for entry in entries:
@@ -95,7 +101,8 @@ def recover(settings: LogSettings | None, say: Callable[[str], None]) -> None:
             _remove(ended)
     for name, usd in calls.items() if kept else ():
         say(
-            f"A gateway was killed with {counted_as(len(usd), 'call')} of key {name!r} in flight. The log {file} "
+            f"A gateway was killed with {counted_as(len(usd), 'call')} of key {name!r} in flight. "
+            f"The log {file} "
             f"records them with the {sum(usd):.6f} USD that they had reserved."
         )
 
@@ -111,8 +118,8 @@ def settle(
 ) -> bool:
     """Charge, log and report the orphaned calls of the last worker in a slot, by key.
 
-    `keep` gets the records of the calls in the journal, and returns whether they are kept: then the journal is cleared.
-    Return whether nothing is left in the journal.
+    `keep` gets the records of the calls in the journal, and returns whether they are kept: then the
+    journal is cleared. Return whether nothing is left in the journal.
     """
     charged = counters.forfeit(keys, today())
     entries: list[Reservation] = []
@@ -123,18 +130,24 @@ def settle(
             journal.clear()
     except OSError as error:
         kept = False
-        say(f"worker {worker} died, and the journal of its calls cannot be read or cleared: {error.strerror}.")
+        say(
+            f"worker {worker} died, and the journal of its calls cannot be read or cleared: "
+            f"{error.strerror}."
+        )
     calls = Counter(entry.client for entry in entries)
     for name in {**charged, **calls}:
         key = f"key {name!r}" if name else "a key that is no longer in the configuration"
         say(
-            f"worker {worker} died with calls of {key} in flight. The {charged.get(name, 0.0):.6f} USD that they had "
+            f"worker {worker} died with calls of {key} in flight. The "
+            f"{charged.get(name, 0.0):.6f} USD that they had "
             f"reserved are charged. Calls in the log: {calls.get(name, 0) if kept else 0:,}."
         )
     return kept
 
 
-def log_orphans(settings: LogSettings | None, orphans: Sequence[CallRecord], say: Callable[[str], None]) -> bool:
+def log_orphans(
+    settings: LogSettings | None, orphans: Sequence[CallRecord], say: Callable[[str], None]
+) -> bool:
     """Log calls at the start or the end of a gateway. If that fails, save them for the next one.
 
     Return False if neither is possible; they remain in their journals, which must be kept.
@@ -171,7 +184,8 @@ def save_orphans(log: Log, orphans: Sequence[CallRecord]) -> bool:
 
 def orphan_record(entry: Reservation) -> CallRecord:
     end_ns = clock.now_ns()
-    start_ns = min(entry.start_ns, end_ns)  # a monotonic time from before a reboot may lie in the future
+    # a monotonic time from before a reboot may lie in the future
+    start_ns = min(entry.start_ns, end_ns)
     attempts = [
         Observation(
             id=f"{entry.call}.{number}",
@@ -219,7 +233,8 @@ def _locked(path: Path, flags: int, lock: int) -> int:
 
 
 def _remove(paths: Iterable[Path]) -> None:
-    """Remove journals. One that stays is found again at the next start, which logs no call twice."""
+    """Remove journals. One that stays is found again at the next start, which logs no call
+    twice."""
     for path in paths:
         with contextlib.suppress(OSError):
             path.unlink()

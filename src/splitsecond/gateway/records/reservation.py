@@ -1,7 +1,8 @@
 """The tokens that a call may use at each target, for reserving money before anything is sent.
 
-A reservation must not be smaller than the bill, whatever the client writes. So it takes the largest output limit and
-multiplies it by the number of answers (`core/wire/output_limit`). `prompt_size` estimates the prompt.
+A reservation must not be smaller than the bill, whatever the client writes. So it takes the largest
+output limit and multiplies it by the number of answers (`core/wire/output_limit`). `prompt_size`
+estimates the prompt.
 
 Where no limit is named, an answer is as long as the model's maximum output if that is known, else
 `USUAL_OUTPUT_TOKENS`.
@@ -19,7 +20,9 @@ from splitsecond.core.wire.output_limit import MAX_TOKENS, answer_count, output_
 from splitsecond.routing.construction.expression import Expression, TargetName
 from splitsecond.routing.router.prompt_tokens import PromptSize, prompt_size
 
-_CHOOSE_ONE = frozenset({"fastest", "cheapest", "weighted", "sticky", "near", "by_complexity", "by_task"})
+_CHOOSE_ONE = frozenset(
+    {"fastest", "cheapest", "weighted", "sticky", "near", "by_complexity", "by_task"}
+)
 """Policies that send a call to one of their branches."""
 
 
@@ -40,8 +43,9 @@ _ONE_HOUR = re.compile(rb'"1h"')
 
 
 class CallEstimate(Struct, frozen=True):
-    """What a call may use at any target: the size of its prompt, the number of answers, and the largest output limit of
-    one, None without a limit. `for_an_hour`: it may write its prompt to the provider's cache for an hour."""
+    """What a call may use at any target: the size of its prompt, the number of answers, and the
+    largest output limit of one, None without a limit. `for_an_hour`: it may write its prompt to the
+    provider's cache for an hour."""
 
     prompt: PromptSize
     answers: int
@@ -52,7 +56,9 @@ class CallEstimate(Struct, frozen=True):
 def estimated(call: Call) -> CallEstimate:
     """Return the estimate of `call`. Takes up to a second for a body of 30 MB."""
     answers = 0 if call.operation in WHOLE_OPERATIONS else answer_count(call)
-    fields = (each if isinstance(each, Raw) else msgspec.json.encode(each) for each in call.body.values())
+    fields = (
+        each if isinstance(each, Raw) else msgspec.json.encode(each) for each in call.body.values()
+    )
     hour = any(_ONE_HOUR.search(each) for each in fields)
     return CallEstimate(prompt_size(call), answers, output_limit(call.body), hour)
 
@@ -66,9 +72,10 @@ def reserved(
 ) -> tuple[ReservedTokens, ...]:
     """Return the tokens to reserve for `call`, served by the policy `expression`.
 
-    A policy that asks several targets at once, or one after another, reserves the most expensive answer and the prompts
-    of the others. One that may need two whole answers (`cascade`, `pipeline`) reserves both. `most_output` gives the
-    maximum output of a target's model, `context` its context length; None where they are not known.
+    A policy that asks several targets at once, or one after another, reserves the most expensive
+    answer and the prompts of the others. One that may need two whole answers (`cascade`,
+    `pipeline`) reserves both. `most_output` gives the maximum output of a target's model, `context`
+    its context length; None where they are not known.
     """
     estimate = call.notes.estimate or estimated(call)
     prompt, answers, limit = estimate.prompt, estimate.answers, estimate.output_limit
@@ -76,14 +83,18 @@ def reserved(
     def usage(target: str, capped: int) -> ReservedTokens:
         longest = (most_output(target) or USUAL_OUTPUT_TOKENS) if limit is None else limit
         output = min(min(longest, capped) * answers, MAX_TOKENS)
-        return ReservedTokens(target, prompt.within(context(target) if prompt.unbounded else None), output)
+        return ReservedTokens(
+            target, prompt.within(context(target) if prompt.unbounded else None), output
+        )
 
     def of(part: Expression, capped: int) -> tuple[ReservedTokens, ...]:
         if isinstance(part, TargetName):
             return (usage(part.name, capped),)
         if part.policy == "cap":
             capped = min(capped, int(dict(part.settings)["max_tokens"]))
-        branches = sorted((of(each, capped) for each in part.parts), key=lambda each: sum(map(cost, each)))
+        branches = sorted(
+            (of(each, capped) for each in part.parts), key=lambda each: sum(map(cost, each))
+        )
         dearest, others = branches[-1], [each for branch in branches[:-1] for each in branch]
         if part.policy in _CHOOSE_ONE:
             return dearest

@@ -1,12 +1,12 @@
 """Which client a stored response belongs to, and which target has stored it.
 
-A request that continues a response (``previous_response_id``) goes to the target that has it, and is refused if the
-response is another client's. The same holds for conversations, and the items of a response are refused as well. An id
-belongs to the first client that got an answer with it.
+A request that continues a response (``previous_response_id``) goes to the target that has it, and
+is refused if the response is another client's. The same holds for conversations, and the items of a
+response are refused as well. An id belongs to the first client that got an answer with it.
 
-Each entry holds the hashes of an id, of its client and of the target's name, and the session of the call; a new entry
-replaces the one in its place.
-An id whose entry is lost or half written is not known, and then the route's policy chooses.
+Each entry holds the hashes of an id, of its client and of the target's name, and the session of the
+call; a new entry replaces the one in its place. An id whose entry is lost or half written is not
+known, and then the route's policy chooses.
 """
 
 import hashlib
@@ -25,7 +25,8 @@ _NO_SESSION = _NOBODY.hex()
 
 
 class ResponseOwners:
-    """The table in shared memory. `memory`: the descriptor that `create` returned; None: memory of this process."""
+    """The table in shared memory. `memory`: the descriptor that `create` returned; None: memory of
+    this process."""
 
     def __init__(self, memory: int | None = None) -> None:
         self._table = mapped(memory, SLOTS * _SLOT_BYTES)
@@ -35,12 +36,16 @@ class ResponseOwners:
         return create_memory(SLOTS * _SLOT_BYTES)
 
     def note(self, client: str, identity: str, target: str, session: str = "") -> None:
-        """Note the client and the target of an id, and the session of the call (a hash in hexadecimal digits)."""
+        """Note the client and the target of an id, and the session of the call (a hash in
+        hexadecimal digits)."""
         key = _hash(identity)
         if not self.is_of_another(client, identity):
             at = _place(key)
             self._table[at : at + _SLOT_BYTES] = (
-                key + _of_client(client) + _of_target(target) + bytes.fromhex(session or _NO_SESSION)
+                key
+                + _of_client(client)
+                + _of_target(target)
+                + bytes.fromhex(session or _NO_SESSION)
             )
 
     def is_of_another(self, client: str, identity: str) -> bool:

@@ -1,15 +1,17 @@
 """Budgets of clients' sessions: US dollars and turns, of a key's sessions and of a route's.
 
-Use is counted in a table that all workers share without a lock: each writes only its own row, and adds up the entries
-of a session in all rows. A turn is counted first and taken back if the budget is exceeded then; the cost that a call
-may reach is reserved while it is in flight, as for a key's limit by day (`key_limits`). A new session replaces, in a
-worker's row, the one of its neighbours that was used longest ago. The table lives as long as the gateway.
+Use is counted in a table that all workers share without a lock: each writes only its own row, and
+adds up the entries of a session in all rows. A turn is counted first and taken back if the budget
+is exceeded then; the cost that a call may reach is reserved while it is in flight, as for a key's
+limit by day (`key_limits`). A new session replaces, in a worker's row, the one of its neighbours
+that was used longest ago. The table lives as long as the gateway.
 
-The last row has what the other gateways of a fleet have counted. The hub writes it (`fleet/session_use`), about once a
-second, so a session whose turns reach several gateways may exceed its budget by what they count within that time.
+The last row has what the other gateways of a fleet have counted. The hub writes it
+(`fleet/session_use`), about once a second, so a session whose turns reach several gateways may
+exceed its budget by what they count within that time.
 
-A session that has reached a budget goes on when the operator or, with `ask`, its client allows it: then it may use the
-same amount once more.
+A session that has reached a budget goes on when the operator or, with `ask`, its client allows it:
+then it may use the same amount once more.
 """
 
 from collections.abc import Iterable, Mapping
@@ -57,10 +59,12 @@ class SessionUse(Struct, frozen=True):
 
 
 class SessionCounters:
-    """The shared table. `memory`: the descriptor that `create` returned; None: memory of this process alone. `number`:
-    that of this worker, from 0; None: the hub."""
+    """The shared table. `memory`: the descriptor that `create` returned; None: memory of this
+    process alone. `number`: that of this worker, from 0; None: the hub."""
 
-    def __init__(self, memory: int | None = None, *, workers: int = 1, number: int | None = 0) -> None:
+    def __init__(
+        self, memory: int | None = None, *, workers: int = 1, number: int | None = 0
+    ) -> None:
         self._workers, self._row = workers, workers if number is None else number
         self._cells = mapped(memory, self._size(workers)).cast("q")
 
@@ -73,11 +77,22 @@ class SessionCounters:
         return (workers + 1) * _ROW * _CELL_BYTES
 
     def add(
-        self, session: int, *, usd: float = 0.0, reserved_usd: float = 0.0, turns: int = 0, allowed: int = 0
+        self,
+        session: int,
+        *,
+        usd: float = 0.0,
+        reserved_usd: float = 0.0,
+        turns: int = 0,
+        allowed: int = 0,
     ) -> None:
         cells, at = self._cells, self._taken(session)
         cells[at + _USED] = clock.now_ns()
-        changes = (_SPENT, nano(usd)), (_RESERVED, nano(reserved_usd)), (_TURNS, turns), (_ALLOWED, allowed)
+        changes = (
+            (_SPENT, nano(usd)),
+            (_RESERVED, nano(reserved_usd)),
+            (_TURNS, turns),
+            (_ALLOWED, allowed),
+        )
         for cell, change in changes:
             if change:
                 cells[at + cell] = within_cell(cells[at + cell] + change)
@@ -92,7 +107,11 @@ class SessionCounters:
         for row in range(self._workers):
             begin, end = row * _ROW, (row + 1) * _ROW
             used = enumerate(self._cells[begin + _USED : end : _WIDTH].tolist())
-            changed.update(self._cells[begin + place * _WIDTH] for place, at_ns in used if at_ns and at_ns >= since_ns)
+            changed.update(
+                self._cells[begin + place * _WIDTH]
+                for place, at_ns in used
+                if at_ns and at_ns >= since_ns
+            )
         return {session: self._sum(session, self._workers) for session in changed}
 
     def set_others(self, session: int, use: SessionUse) -> None:
@@ -105,14 +124,17 @@ class SessionCounters:
 
     def _sum(self, session: int, rows: int) -> SessionUse:
         cells = self._cells
-        places = [at for row in range(rows) for at in self._places(row, session) if cells[at] == session]
+        places = [
+            at for row in range(rows) for at in self._places(row, session) if cells[at] == session
+        ]
         spent, reserved, turns, allowed = (
             sum(cells[at + cell] for at in places) for cell in (_SPENT, _RESERVED, _TURNS, _ALLOWED)
         )
         return SessionUse(spent / _NANO, reserved / _NANO, turns, allowed)
 
     def forfeit(self) -> None:
-        """Charge what is still reserved in this worker's row: its predecessor has died with these calls in flight."""
+        """Charge what is still reserved in this worker's row: its predecessor has died with these
+        calls in flight."""
         cells = self._cells
         for at in range(self._row * _ROW, (self._row + 1) * _ROW, _WIDTH):
             if cells[at + _RESERVED]:
@@ -151,11 +173,18 @@ class BudgetOwner(Struct, frozen=True):
         """Return the number under which the use of `session` is counted."""
         if not self.route:
             return int(session.id, 16) >> 1 | 1
-        return int.from_bytes(blake2b(f"{session.id} {self.route}".encode(), digest_size=8).digest(), "big") >> 1 | 1
+        return (
+            int.from_bytes(
+                blake2b(f"{session.id} {self.route}".encode(), digest_size=8).digest(), "big"
+            )
+            >> 1
+            | 1
+        )
 
 
 class SessionBudgets:
-    """The budgets of sessions of `keys`, and of `routes` by name. `limits` knows what calls cost."""
+    """The budgets of sessions of `keys`, and of `routes` by name. `limits` knows what calls
+    cost."""
 
     def __init__(
         self,
@@ -164,8 +193,14 @@ class SessionBudgets:
         limits: KeyLimits,
         counters: SessionCounters | None = None,
     ) -> None:
-        self._keys = {key.name: BudgetOwner(f"the key {key.name!r}", key.session) for key in keys if key.session}
-        self._routes = {name: BudgetOwner(f"the route {name!r}", each, name) for name, each in routes.items()}
+        self._keys = {
+            key.name: BudgetOwner(f"the key {key.name!r}", key.session)
+            for key in keys
+            if key.session
+        }
+        self._routes = {
+            name: BudgetOwner(f"the route {name!r}", each, name) for name, each in routes.items()
+        }
         self._limits = limits
         self._counters = counters or SessionCounters()
 
@@ -175,12 +210,18 @@ class SessionBudgets:
         return [owner for owner in found if owner is not None]
 
     async def begin(
-        self, call: Call, session: CallSession, owners: list[BudgetOwner], expression: Expression, *, allow: bool
+        self,
+        call: Call,
+        session: CallSession,
+        owners: list[BudgetOwner],
+        expression: Expression,
+        *,
+        allow: bool,
     ) -> "OpenBudgets":
         """Count a turn of `session`, and reserve what `call` may cost, served by `expression`.
 
-        `allow`: the client lets the session go on. Raises `BudgetReached`, and `LimitReached` or `CallerFault` if the
-        cost is not known.
+        `allow`: the client lets the session go on. Raises `BudgetReached`, and `LimitReached` or
+        `CallerFault` if the cost is not known.
         """
         paid = [owner for owner in owners if owner.budget.usd is not None]
         usages: tuple[ReservedTokens, ...] = ()
@@ -194,17 +235,24 @@ class SessionBudgets:
         headers: Headers = []
         try:
             for owner, number in zip(owners, numbers, strict=True):
-                if allow and owner.budget.at_limit == "ask" and _reached(owner.budget, counters.use(number)):
+                if (
+                    allow
+                    and owner.budget.at_limit == "ask"
+                    and _reached(owner.budget, counters.use(number))
+                ):
                     counters.add(number, allowed=1)
                 headers += self._check(owner, session, counters.use(number))
         except BudgetReached:
             for number in numbers:
                 counters.add(number, turns=-1)
             raise
-        return OpenBudgets(counters, list(zip(owners, numbers, strict=True)), self._limits, usages, cost, headers)
+        return OpenBudgets(
+            counters, list(zip(owners, numbers, strict=True)), self._limits, usages, cost, headers
+        )
 
     def allow(self, session: str) -> bool:
-        """Let a session that has reached a budget use it once more. Return False for one that has reached none."""
+        """Let a session that has reached a budget use it once more. Return False for one that has
+        reached none."""
         named, found = CallSession(id=session, source=""), False
         for owner in (*self._keys.values(), *self._routes.values()):
             number = owner.number(named)
@@ -245,7 +293,8 @@ class SessionBudgets:
 
 
 class OpenBudgets:
-    """The budgets of one call in flight. `release` it once, when the call has ended. `headers`: for its response."""
+    """The budgets of one call in flight. `release` it once, when the call has ended. `headers`: for
+    its response."""
 
     def __init__(
         self,
@@ -279,23 +328,30 @@ class OpenBudgets:
                 self._counters.add(number, usd=usd)
 
     def extend(self, target: str, output_tokens: int) -> Fault | None:
-        """Reserve what so many output tokens of `target` cost, if that is more than what is reserved.
+        """Reserve what so many output tokens of `target` cost, if that is more than what is
+        reserved.
 
         Returns the fault that ends the answer, if nothing of a budget is left then; else None.
         """
         if self._cost is None or not self._usages:
             return None
         planned = next((each for each in self._usages if each.target == target), self._usages[0])
-        usd = min(self._cost(structs.replace(planned, target=target, output_tokens=output_tokens)), MAX_RESERVED_USD)
+        usd = min(
+            self._cost(structs.replace(planned, target=target, output_tokens=output_tokens)),
+            MAX_RESERVED_USD,
+        )
         if usd <= self._usd:
             return None
         self._reserve(usd)
         for owner, number in self._owners:
             use = self._counters.use(number)
             usd_limit = owner.budget.usd
-            if usd_limit is not None and use.spent_usd + use.reserved_usd >= usd_limit * (1 + use.allowed):
+            if usd_limit is not None and use.spent_usd + use.reserved_usd >= usd_limit * (
+                1 + use.allowed
+            ):
                 return CallerFault(
-                    f"the answer was ended after about {output_tokens:,} tokens, more than were reserved for it: the "
+                    f"the answer was ended after about {output_tokens:,} tokens, more than were "
+                    f"reserved for it: the "
                     f"session has nothing left of the {usd_limit:g} USD that {owner.name} allows",
                     kind=QUOTA,
                     status=429,
@@ -323,6 +379,9 @@ def _words(budget: SessionBudget, use: SessionUse) -> str:
     turns = (
         []
         if budget.turns is None
-        else [f"{min(use.turns, budget.turns * times):,} of {counted_as(budget.turns * times, 'turn')}"]
+        else [
+            f"{min(use.turns, budget.turns * times):,} of "
+            f"{counted_as(budget.turns * times, 'turn')}"
+        ]
     )
     return ", ".join(money + turns)

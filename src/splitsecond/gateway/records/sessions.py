@@ -1,16 +1,19 @@
-"""The sessions of clients: which one a call belongs to, and what of its prompt the session has sent before.
+"""The sessions of clients: which one a call belongs to, and what of its prompt the session has sent
+before.
 
-A session is what its client calls so (`routing/requests/session_names`), else the calls with the same beginning of a
-conversation. Its id is a hash of this and of the client's key, keyed with the secret of the installation: a client
-cannot name the session of another one, and the same text has another hash elsewhere.
+A session is what its client calls so (`routing/requests/session_names`), else the calls with the
+same beginning of a conversation. Its id is a hash of this and of the client's key, keyed with the
+secret of the installation: a client cannot name the session of another one, and the same text has
+another hash elsewhere.
 
-What is remembered of an agent of a session is in memory that all workers share, because the next call may reach any of
-them: when its latest answer ended and which target gave it, how many calls there were, and hashes of its latest
-prompts. A hash at each border of a block covers the prompt up to there, so two prompts are compared without their text.
-The entry of a session also has which targets have how much of it in their caches, which each worker adds to what it
-knows itself (`routing/targets/conversations`).
-A new entry replaces the one of its neighbours that was used longest ago. There is no lock: a call of the same agent at
-another worker in the same microsecond may not be counted, and a half-written prompt is not recognised.
+What is remembered of an agent of a session is in memory that all workers share, because the next
+call may reach any of them: when its latest answer ended and which target gave it, how many calls
+there were, and hashes of its latest prompts. A hash at each border of a block covers the prompt up
+to there, so two prompts are compared without their text. The entry of a session also has which
+targets have how much of it in their caches, which each worker adds to what it knows itself
+(`routing/targets/conversations`). A new entry replaces the one of its neighbours that was used
+longest ago. There is no lock: a call of the same agent at another worker in the same microsecond
+may not be counted, and a half-written prompt is not recognised.
 """
 
 import secrets
@@ -33,11 +36,12 @@ MAX_AGENTS = 8192
 WAYS = 8
 """Places in which an agent can be: that of its hash and those after it."""
 MIN_BLOCK = 1024
-"""Least bytes of a block. A block has the least power of two with which a prompt has at most `BLOCKS`."""
+"""Least bytes of a block. A block has the least power of two with which a prompt has at most
+`BLOCKS`."""
 BLOCKS = 32
 PROMPTS = 4
-"""The latest prompts of an agent that are remembered: clients send others between those of the conversation, for the
-title of a session for instance."""
+"""The latest prompts of an agent that are remembered: clients send others between those of the
+conversation, for the title of a session for instance."""
 SECRET_BYTES = 32
 _HASH = 8
 _PROMPT = _HASH * (2 + BLOCKS)  # its size, the hash of all of it, and that at each border
@@ -45,7 +49,8 @@ CACHES = 16
 """Targets, or agents at a target, whose cached prompts are remembered of a session."""
 _KEY, _USED, _TURN, _ENDED, _TOKENS, _STORED_TOKENS, _TARGET, _PROMPTS_AT = range(8)
 _CACHES_AT = _PROMPTS_AT + PROMPTS * _PROMPT // _HASH
-_CACHED_AT_NS, _CACHE = 0, Struct("=4Q")  # since when, 0 for an unused place; the target; the agent; the tokens
+# since when, 0 for an unused place; the target; the agent; the tokens
+_CACHED_AT_NS, _CACHE = 0, Struct("=4Q")
 _CACHE_CELLS = _CACHE.size // _HASH
 _WIDTH = _CACHES_AT + CACHES * _CACHE_CELLS
 _CELLS = MAX_AGENTS * _WIDTH
@@ -62,8 +67,8 @@ _FIELDS: Mapping[Spoken, Sequence[str]] = {
 
 
 class Sessions:
-    """The table of all agents. `memory`: the descriptor that `create` returned; None: memory of this process, with a
-    secret of its own."""
+    """The table of all agents. `memory`: the descriptor that `create` returned; None: memory of
+    this process, with a secret of its own."""
 
     def __init__(self, memory: int | None = None) -> None:
         self._bytes = mapped(memory, _SIZE)
@@ -78,11 +83,14 @@ class Sessions:
         mapped(memory, _SIZE)[:SECRET_BYTES] = secret
         return memory
 
-    def began(self, headers: Mapping[bytes, bytes], call: Call, continued: str = "") -> CallSession | None:
-        """Return where in its session `call` is, and remember its prompt. None: it has no prompt of a conversation.
+    def began(
+        self, headers: Mapping[bytes, bytes], call: Call, continued: str = ""
+    ) -> CallSession | None:
+        """Return where in its session `call` is, and remember its prompt. None: it has no prompt of
+        a conversation.
 
-        `continued`: the session of the stored response that it continues, "" for none. Takes time in proportion to the
-        prompt; a thread may call it.
+        `continued`: the session of the stored response that it continues, "" for none. Takes time
+        in proportion to the prompt; a thread may call it.
         """
         named, parts = session_name(headers, call.body), prompt_parts(call)
         agent = parent = 0
@@ -90,11 +98,16 @@ class Sessions:
             source, session = named.source, self._hash(call.client.encode(), named.name)
             if named.agent:
                 agent = self._hash(session.to_bytes(_HASH, "big"), named.agent)
-                parent = self._hash(session.to_bytes(_HASH, "big"), named.parent) if named.parent else 0
+                parent = (
+                    self._hash(session.to_bytes(_HASH, "big"), named.parent) if named.parent else 0
+                )
         elif continued:
             source, session = "previous_response_id", int(continued, 16)
         elif parts:
-            source, session = CONVERSATION, self._hash(call.client.encode(), *parts[:-1], *first_messages(parts[-1]))
+            source, session = (
+                CONVERSATION,
+                self._hash(call.client.encode(), *parts[:-1], *first_messages(parts[-1])),
+            )
         else:
             return None
         cells, at = self._cells, self._entry(agent or session)
@@ -124,21 +137,24 @@ class Sessions:
         )
 
     def left(self, session: CallSession, target: str, targets: Callable[[], Iterable[str]]) -> str:
-        """Return which of `targets` answered the agent before, if it is not `target`; "" if none did."""
+        """Return which of `targets` answered the agent before, if it is not `target`; "" if none
+        did."""
         before = self._cells[self._entry(int(session.agent or session.id, 16)) + _TARGET]
         if before in (0, _target_hash(target)):
             return ""
         return next((name for name in targets() if _target_hash(name) == before), "")
 
     def ended(self, session: CallSession, end_ns: int, target: str) -> None:
-        """Note when an answer to the agent of `session` ended, and the target that gave it; "": none did."""
+        """Note when an answer to the agent of `session` ended, and the target that gave it; "":
+        none did."""
         cells, at = self._cells, self._entry(int(session.agent or session.id, 16))
         cells[at + _ENDED] = end_ns
         if target:
             cells[at + _TARGET] = _target_hash(target)
 
     def note_cached(self, session: CallSession, target: str, tokens: int, at_ns: int) -> None:
-        """Note that since `at_ns` so many `tokens` of the agent of `session` are in the cache of `target`."""
+        """Note that since `at_ns` so many `tokens` of the agent of `session` are in the cache of
+        `target`."""
         cells, entry = self._cells, self._entry(int(session.id, 16))
         cells[entry + _USED] = at_ns
         where = _target_hash(target), int(session.agent or "0", 16)
@@ -149,11 +165,16 @@ class Sessions:
         cells[place + 1], cells[place + 2], cells[place + 3] = *where, tokens
         cells[place + _CACHED_AT_NS] = at_ns
 
-    def cached(self, session: CallSession, targets: Iterable[str]) -> Iterator[tuple[str, str, int, int]]:
-        """Yield what all workers noted about `targets`: the target, the agent, its tokens there, and since when."""
+    def cached(
+        self, session: CallSession, targets: Iterable[str]
+    ) -> Iterator[tuple[str, str, int, int]]:
+        """Yield what all workers noted about `targets`: the target, the agent, its tokens there,
+        and since when."""
         begin = SECRET_BYTES + (self._entry(int(session.id, 16)) + _CACHES_AT) * _HASH
         names = {_target_hash(name): name for name in targets}
-        for at_ns, target, agent, tokens in _CACHE.iter_unpack(self._bytes[begin : begin + CACHES * _CACHE.size]):
+        for at_ns, target, agent, tokens in _CACHE.iter_unpack(
+            self._bytes[begin : begin + CACHES * _CACHE.size]
+        ):
             if at_ns and target in names:
                 yield names[target], f"{agent:016x}" if agent else "", tokens, at_ns
 
@@ -178,14 +199,15 @@ class Sessions:
         return oldest
 
     def _compare(self, entry: int, prompt: bytes) -> tuple[int, int]:
-        """Return how many tokens of `prompt` are new, and with how many one of the agent's latest prompts begins.
-        Remember the prompt."""
+        """Return how many tokens of `prompt` are new, and with how many one of the agent's latest
+        prompts begins. Remember the prompt."""
         tokens = text_tokens(prompt)
         reusable = tokens * self._sent_before(entry, prompt) // max(len(prompt), 1)
         return tokens - reusable, reusable
 
     def _continues(self, entry: int, prompt: bytes) -> bool:
-        """Return whether `prompt` begins with the latest one of the agent, if there is one; then it takes its place.
+        """Return whether `prompt` begins with the latest one of the agent, if there is one; then it
+        takes its place.
 
         Nearly all prompts do, so this compares one hash, and adds those of what is new.
         """
@@ -194,7 +216,10 @@ class Sessions:
         running, view = self._keyed.copy(), memoryview(prompt)
         if done:
             running.update(view[:done])
-            if running.digest() != self._bytes[SECRET_BYTES + (at + 1) * _HASH : SECRET_BYTES + (at + 2) * _HASH]:
+            if (
+                running.digest()
+                != self._bytes[SECRET_BYTES + (at + 1) * _HASH : SECRET_BYTES + (at + 2) * _HASH]
+            ):
                 return False
             if done == size:
                 return True
@@ -212,25 +237,33 @@ class Sessions:
         begin = SECRET_BYTES + at * _HASH
         new = begin + (2 + kept) * _HASH
         self._bytes[new : new + len(hashes)] = hashes
-        self._bytes[begin : begin + 2 * _HASH] = size.to_bytes(_HASH, sys.byteorder) + running.digest()
+        self._bytes[begin : begin + 2 * _HASH] = (
+            size.to_bytes(_HASH, sys.byteorder) + running.digest()
+        )
         return True
 
     def _sent_before(self, entry: int, prompt: bytes) -> int:
-        """Return how many bytes of `prompt` one of the agent's latest prompts begins with; remember the prompt."""
+        """Return how many bytes of `prompt` one of the agent's latest prompts begins with; remember
+        the prompt."""
         begin, size = SECRET_BYTES + (entry + _PROMPTS_AT) * _HASH, len(prompt)
         stored = self._bytes[begin : begin + PROMPTS * _PROMPT].tobytes()
         known = [stored[at : at + _PROMPT] for at in range(0, len(stored), _PROMPT)]
         sizes = [int.from_bytes(each[:_HASH], sys.byteorder) for each in known]
         hashes = self._hashes(prompt, sizes)
         common = [_common(hashes, size, *each) for each in zip(known, sizes, strict=True)]
-        kept = [each for each, same, own in zip(known, common, sizes, strict=True) if 2 * same <= own]
+        kept = [
+            each for each, same, own in zip(known, common, sizes, strict=True) if 2 * same <= own
+        ]
         own = b"".join([hashes[border] for border in (size, *_borders(size))])
         new = (size.to_bytes(_HASH, sys.byteorder) + own).ljust(_PROMPT, b"\0")
-        self._bytes[begin : begin + PROMPTS * _PROMPT] = b"".join([new, *kept, bytes(len(stored))])[: len(stored)]
+        self._bytes[begin : begin + PROMPTS * _PROMPT] = b"".join([new, *kept, bytes(len(stored))])[
+            : len(stored)
+        ]
         return max(common)
 
     def _hashes(self, prompt: bytes, ends: Iterable[int]) -> dict[int, bytes]:
-        """Return the hash of the prompt up to each border of its blocks, to each of `ends`, and of all of it."""
+        """Return the hash of the prompt up to each border of its blocks, to each of `ends`, and of
+        all of it."""
         size, running, view, done = len(prompt), self._keyed.copy(), memoryview(prompt), 0
         found: dict[int, bytes] = {}
         for border in sorted({size, *ends, *_borders(size)}):
@@ -250,11 +283,16 @@ def _target_hash(name: str) -> int:
 def prompt_parts(call: Call) -> list[bytes]:
     """Return the parts of the prompt, the messages last, without marks for caches."""
     body = call.body
-    return [without_cache_marks(bytes(raw_bytes(body[name]))) for name in _FIELDS[call.api_format] if name in body]
+    return [
+        without_cache_marks(bytes(raw_bytes(body[name])))
+        for name in _FIELDS[call.api_format]
+        if name in body
+    ]
 
 
 def _common(hashes: Mapping[int, bytes], size: int, known: bytes, known_size: int) -> int:
-    """Return how many bytes a prompt with these `hashes` and a `known` one have in common, to a border of blocks."""
+    """Return how many bytes a prompt with these `hashes` and a `known` one have in common, to a
+    border of blocks."""
     if known_size and hashes.get(known_size) == known[_HASH : 2 * _HASH]:
         return known_size
     own = _block(known_size)

@@ -1,18 +1,20 @@
-"""Counters that worker processes share without a lock: a table in shared memory with one row for each worker.
+"""Counters that worker processes share without a lock: a table in shared memory with one row for
+each worker.
 
-A worker writes only its own row and adds up all rows, so no two processes write one cell. A cell is eight bytes at a
-multiple of eight, which processors write and read atomically. A count is stored next to its minute or day. When the
-next minute begins, the count is set to 0 first and then the minute, so a reader sees either the old minute, which it
-skips, or the new minute with its count. Reservations for calls in flight belong to no day. A count stays at the largest
-or least number of a cell where it would go beyond it, so that a limit that was reached stays reached.
+A worker writes only its own row and adds up all rows, so no two processes write one cell. A cell is
+eight bytes at a multiple of eight, which processors write and read atomically. A count is stored
+next to its minute or day. When the next minute begins, the count is set to 0 first and then the
+minute, so a reader sees either the old minute, which it skips, or the new minute with its count.
+Reservations for calls in flight belong to no day. A count stays at the largest or least number of a
+cell where it would go beyond it, so that a limit that was reached stays reached.
 
-A row has the sums of two days: the day that was charged last and the one before it. If the wall clock steps over
-midnight and back, the first day still has its sum.
+A row has the sums of two days: the day that was charged last and the one before it. If the wall
+clock steps over midnight and back, the first day still has its sum.
 
-The memory outlives a worker, so a restarted worker continues in its row. What its predecessor had reserved for calls in
-flight stays reserved until `forfeit` charges it. A row finds its names by their hash, so workers may have different
-keys: one may use a newer configuration than another. The last row belongs to no worker: it contains what was spent
-before the table was made.
+The memory outlives a worker, so a restarted worker continues in its row. What its predecessor had
+reserved for calls in flight stays reserved until `forfeit` charges it. A row finds its names by
+their hash, so workers may have different keys: one may use a newer configuration than another. The
+last row belongs to no worker: it contains what was spent before the table was made.
 """
 
 import hashlib
@@ -23,11 +25,13 @@ from typing import ClassVar
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
 
 MAX_NAMES = 4096
-"""Names in a row. Further names share a place, so their limits are reached too early, never too late."""
+"""Names in a row. Further names share a place, so their limits are reached too early, never too
+late."""
 _CELL_BYTES = 8
 _NAME = 0
 _MINUTE, _COUNT = 1, 3  # two minutes and their counts: the even, the odd
-_DAY, _SPENT, _LATEST = 5, 7, 9  # two days and their sums, and which of them was charged last: 0 or 1
+# two days and their sums, and which of them was charged last: 0 or 1
+_DAY, _SPENT, _LATEST = 5, 7, 9
 _RESERVED = 10
 _NANO = 1_000_000_000
 _MAX_CELL = (1 << 63) - 1
@@ -36,7 +40,8 @@ _MAX_USD = 9e9
 
 
 class SharedTable:
-    """A table in shared memory: a row for each of `workers` and one more. A process writes only the row `row`.
+    """A table in shared memory: a row for each of `workers` and one more. A process writes only the
+    row `row`.
 
     `memory`: the descriptor that `create` returned; None: memory of this process alone.
     """
@@ -93,7 +98,8 @@ class SharedTable:
 class SharedCounters(SharedTable):
     """Requests per minute and US dollars per day, by name.
 
-    `memory`: that of all `workers`; None: this process counts alone. `number`: this worker's, from 0.
+    `memory`: that of all `workers`; None: this process counts alone. `number`: this worker's, from
+    0.
     """
 
     width = 11
@@ -104,7 +110,8 @@ class SharedCounters(SharedTable):
         super().__init__(memory, workers, number)
 
     def request(self, name: str, minute: int, count: int = 1) -> None:
-        """Count requests in this minute. A negative `count` takes back requests that were refused."""
+        """Count requests in this minute. A negative `count` takes back requests that were
+        refused."""
         cells, at = self._cells, self._taken(self._row, name)
         parity = minute & 1
         if cells[at + _MINUTE + parity] != minute:
@@ -120,7 +127,8 @@ class SharedCounters(SharedTable):
         self._add(self._taken(self._row, name), day, usd)
 
     def carry_over(self, name: str, day: int, usd: float) -> None:
-        """Add spending from before the table was made. Only the first call counts, and only one worker may call it."""
+        """Add spending from before the table was made. Only the first call counts, and only one
+        worker may call it."""
         if self._place(self._rows - 1, name) < 0:
             self._add(self._taken(self._rows - 1, name), day, usd)
 
@@ -150,8 +158,8 @@ class SharedCounters(SharedTable):
     def forfeit(self, names: Iterable[str], day: int) -> dict[str, float]:
         """Charge to `day` what is still reserved in this worker's row, and return it by name.
 
-        For the start of a worker, whose predecessor in the row has died. The amount of names that are not in `names`
-        is returned under "".
+        For the start of a worker, whose predecessor in the row has died. The amount of names that
+        are not in `names` is returned under "".
         """
         known = {_hash(name): name for name in names}
         found: dict[str, float] = {}
@@ -167,7 +175,9 @@ class SharedCounters(SharedTable):
 
     def _count(self, places: list[int], minute: int) -> int:
         cells, parity = self._cells, minute & 1
-        return sum(cells[at + _COUNT + parity] for at in places if cells[at + _MINUTE + parity] == minute)
+        return sum(
+            cells[at + _COUNT + parity] for at in places if cells[at + _MINUTE + parity] == minute
+        )
 
     def _add(self, at: int, day: int, usd: float) -> None:
         cells = self._cells
@@ -192,4 +202,7 @@ def nano(usd: float) -> int:
 @lru_cache(2 * MAX_NAMES)
 def _hash(name: str) -> int:
     """Return 63 bits that are never all 0, the same in every process."""
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=_CELL_BYTES).digest(), "big") >> 1 | 1
+    return (
+        int.from_bytes(hashlib.blake2b(name.encode(), digest_size=_CELL_BYTES).digest(), "big") >> 1
+        | 1
+    )

@@ -1,7 +1,8 @@
-"""Memory that the processes of a gateway share: its first process creates it, and child processes inherit a descriptor.
+"""Memory that the processes of a gateway share: its first process creates it, and child processes
+inherit a descriptor.
 
-It is no file in a folder. A page of a mapped file for which the disk has no room ends the process that writes it
-(SIGBUS), and a file in the temporary folder may be removed while its gateway runs.
+It is no file in a folder. A page of a mapped file for which the disk has no room ends the process
+that writes it (SIGBUS), and a file in the temporary folder may be removed while its gateway runs.
 """
 
 import mmap
@@ -18,7 +19,8 @@ def create_memory(size: int) -> int:
         memory = _memory_file("splitsecond")
         os.ftruncate(memory, size)
         return memory
-    with tempfile.TemporaryFile(buffering=0) as file:  # without a name; written, so that the disk has room for it
+    # without a name; written, so that the disk has room for it
+    with tempfile.TemporaryFile(buffering=0) as file:
         file.write(bytes(size))
         return os.dup(file.fileno())
 

@@ -1,8 +1,9 @@
-"""OpenTelemetry: a span for each call with one child for each attempt, and metrics of both, exported by OTLP.
+"""OpenTelemetry: a span for each call with one child for each attempt, and metrics of both,
+exported by OTLP.
 
-Names follow the semantic conventions for generative AI, schema gen-ai/1.42.0 (status: development). The value
-``gen_ai/dup`` of ``OTEL_SEMCONV_STABILITY_OPT_IN`` adds the metrics under their names before 1.42. What the conventions
-do not name begins with `splitsecond.`.
+Names follow the semantic conventions for generative AI, schema gen-ai/1.42.0 (status: development).
+The value ``gen_ai/dup`` of ``OTEL_SEMCONV_STABILITY_OPT_IN`` adds the metrics under their names
+before 1.42. What the conventions do not name begins with `splitsecond.`.
 
 The OpenTelemetry SDK, an extra, exports them in threads of its own; its variables ``OTEL_*`` apply.
 """
@@ -53,7 +54,8 @@ _PROVIDERS = {
     "vertex": "gcp.vertex_ai",
     "xai": "x_ai",
 }
-"""Well-known values of ``gen_ai.provider.name``; other providers have their names in the catalogue."""
+"""Well-known values of ``gen_ai.provider.name``; other providers have their names in the
+catalogue."""
 
 _TOKENS = {
     "input_tokens": "input_tokens",
@@ -101,7 +103,10 @@ class Telemetry:
                 kind="missing_package",
                 hint="pip install 'splitsecond[otel]'",
             ) from None
-        attributes: Attributes = {"service.version": __version__, "service.instance.id": f"{os.getpid()}-{worker}"}
+        attributes: Attributes = {
+            "service.version": __version__,
+            "service.instance.id": f"{os.getpid()}-{worker}",
+        }
         if not environment.get("OTEL_SERVICE_NAME"):
             attributes["service.name"] = "splitsecond"
         self._resource = Resource.create(attributes)
@@ -121,19 +126,33 @@ class Telemetry:
             return made.record
 
         def tokens(name: str) -> Callable[[int, Attributes], None]:
-            made = meter.create_counter(f"gen_ai.client.inference.usage.{name}", "{token}", "Tokens of attempts.")
+            made = meter.create_counter(
+                f"gen_ai.client.inference.usage.{name}", "{token}", "Tokens of attempts."
+            )
             return made.add
 
         self._call_s = seconds("server.request.duration", "A client's call, to its last byte.")
-        self._call_ttft_s = seconds("server.time_to_first_token", "A client's call, to its first token.")
-        self._call_token_s = seconds("server.time_per_output_token", "Between the output tokens of a call.")
-        self._attempt_s = [seconds("client.inference.duration", "A request to a target, to its end.")]
-        self._first_chunk_s = seconds("client.inference.time_to_first_chunk", "A request, to its first token.")
-        self._chunk_s = seconds("client.inference.time_per_output_chunk", "Between the output tokens of an attempt.")
+        self._call_ttft_s = seconds(
+            "server.time_to_first_token", "A client's call, to its first token."
+        )
+        self._call_token_s = seconds(
+            "server.time_per_output_token", "Between the output tokens of a call."
+        )
+        self._attempt_s = [
+            seconds("client.inference.duration", "A request to a target, to its end.")
+        ]
+        self._first_chunk_s = seconds(
+            "client.inference.time_to_first_chunk", "A request, to its first token."
+        )
+        self._chunk_s = seconds(
+            "client.inference.time_per_output_chunk", "Between the output tokens of an attempt."
+        )
         self._usage = {field: tokens(name) for field, name in _TOKENS.items()}
         self._old_usage: Callable[[int, Attributes], None] | None = None
         if BOTH_NAMES in environment.get(OPT_IN, "").split(","):
-            self._attempt_s.append(seconds("client.operation.duration", "A request to a target, to its end."))
+            self._attempt_s.append(
+                seconds("client.operation.duration", "A request to a target, to its end.")
+            )
             self._old_usage = meter.create_histogram(
                 "gen_ai.client.token.usage",
                 "{token}",
@@ -190,7 +209,8 @@ class Telemetry:
         span = span_id(record.call)
         name = f"{_operation(record)} {record.route}"
         self._processor.on_end(
-            self._span(name, _SpanIds(trace, span, parent), _call_attributes(record), record.start_ns + offset_ns,
+            self._span(name, _SpanIds(trace, span, parent), _call_attributes(record),
+            record.start_ns + offset_ns,
                        record.end_ns + offset_ns, server=True, error=_error(record))
         )  # fmt: skip
         for attempt in record.attempts:
@@ -221,7 +241,9 @@ class Telemetry:
         return ReadableSpan(
             name,
             SpanContext(ids.trace, ids.span, is_remote=False, trace_flags=flags),
-            SpanContext(ids.trace, ids.parent, is_remote=server, trace_flags=flags) if ids.parent else None,
+            SpanContext(ids.trace, ids.parent, is_remote=server, trace_flags=flags)
+            if ids.parent
+            else None,
             self._resource,
             attributes,
             kind=SpanKind.SERVER if server else SpanKind.CLIENT,
@@ -240,7 +262,9 @@ def _exporters(settings: TelemetrySettings) -> "tuple[SpanExporter, MetricExport
         insecure = not settings.endpoint.startswith("https:")
         return (
             trace_exporter.OTLPSpanExporter(settings.endpoint, insecure=insecure, headers=headers),
-            metric_exporter.OTLPMetricExporter(settings.endpoint, insecure=insecure, headers=headers),
+            metric_exporter.OTLPMetricExporter(
+                settings.endpoint, insecure=insecure, headers=headers
+            ),
         )
     from opentelemetry.exporter.otlp.proto.http import metric_exporter as over_http
     from opentelemetry.exporter.otlp.proto.http import trace_exporter as spans_over_http
@@ -265,8 +289,14 @@ def _call_attributes(record: CallRecord) -> Attributes:
     if record.outcome != "ok":
         attributes["error.type"] = _error(record)
     if record.first_token_ns is not None:
-        attributes["gen_ai.response.time_to_first_chunk"] = _seconds(record.first_token_ns - record.start_ns)
-    named = (("splitsecond.target", record.target), ("splitsecond.cache", record.cache), ("user.name", record.client))
+        attributes["gen_ai.response.time_to_first_chunk"] = _seconds(
+            record.first_token_ns - record.start_ns
+        )
+    named = (
+        ("splitsecond.target", record.target),
+        ("splitsecond.cache", record.cache),
+        ("user.name", record.client),
+    )
     attributes |= {name: value for name, value in named if value}
     return attributes
 
@@ -275,7 +305,8 @@ def _attempt_attributes(record: CallRecord, attempt: Observation) -> Attributes:
     provider, model = split_target(attempt.target)
     attributes: Attributes = {
         "gen_ai.operation.name": _operation(record),
-        "gen_ai.provider.name": _PROVIDERS.get(provider) or _PROVIDERS.get(provider.partition("-")[0], provider),
+        "gen_ai.provider.name": _PROVIDERS.get(provider)
+        or _PROVIDERS.get(provider.partition("-")[0], provider),
         "gen_ai.request.model": model,
         "splitsecond.target": attempt.target,
         "splitsecond.role": attempt.role,
@@ -298,7 +329,9 @@ def _attempt_details(attempt: Observation) -> Attributes:
     if attempt.finish_reason:
         details["gen_ai.response.finish_reasons"] = [attempt.finish_reason]
     counts = {name: getattr(attempt, field) for field, name in _TOKENS.items()}
-    return details | {f"gen_ai.usage.{name}": count for name, count in counts.items() if count is not None}
+    return details | {
+        f"gen_ai.usage.{name}": count for name, count in counts.items() if count is not None
+    }
 
 
 def _operation(record: CallRecord) -> str:

@@ -10,9 +10,10 @@ from splitsecond.core.timing.columns import AttemptColumns, AttemptLabel, Floats
 
 
 class PriceTable(Struct, frozen=True):
-    """Prices of targets, by their numbers: whether their tokens have a price, where their tiers begin (targets × tiers;
-    none: infinity), and their rates for plain and cached tokens, for those written to the cache, for those written for
-    an hour, and for output tokens (targets × tiers + 1 × 5)."""
+    """Prices of targets, by their numbers: whether their tokens have a price, where their tiers
+    begin (targets × tiers; none: infinity), and their rates for plain and cached tokens, for those
+    written to the cache, for those written for an hour, and for output tokens (targets × tiers + 1
+    × 5)."""
 
     by_token: Mask
     above_tokens: Floats
@@ -27,10 +28,19 @@ class PriceTable(Struct, frozen=True):
             above[number, : len(price.tiers)] = [tier.above_tokens for tier in price.tiers]
             for place, tier in enumerate([price, *price.tiers]):
                 cached, written = (
-                    tier.input_usd if usd is None else usd for usd in (tier.cached_usd, tier.cache_write_usd)
+                    tier.input_usd if usd is None else usd
+                    for usd in (tier.cached_usd, tier.cache_write_usd)
                 )
-                rates[number, place] = tier.input_usd, cached, written, tier.of_hour_writes, tier.output_usd
-        return cls(np.array([price is not None and price.by_token for price in prices], bool), above, rates)
+                rates[number, place] = (
+                    tier.input_usd,
+                    cached,
+                    written,
+                    tier.of_hour_writes,
+                    tier.output_usd,
+                )
+        return cls(
+            np.array([price is not None and price.by_token for price in prices], bool), above, rates
+        )
 
     def tiers(self, targets: Integers, input_tokens: Integers) -> Integers:
         place = np.zeros(len(targets), np.int64)
@@ -43,15 +53,23 @@ class PriceTable(Struct, frozen=True):
         return found
 
     def costs_usd(self, targets: Integers, columns: AttemptColumns) -> Floats:
-        read, cached, written = columns.input_tokens, columns.cached_tokens, columns.cache_write_tokens
+        read, cached, written = (
+            columns.input_tokens,
+            columns.cached_tokens,
+            columns.cache_write_tokens,
+        )
         hour = columns.cache_write_1h_tokens
         rates = self.rates_of(targets, read)
         plain = np.maximum(read - cached - written, 0)
-        cost: Floats = plain * rates[0] + cached * rates[1] + (written - hour) * rates[2] + hour * rates[3]
+        cost: Floats = (
+            plain * rates[0] + cached * rates[1] + (written - hour) * rates[2] + hour * rates[3]
+        )
         cost += columns.output_tokens * rates[4]
         return cost / MILLION
 
 
 def tier_factors(price: Callable[[str], Price | None], labels: Sequence[AttemptLabel]) -> Floats:
     known = [(label.tier, price(label.target)) for label in labels]
-    return np.array([1.0 if price is None else price.by_tier.get(tier, 1.0) for tier, price in known])
+    return np.array(
+        [1.0 if price is None else price.by_tier.get(tier, 1.0) for tier, price in known]
+    )

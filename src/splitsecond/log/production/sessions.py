@@ -1,11 +1,13 @@
-"""What a client waited for in its sessions, and what they cost: the calls of a session as a waterfall.
+"""What a client waited for in its sessions, and what they cost: the calls of a session as a
+waterfall.
 
-Each moment of a session, from the arrival of its first call to the end of its last answer, has one cause. Of calls
-that overlap, as those of several agents do, a moment belongs to the one that came in first; `overlap_s` is what the
-others took meanwhile. So the causes add up to the session's time.
+Each moment of a session, from the arrival of its first call to the end of its last answer, has one
+cause. Of calls that overlap, as those of several agents do, a moment belongs to the one that came
+in first; `overlap_s` is what the others took meanwhile. So the causes add up to the session's time.
 
-A cache miss is the time to read tokens again that a prompt cache without limits would have held. It follows from the
-target's own usual times (`TargetTimes`), and is at most what the call waited for its first token.
+A cache miss is the time to read tokens again that a prompt cache without limits would have held. It
+follows from the target's own usual times (`TargetTimes`), and is at most what the call waited for
+its first token.
 
 The module loads no numpy, so that the gateway can use it.
 """
@@ -46,9 +48,10 @@ NO_SESSION = CallSession(id="", source="")
 
 
 class Causes(Struct, kw_only=True):
-    """Seconds by cause. `queue_s`: limits of the gateway, and the server's queue where it reports one. `retries_s`:
-    attempts that failed or lost before the one that answered. `generation_s`: from the first token to the end of the
-    answer. `tool_s`: between an answer and the next call, in which the client or its user works."""
+    """Seconds by cause. `queue_s`: limits of the gateway, and the server's queue where it reports
+    one. `retries_s`: attempts that failed or lost before the one that answered. `generation_s`:
+    from the first token to the end of the answer. `tool_s`: between an answer and the next call, in
+    which the client or its user works."""
 
     network_s: float = 0.0
     queue_s: float = 0.0
@@ -73,9 +76,10 @@ class Causes(Struct, kw_only=True):
 
 
 class TargetTimes(Struct, frozen=True, kw_only=True):
-    """The usual times of a target by its `turns` in the log: a first token takes `fixed_s`, `new_s` for each new input
-    token and `reused_s` for each from its prompt cache, with a relative scatter of `scale`; each further output token
-    takes `token_s`, with a relative scatter of `token_scale` between answers."""
+    """The usual times of a target by its `turns` in the log: a first token takes `fixed_s`, `new_s`
+    for each new input token and `reused_s` for each from its prompt cache, with a relative scatter
+    of `scale`; each further output token takes `token_s`, with a relative scatter of `token_scale`
+    between answers."""
 
     turns: int
     fixed_s: float
@@ -90,13 +94,14 @@ class TargetTimes(Struct, frozen=True, kw_only=True):
 
 
 class ReportedTurn(Struct, kw_only=True):
-    """One call of a session. `at_s`: from the beginning of the session to its arrival. `took_s`: to the end of its
-    answer. `overlap_s`: the part of it in which an earlier call was in flight.
+    """One call of a session. `at_s`: from the beginning of the session to its arrival. `took_s`: to
+    the end of its answer. `overlap_s`: the part of it in which an earlier call was in flight.
 
-    `missed_tokens`: tokens that were read again although an earlier call had sent them. `left`: the target that
-    answered the agent before, if it is another one; `left_after`: the fault that made it move, "" for a choice of the
-    policy. `missed_usd`: what the missed tokens cost more than from the cache; None: no price. `repeated`: how often
-    in a row the model had called the same tool with the same arguments; 0: less than a loop.
+    `missed_tokens`: tokens that were read again although an earlier call had sent them. `left`: the
+    target that answered the agent before, if it is another one; `left_after`: the fault that made
+    it move, "" for a choice of the policy. `missed_usd`: what the missed tokens cost more than from
+    the cache; None: no price. `repeated`: how often in a row the model had called the same tool
+    with the same arguments; 0: less than a loop.
     """
 
     call: str
@@ -130,7 +135,8 @@ class OtherTarget(Struct, frozen=True):
 
 
 class ReportedSession(Struct, kw_only=True):
-    """`usd`: what its calls cost; `unpriced`: attempts whose target has no known price, which are in no sum."""
+    """`usd`: what its calls cost; `unpriced`: attempts whose target has no known price, which are
+    in no sum."""
 
     id: str
     client: str
@@ -151,7 +157,8 @@ class ReportedSession(Struct, kw_only=True):
 
 
 def summarised(session: LoggedSession, price: Pricing) -> dict[str, object]:
-    """Return the figures of a session for lists and JSON. `unpriced`: attempts whose target has no known price."""
+    """Return the figures of a session for lists and JSON. `unpriced`: attempts whose target has no
+    known price."""
     return {
         "id": session.id,
         "client": session.client,
@@ -164,9 +171,13 @@ def summarised(session: LoggedSession, price: Pricing) -> dict[str, object]:
         "slowest_s": session.slowest_ns / NS_PER_S,
         "repeated": session.repeated,
         "input_tokens": session.input_tokens,
-        "cached_share": session.cached_tokens / session.input_tokens if session.input_tokens else None,
+        "cached_share": session.cached_tokens / session.input_tokens
+        if session.input_tokens
+        else None,
         "usd": spent_usd(session.spent, price),
-        "unpriced": sum(tokens.attempts for tokens in session.spent if price(tokens.target) is None),
+        "unpriced": sum(
+            tokens.attempts for tokens in session.spent if price(tokens.target) is None
+        ),
     }
 
 
@@ -175,8 +186,8 @@ def reported(
     price: Pricing = lambda target: None,
     times: Mapping[str, TargetTimes] | None = None,
 ) -> ReportedSession:
-    """Return the report of the calls of one session, or of several together, in the order of their arrival; there is at
-    least one.
+    """Return the report of the calls of one session, or of several together, in the order of their
+    arrival; there is at least one.
 
     `times`: the usual times of targets; without those of its target a turn has no cache miss.
     """
@@ -207,13 +218,17 @@ def reported(
         errors=sum(turn.outcome == "failed" for turn in turns),
         usd=sum(turn.usd or 0.0 for turn in turns),
         unpriced=sum(turn.usd is None for turn in turns),
-        cached_share=sum(cached for _, cached in sent) / sum(tokens for tokens, _ in sent) if sent else None,
+        cached_share=sum(cached for _, cached in sent) / sum(tokens for tokens, _ in sent)
+        if sent
+        else None,
         causes=total,
         others=_elsewhere(turns, times),
     )
 
 
-def _turn(call: CallRecord, at_s: float, price: Pricing, times: Mapping[str, TargetTimes]) -> ReportedTurn:
+def _turn(
+    call: CallRecord, at_s: float, price: Pricing, times: Mapping[str, TargetTimes]
+) -> ReportedTurn:
     session = call.session or NO_SESSION
     winner = next((each for each in reversed(call.attempts) if each.role == "winner"), None)
     tokens = None if winner is None else winner.input_tokens
@@ -247,7 +262,9 @@ def _turn(call: CallRecord, at_s: float, price: Pricing, times: Mapping[str, Tar
     return turn
 
 
-def _causes(call: CallRecord, winner: Observation | None, turn: ReportedTurn, times: TargetTimes | None) -> Causes:
+def _causes(
+    call: CallRecord, winner: Observation | None, turn: ReportedTurn, times: TargetTimes | None
+) -> Causes:
     """Return the causes of a call's time, whose sum is that time."""
     causes, end_s = Causes(), call.end_ns / NS_PER_S
     others = [each for each in call.attempts if each is not winner]
@@ -271,19 +288,23 @@ def _causes(call: CallRecord, winner: Observation | None, turn: ReportedTurn, ti
     causes.network_s += network_s
     causes.queue_s += queue_s
     generation_s = end_s - first_s
-    if times is not None and not winner.streamed:  # the whole answer arrives at once: only its beginning is prefill
+    # the whole answer arrives at once: only its beginning is prefill
+    if times is not None and not winner.streamed:
         new = (turn.input_tokens or 0) - turn.cached_tokens
         prefill_s = min(times.ttft_s(new, turn.cached_tokens), left_s)
         generation_s, left_s = generation_s + left_s - prefill_s, prefill_s
     if times is not None and turn.missed_tokens:
-        causes.cache_miss_s = min(max((times.new_s - times.reused_s) * turn.missed_tokens, 0.0), left_s)
+        causes.cache_miss_s = min(
+            max((times.new_s - times.reused_s) * turn.missed_tokens, 0.0), left_s
+        )
     causes.prefill_s = left_s - causes.cache_miss_s
     causes.generation_s = generation_s
     return causes
 
 
 def _clip(turn: ReportedTurn, covered_s: float) -> None:
-    """Remove from a turn's causes the beginning in which an earlier call was in flight; add the time before it."""
+    """Remove from a turn's causes the beginning in which an earlier call was in flight; add the
+    time before it."""
     turn.overlap_s = min(max(covered_s - turn.at_s, 0.0), turn.took_s)
     left_s = turn.overlap_s
     for name in CAUSES:
@@ -295,7 +316,9 @@ def _clip(turn: ReportedTurn, covered_s: float) -> None:
 
 def _fault_before(call: CallRecord, left: str) -> str:
     """Return why a call was not answered by the target `left`; "" if it was not sent to it."""
-    faults = [each.fault for each in call.attempts if each.target == left and each.fault is not None]
+    faults = [
+        each.fault for each in call.attempts if each.target == left and each.fault is not None
+    ]
     return faults[-1].kind if faults else ""
 
 
@@ -315,8 +338,11 @@ def _cost_usd(attempt: Observation, price: Pricing) -> float | None:
     return spent_usd([tokens], price)
 
 
-def _elsewhere(turns: Sequence[ReportedTurn], times: Mapping[str, TargetTimes]) -> list[OtherTarget]:
-    """Return how long the calls that were answered would have taken at each other target that served the log.
+def _elsewhere(
+    turns: Sequence[ReportedTurn], times: Mapping[str, TargetTimes]
+) -> list[OtherTarget]:
+    """Return how long the calls that were answered would have taken at each other target that
+    served the log.
 
     All of them there, so that its cache would have held what the session had sent before.
     """
@@ -344,9 +370,14 @@ def sentence(session: ReportedSession) -> str:
     causes = session.causes
     said = f"You waited {span(causes.waited_s)} of {span(session.wall_s)}"
     if causes.waited_s:
-        name = max((each for each in CAUSES if each != "tool_s"), key=lambda each: getattr(causes, each))
+        name = max(
+            (each for each in CAUSES if each != "tool_s"), key=lambda each: getattr(causes, each)
+        )
         share = getattr(causes, name) / causes.waited_s
-        said += f"; {share:.0%} was {CAUSES[name]}{_pauses(session.turns) if name == 'cache_miss_s' else ''}"
+        said += (
+            f"; {share:.0%} was "
+            f"{CAUSES[name]}{_pauses(session.turns) if name == 'cache_miss_s' else ''}"
+        )
     best = next((each for each in session.others if each.high_s < causes.waited_s), None)
     if best is not None:
         said += f"; at {best.target} it would have been {span(best.low_s)} to {span(best.high_s)}"
@@ -362,7 +393,10 @@ def moved(turn: ReportedTurn) -> str:
         return said
     costs = [f"{turn.causes.cache_miss_s:.1f} s"] if turn.causes.cache_miss_s else []
     costs += [usd(turn.missed_usd)] if turn.missed_usd else []
-    return f"{said}: {turn.missed_tokens:,} tokens prefilled again{', ' if costs else ''}{' and '.join(costs)}"
+    return (
+        f"{said}: {turn.missed_tokens:,} tokens prefilled "
+        f"again{', ' if costs else ''}{' and '.join(costs)}"
+    )
 
 
 def looped(turn: ReportedTurn) -> str:
@@ -372,7 +406,11 @@ def looped(turn: ReportedTurn) -> str:
 
 def _pauses(turns: Sequence[ReportedTurn]) -> str:
     """Return after which pauses most of the cache misses came, if they came after pauses."""
-    missed = [turn for turn in turns if turn.causes.cache_miss_s and not turn.left and turn.idle_s is not None]
+    missed = [
+        turn
+        for turn in turns
+        if turn.causes.cache_miss_s and not turn.left and turn.idle_s is not None
+    ]
     idle_s = sorted(turn.idle_s or 0.0 for turn in missed)
     least_s = idle_s[len(idle_s) // 10] if idle_s else 0.0
     return f" after pauses of more than {span(least_s)}" if least_s >= 1 else ""

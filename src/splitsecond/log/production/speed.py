@@ -1,17 +1,20 @@
-"""Production speed of targets, from the requests in the gateway's log: grade, latency, cost and drift.
+"""Production speed of targets, from the requests in the gateway's log: grade, latency, cost and
+drift.
 
-The production figure is total TPS: output tokens divided by the time from the arrival of the call to its end, for
-successful requests only. It includes every wait of the user. Its median decides the grade (Straive, "How fast are LLMs
-in production?", September 2024: 1 from 100 tokens/s, 2 from 70, 3 from 50, 4 from 30, else 5; models with fewer than
-500 requests are not graded there either). TTFT is that of streamed responses. Attempts closed before their first token
-by a race or the client are censored samples, and so are attempts that timed out.
+The production figure is total TPS: output tokens divided by the time from the arrival of the call
+to its end, for successful requests only. It includes every wait of the user. Its median decides the
+grade (Straive, "How fast are LLMs in production?", September 2024: 1 from 100 tokens/s, 2 from 70,
+3 from 50, 4 from 30, else 5; models with fewer than 500 requests are not graded there either). TTFT
+is that of streamed responses. Attempts closed before their first token by a race or the client are
+censored samples, and so are attempts that timed out.
 
-Requests of one hour resemble each other, so intervals, drifts and comparisons take periods of hours or days as their
-units, not requests. Neighbouring days resemble each other, too, so intervals and comparisons take several days as one
-period. A drift compares the daily medians of the later half of the days with those of the earlier half, with their
-autocorrelation. Two targets that serve one model are compared at common hours and lengths (`traffic`). Drifts and
-comparisons of one report are each tested together (Holm, Scandinavian Journal of Statistics, 1979), so at most one
-report in twenty names a drift, or a comparison, that is not there.
+Requests of one hour resemble each other, so intervals, drifts and comparisons take periods of hours
+or days as their units, not requests. Neighbouring days resemble each other, too, so intervals and
+comparisons take several days as one period. A drift compares the daily medians of the later half of
+the days with those of the earlier half, with their autocorrelation. Two targets that serve one
+model are compared at common hours and lengths (`traffic`). Drifts and comparisons of one report are
+each tested together (Holm, Scandinavian Journal of Statistics, 1979), so at most one report in
+twenty names a drift, or a comparison, that is not there.
 """
 
 import math
@@ -25,7 +28,16 @@ from msgspec.structs import replace
 
 from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.grouping import grouped
-from splitsecond.core.wording import Statement, change, evidence, in_a_line, listed, number, ratio, span
+from splitsecond.core.wording import (
+    Statement,
+    change,
+    evidence,
+    in_a_line,
+    listed,
+    number,
+    ratio,
+    span,
+)
 from splitsecond.log.statistics.sample_comparison import SampleComparison, holm_levels
 from splitsecond.log.statistics.summary import DOUBT, Floats, Interval, Summary
 
@@ -52,7 +64,9 @@ MAX_ALIKE = 0.9
 NAMED_MODELS = 6
 """Models of a row that a sentence names."""
 
-By = Literal["target", "model", "provider", "maker", "host", "hosting", "region", "hour", "size", "key"]
+By = Literal[
+    "target", "model", "provider", "maker", "host", "hosting", "region", "hour", "size", "key"
+]
 Medians = Mapping[int, float]
 """The median of each period."""
 
@@ -69,7 +83,8 @@ def period_hours(span_s: float) -> int:
 
 
 def periods_joined(periods: npt.NDArray[np.int64]) -> int:
-    """Return how many neighbouring periods are one, so that at least `MIN_JOINED` remain. `periods` are from 0."""
+    """Return how many neighbouring periods are one, so that at least `MIN_JOINED` remain. `periods`
+    are from 0."""
     return max((int(periods.max(initial=0)) + 1) // MIN_JOINED, 1)
 
 
@@ -81,9 +96,9 @@ def period_name(hours: int) -> str:
 class SpeedDrift(Struct, frozen=True, kw_only=True):
     """Change of total TPS from the earlier to the later half of the periods, by the median of each.
 
-    `ratio` is later / earlier (geometric means) with its 95% interval. `real`: a test of the periods rejects chance;
-    `p_value` is adjusted for the number of rows tested. `periods`: the number of them in each half, `period` what they
-    are.
+    `ratio` is later / earlier (geometric means) with its 95% interval. `real`: a test of the
+    periods rejects chance; `p_value` is adjusted for the number of rows tested. `periods`: the
+    number of them in each half, `period` what they are.
     """
 
     before: float
@@ -97,11 +112,13 @@ class SpeedDrift(Struct, frozen=True, kw_only=True):
 
 
 class SpeedComparison(Struct, frozen=True, kw_only=True):
-    """Comparison of two targets that serve one model, at common hours and lengths of prompt and answer.
+    """Comparison of two targets that serve one model, at common hours and lengths of prompt and
+    answer.
 
-    `ratio` is total TPS of `first` / that of `other`, with its 95% interval, over `periods` periods; `p_value` is
-    adjusted for the number of comparisons. `share`: the part of the requests of the target with fewer of them whose
-    hours and lengths the other has, too. `refused`: why there is no comparison; "" if there is one.
+    `ratio` is total TPS of `first` / that of `other`, with its 95% interval, over `periods`
+    periods; `p_value` is adjusted for the number of comparisons. `share`: the part of the requests
+    of the target with fewer of them whose hours and lengths the other has, too. `refused`: why
+    there is no comparison; "" if there is one.
     """
 
     model: str
@@ -119,17 +136,18 @@ class SpeedComparison(Struct, frozen=True, kw_only=True):
 class ProductionSpeed(Struct, kw_only=True):
     """Production figures of a target, or of all attempts that share another property (`name`).
 
-    `requests` counts attempts: `answered`, `failed`, or `closed` before their end by us or by the client. `grade`
-    follows from the median of `total_tps`; `grades` are those that its 95% interval allows, best first. Both are
-    empty with too few successful requests (`needs`: how many it takes). `ttft_ms` includes `ttft_closed` attempts
-    that were closed before their first token, as censored samples; `ttft_bounds` are the least and the largest value
-    that each percentile can have then, in ms (None: no limit; empty: none was closed). Tokens are means of a
-    response. `cost_usd` covers all attempts with a known cost; `unpriced` have none. `usd_per_million` is the price
-    of the row's own mix of input and output, `common_usd_per_million` the price at which the target would serve the
-    mix of all rows, in which the share `common_output_share` is output. `token_source`: number of attempts by the
-    source of their token counts. `periods`: the number of periods (`period`) that the intervals take as independent;
-    0: they take requests as independent, because there are too few periods. `models`: the models of a row that can
-    have several.
+    `requests` counts attempts: `answered`, `failed`, or `closed` before their end by us or by the
+    client. `grade` follows from the median of `total_tps`; `grades` are those that its 95% interval
+    allows, best first. Both are empty with too few successful requests (`needs`: how many it
+    takes). `ttft_ms` includes `ttft_closed` attempts that were closed before their first token, as
+    censored samples; `ttft_bounds` are the least and the largest value that each percentile can
+    have then, in ms (None: no limit; empty: none was closed). Tokens are means of a response.
+    `cost_usd` covers all attempts with a known cost; `unpriced` have none. `usd_per_million` is the
+    price of the row's own mix of input and output, `common_usd_per_million` the price at which the
+    target would serve the mix of all rows, in which the share `common_output_share` is output.
+    `token_source`: number of attempts by the source of their token counts. `periods`: the number of
+    periods (`period`) that the intervals take as independent; 0: they take requests as independent,
+    because there are too few periods. `models`: the models of a row that can have several.
     """
 
     name: str
@@ -161,7 +179,8 @@ class ProductionSpeed(Struct, kw_only=True):
 
     @property
     def error_share(self) -> float:
-        """Failed requests divided by answered and failed ones; requests that were closed early count as neither."""
+        """Failed requests divided by answered and failed ones; requests that were closed early
+        count as neither."""
         ended = self.answered + self.failed
         return self.failed / ended if ended else 0.0
 
@@ -178,7 +197,10 @@ def drift_of(medians: Medians, period: str) -> SpeedDrift | None:
     if not medians:
         return None
     middle = (min(medians) + max(medians) + 1) / 2
-    halves = [np.log([value for at, value in medians.items() if (at >= middle) is later]) for later in (False, True)]
+    halves = [
+        np.log([value for at, value in medians.items() if (at >= middle) is later])
+        for later in (False, True)
+    ]
     if min(map(len, halves)) < HALF_NEEDS:
         return None
     alike = _correlation([half - half.mean() for half in halves])
@@ -214,13 +236,19 @@ def compared(found: SpeedComparison, first: Medians, other: Medians) -> SpeedCom
     return replace(found, periods=len(common), ratio=times, ci95=ci95, p_value=p_value)
 
 
-def _tested(log_ratio: float, error: float, freedom: int) -> tuple[float, tuple[float, float], float]:
-    found = SampleComparison(first=None, second=None, log_ratio=log_ratio, error=error, freedom=freedom)
+def _tested(
+    log_ratio: float, error: float, freedom: int
+) -> tuple[float, tuple[float, float], float]:
+    found = SampleComparison(
+        first=None, second=None, log_ratio=log_ratio, error=error, freedom=freedom
+    )
     return math.exp(log_ratio), found.interval(DOUBT), found.doubt_of(0.0)
 
 
 def drifts_adjusted(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
-    levels = holm_levels({at: speed.drift.p_value for at, speed in enumerate(speeds) if speed.drift is not None})
+    levels = holm_levels(
+        {at: speed.drift.p_value for at, speed in enumerate(speeds) if speed.drift is not None}
+    )
     for at, (p_value, _) in levels.items():
         if (drift := speeds[at].drift) is not None:
             speeds[at].drift = replace(drift, p_value=p_value, real=p_value < DOUBT)
@@ -228,7 +256,9 @@ def drifts_adjusted(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
 
 
 def comparisons_adjusted(found: Sequence[SpeedComparison]) -> list[SpeedComparison]:
-    levels = holm_levels({at: each.p_value for at, each in enumerate(found) if each.p_value is not None})
+    levels = holm_levels(
+        {at: each.p_value for at, each in enumerate(found) if each.p_value is not None}
+    )
     return [
         replace(each, p_value=levels[at][0], real=levels[at][0] < DOUBT) if at in levels else each
         for at, each in enumerate(found)
@@ -240,9 +270,15 @@ def same_model(speeds: Iterable[ProductionSpeed]) -> dict[str, list[ProductionSp
     return {model: served for model, served in found.items() if len(served) > 1}
 
 
-def speed_statements(speeds: Sequence[ProductionSpeed], comparisons: Sequence[SpeedComparison] = ()) -> list[Statement]:
+def speed_statements(
+    speeds: Sequence[ProductionSpeed], comparisons: Sequence[SpeedComparison] = ()
+) -> list[Statement]:
     with_grade = [speed for speed in speeds if speed.grade is not None]
-    drifts = [_drift_statement(speed.name, drift) for speed in speeds if (drift := speed.drift) and drift.real]
+    drifts = [
+        _drift_statement(speed.name, drift)
+        for speed in speeds
+        if (drift := speed.drift) and drift.real
+    ]
     return [
         *_fastest(with_grade),
         *_different_models(speeds),
@@ -272,13 +308,20 @@ def _bounded(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
     rows = [
         f"{speed.name} {listed([f'{name} {_between(bounds)}' for name, bounds in uncertain])}"
         for speed in speeds
-        if (uncertain := [(name, speed.ttft_bounds[name]) for name in ("p50", "p95") if _uncertain(speed, name)])
+        if (
+            uncertain := [
+                (name, speed.ttft_bounds[name])
+                for name in ("p50", "p95")
+                if _uncertain(speed, name)
+            ]
+        )
     ]
     if not rows:
         return []
     return [
         Statement(
-            f"TTFT is uncertain where attempts were closed before their first token: {'; '.join(rows)}. Races close "
+            f"TTFT is uncertain where attempts were closed before their first token: "
+            f"{'; '.join(rows)}. Races close "
             "attempts with long prompts later, so the figures may be too high.",
             in_a_line("TTFT is uncertain, as races closed attempts: ", rows),
         )
@@ -292,7 +335,11 @@ def _uncertain(speed: ProductionSpeed, name: str) -> bool:
 
 def _between(bounds: Interval) -> str:
     low, high = bounds
-    return f"is {number(low)} ms or more" if high is None else f"is between {number(low)} and {number(high)} ms"
+    return (
+        f"is {number(low)} ms or more"
+        if high is None
+        else f"is between {number(low)} and {number(high)} ms"
+    )
 
 
 def _fastest(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
@@ -300,8 +347,14 @@ def _fastest(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
         return []
     best = speeds[0]
     place = " is the fastest" if len(speeds) > 1 else ""
-    found = [Statement(f"{best.name}{place}: {number(best.total_tps.p50)} total tokens/s, grade {best.grade}.")]
-    unsure = [f"{s.name} ({listed(list(map(str, s.grades)), 'or')})" for s in speeds if len(s.grades) > 1]
+    found = [
+        Statement(
+            f"{best.name}{place}: {number(best.total_tps.p50)} total tokens/s, grade {best.grade}."
+        )
+    ]
+    unsure = [
+        f"{s.name} ({listed(list(map(str, s.grades)), 'or')})" for s in speeds if len(s.grades) > 1
+    ]
     if unsure:
         before = "The grade is not certain: "
         found.append(Statement(f"{before}{listed(unsure)}.", in_a_line(before, unsure)))
@@ -310,18 +363,24 @@ def _fastest(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
 
 def _of_models(comparisons: Sequence[SpeedComparison]) -> list[Statement]:
     sentences = []
-    for (model, first), found in grouped(comparisons, lambda each: (each.model, each.first)).items():
+    for (model, first), found in grouped(
+        comparisons, lambda each: (each.model, each.first)
+    ).items():
         if tested := [each for each in found if not each.refused]:
             sentences.append(
                 Statement(
-                    f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal hours and lengths.",
+                    f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal "
+                    f"hours and lengths.",
                     in_a_line(
-                        f"At equal hours and lengths, {first} is ", [_times(each, short=True) for each in tested]
+                        f"At equal hours and lengths, {first} is ",
+                        [_times(each, short=True) for each in tested],
                     ),
                 )
             )
         sentences += [
-            Statement(f"{first} and {each.other} are not compared: {each.refused}.") for each in found if each.refused
+            Statement(f"{first} and {each.other} are not compared: {each.refused}.")
+            for each in found
+            if each.refused
         ]
     return sentences
 
@@ -342,9 +401,13 @@ def _drift_statement(name: str, drift: SpeedDrift) -> Statement:
     direction = "faster" if drift.ratio > 1 else "slower"
     speeds = f"{number(drift.before)} to {number(drift.after)} total tokens/s"
     medians = {"day": "the daily medians", "week": "the weekly medians"}[drift.period]
-    halves = f"{medians} of the last {drift.periods[1]} {drift.period}s with the {drift.periods[0]} before"
+    halves = (
+        f"{medians} of the last {drift.periods[1]} {drift.period}s with the "
+        f"{drift.periods[0]} before"
+    )
     return Statement(
-        f"{name} has become {direction}, {speeds}{evidence(moved, between, drift.p_value)}. This compares {halves}.",
+        f"{name} has become {direction}, {speeds}{evidence(moved, between, drift.p_value)}. This "
+        f"compares {halves}.",
         f"{name} is {direction} than before, {speeds}{evidence(moved, between, short=True)}.",
     )
 
@@ -352,18 +415,27 @@ def _drift_statement(name: str, drift: SpeedDrift) -> Statement:
 def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:
     few = [speed for speed in speeds if speed.needs]
     said = (
-        [f"Without a grade: {len(few):,} of {len(speeds):,}. A grade needs {few[0].needs:,} successful requests."]
+        [
+            f"Without a grade: {len(few):,} of {len(speeds):,}. A grade needs {few[0].needs:,} "
+            f"successful requests."
+        ]
         if few
         else []
     )
     if any("hour" in speed.period for speed in speeds):
         said.append("The log covers fewer than six days, so the intervals are of these days only.")
     if any(speed.ttft_closed for speed in speeds):
-        said.append("Requests closed before their first token count in TTFT as longer than their wait.")
+        said.append(
+            "Requests closed before their first token count in TTFT as longer than their wait."
+        )
     events = [speed.name for speed in speeds if speed.token_source.get("events")]
     if events:
-        said.append(f"Tokens counted by events, because the provider reports none: {', '.join(events)}.")
+        said.append(
+            f"Tokens counted by events, because the provider reports none: {', '.join(events)}."
+        )
     estimated = [speed.name for speed in speeds if speed.token_source.get("estimate")]
     if estimated:
-        said.append(f"Tokens estimated, because reported counts cannot be true: {', '.join(estimated)}.")
+        said.append(
+            f"Tokens estimated, because reported counts cannot be true: {', '.join(estimated)}."
+        )
     return said

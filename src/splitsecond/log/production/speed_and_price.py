@@ -2,10 +2,11 @@
 
 A target is on the frontier (Pareto) unless one that costs no more is faster.
 
-The correlation is Spearman's: it asks for order only, and one extreme price does not decide it. Its interval is that of
-Bonett and Wright (Psychometrika 2000): Fisher's z with a standard error of √((1 + r²/2) / (n − 3)). A perfect order
-of few targets is no perfect correlation, so r is taken to be at most 1 − 1/n there. In simulations of normal data with
-5 to 12 targets the interval contained the true correlation in 93 to 100 of 100 cases.
+The correlation is Spearman's: it asks for order only, and one extreme price does not decide it. Its
+interval is that of Bonett and Wright (Psychometrika 2000): Fisher's z with a standard error of √((1
++ r²/2) / (n − 3)). A perfect order of few targets is no perfect correlation, so r is taken to be at
+most 1 − 1/n there. In simulations of normal data with 5 to 12 targets the interval contained the
+true correlation in 93 to 100 of 100 cases.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,8 @@ NEEDS = 5
 
 
 class PricedSpeed(Struct, kw_only=True):
-    """Speed and price of one target at one load: TPS p50 of one request, and US dollars per million tokens.
+    """Speed and price of one target at one load: TPS p50 of one request, and US dollars per million
+    tokens.
 
     `frontier`: whether no target that costs no more is faster; "unsure" where intervals overlap.
     """
@@ -42,8 +44,9 @@ class PricedSpeed(Struct, kw_only=True):
 
 
 class SpeedAndPrice(Struct, kw_only=True):
-    """Speed against price of the targets. `correlation`: Spearman's, with its interval; `needs`: the number of targets
-    that the interval needs and lacks. `figure`: what the speed is, "TPS" or "total TPS"."""
+    """Speed against price of the targets. `correlation`: Spearman's, with its interval; `needs`:
+    the number of targets that the interval needs and lacks. `figure`: what the speed is, "TPS" or
+    "total TPS"."""
 
     targets: list[PricedSpeed]
     correlation: float | None
@@ -57,9 +60,14 @@ def logged_speed_and_price(
 ) -> SpeedAndPrice | None:
     """Return speed in production against price; None if fewer than two targets have both.
 
-    If a target with a price has no TPS, because its responses were not streamed, the speed is total TPS for all.
+    If a target with a price has no TPS, because its responses were not streamed, the speed is total
+    TPS for all.
     """
-    priced = [(speed, price) for speed in speeds if (price := usd_per_million.get(speed.name)) and speed.total_tps.p50]
+    priced = [
+        (speed, price)
+        for speed in speeds
+        if (price := usd_per_million.get(speed.name)) and speed.total_tps.p50
+    ]
     streamed = all(speed.tps.p50 for speed, _ in priced)
     points = []
     for speed, price in priced:
@@ -84,7 +92,11 @@ def weighed(points: list[PricedSpeed], figure: str = "TPS") -> SpeedAndPrice | N
         point.frontier = _frontier(point, points)
     r, interval = spearman([p.tps for p in points], [p.usd_per_million for p in points])
     return SpeedAndPrice(
-        targets=points, correlation=r, ci95=interval, needs=0 if len(points) >= NEEDS else NEEDS, figure=figure
+        targets=points,
+        correlation=r,
+        ci95=interval,
+        needs=0 if len(points) >= NEEDS else NEEDS,
+        figure=figure,
     )
 
 
@@ -96,7 +108,9 @@ def _frontier(point: PricedSpeed, points: Sequence[PricedSpeed]) -> str:
         or (other.usd_per_million < point.usd_per_million and other.tps == point.tps)
     ]
     high = point.tps_ci95[1]
-    surely = [o for o in better if (low := o.tps_ci95[0]) is not None and high is not None and low > high]
+    surely = [
+        o for o in better if (low := o.tps_ci95[0]) is not None and high is not None and low > high
+    ]
     return "yes" if not better else "no" if surely else "unsure"
 
 
@@ -109,7 +123,10 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> tuple[float | N
     if n < NEEDS:
         return r, (None, None)
     largest = 1 - 1 / n
-    z, error = atanh(min(max(r, -largest), largest)), sqrt((1 + min(r * r, largest**2) / 2) / (n - 3))
+    z, error = (
+        atanh(min(max(r, -largest), largest)),
+        sqrt((1 + min(r * r, largest**2) / 2) / (n - 3)),
+    )
     low = -1.0 if r <= -largest else tanh(z - Z95 * error)
     high = 1.0 if r >= largest else tanh(z + Z95 * error)
     return r, (low, high)
@@ -118,7 +135,9 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> tuple[float | N
 def _ranks(values: Sequence[float]) -> Floats:
     found = np.asarray(values, dtype=np.float64)
     ranks: Floats = (
-        (found[:, None] > found[None, :]).sum(axis=1) + (found[:, None] >= found[None, :]).sum(axis=1) + 1
+        (found[:, None] > found[None, :]).sum(axis=1)
+        + (found[:, None] >= found[None, :]).sum(axis=1)
+        + 1
     ) / 2
     return ranks
 
@@ -139,13 +158,16 @@ def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
     first, *others = sorted(found.targets, key=lambda p: -(p.cost_adjusted_tps or 0.0))
     name, unit = f"cost-adjusted {found.figure}", "tokens/s per dollar and million tokens"
     if all(_adjusted(first, 0) > _adjusted(other, 1) for other in others):
-        adjusted = f"{first.target} has the highest {name}: {number(first.cost_adjusted_tps)} {unit}."
+        adjusted = (
+            f"{first.target} has the highest {name}: {number(first.cost_adjusted_tps)} {unit}."
+        )
     else:
         values = listed([f"{p.target} {number(p.cost_adjusted_tps)}" for p in (first, *others)])
         adjusted = f"No target is clearly first in {name}: {values} {unit}."
     return [
         Statement(
-            f"No other target is both faster and cheaper than {listed(frontier)}; prices are per million tokens.",
+            f"No other target is both faster and cheaper than {listed(frontier)}; prices are per "
+            f"million tokens.",
             in_a_line(f"Frontier, {found.figure} at $/M tokens: ", short),
         ),
         Statement(adjusted, adjusted.replace(unit, "tokens/s per $/M tokens")),
@@ -154,7 +176,8 @@ def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
 
 
 def _adjusted(of: PricedSpeed, bound: Literal[0, 1]) -> float:
-    """Return a bound of the cost-adjusted speed; where it is unknown, the one that leaves all open."""
+    """Return a bound of the cost-adjusted speed; where it is unknown, the one that leaves all
+    open."""
     tps = of.tps_ci95[bound]
     return (inf if bound else 0.0) if tps is None else tps / of.usd_per_million
 
@@ -164,13 +187,21 @@ def _correlation_statement(r: float | None, interval: Interval, targets: int) ->
     low, high = interval
     if r is None or low is None or high is None:
         if targets < NEEDS:
-            return Statement(f"{over} are too few to tell whether speed goes with price: it takes {NEEDS}.")
-        return Statement(f"Whether speed goes with price is unknown: all {over} have the same speed or the same price.")
+            return Statement(
+                f"{over} are too few to tell whether speed goes with price: it takes {NEEDS}."
+            )
+        return Statement(
+            f"Whether speed goes with price is unknown: all {over} have the same speed or the "
+            f"same price."
+        )
     verdict = "Speed and price show no clear correlation"
     if not low <= 0 <= high:
         verdict = f"Targets that cost more are {'faster' if r > 0 else 'slower'}"
     spearmans, bounds = f"Spearman {_signed(r)} over {over}", f"{_signed(low)} to {_signed(high)}"
-    return Statement(f"{verdict} here ({spearmans}, 95% interval {bounds}).", f"{verdict} ({spearmans}, 95% {bounds}).")
+    return Statement(
+        f"{verdict} here ({spearmans}, 95% interval {bounds}).",
+        f"{verdict} ({spearmans}, 95% {bounds}).",
+    )
 
 
 def _signed(value: float) -> str:

@@ -1,11 +1,13 @@
 """Spending by target, model, route, client or day, and how much of it was wasted.
 
-The cost of a call is that of all its attempts, at today's prices: a response that lost a race is paid for, too.
-`lost_usd` went to attempts whose response nobody received: losers of a race or a hedge, discarded drafts of small
-models, broken responses. What an attempt cost that we closed early depends on the provider's rule (`closed_early`);
-`low_usd` and `high_usd` are the bounds of `usd`, where an answer can be as long as the target's longest.
+The cost of a call is that of all its attempts, at today's prices: a response that lost a race is
+paid for, too. `lost_usd` went to attempts whose response nobody received: losers of a race or a
+hedge, discarded drafts of small models, broken responses. What an attempt cost that we closed early
+depends on the provider's rule (`closed_early`); `low_usd` and `high_usd` are the bounds of `usd`,
+where an answer can be as long as the target's longest.
 
-A machine paid by the hour has no price per token. It is listed with its cost if it ran all of the time (`rented_usd`).
+A machine paid by the hour has no price per token. It is listed with its cost if it ran all of the
+time (`rented_usd`).
 """
 
 from collections import defaultdict
@@ -40,7 +42,8 @@ By = Literal["target", "model", "provider", "route", "client", "day"]
 Pricing = Callable[[str], Price | None]
 
 MAX_WAITING = 200_000
-"""Attempts that wait for others of their call. Attempts of one call are written together, so few wait."""
+"""Attempts that wait for others of their call. Attempts of one call are written together, so few
+wait."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ESTIMATE = SOURCES.index("estimate")
 _STOPS, _BILLS_ON = 1, 2
@@ -56,15 +59,17 @@ _NAMES: Mapping[str, Callable[[AttemptLabel], str]] = {
 
 
 class Spending(Struct, kw_only=True):
-    """Spending under one name, in US dollars. `calls` had an attempt here; `attempts` counts all attempts.
+    """Spending under one name, in US dollars. `calls` had an attempt here; `attempts` counts all
+    attempts.
 
-    `estimated` attempts have no token counts. `unpriced` attempts have no known price, or nothing to estimate their
-    counts from, and are in no sum. `other_tier`: attempts that another speed tier served than the name of the target
-    says; they cost what that tier costs. `cache_saved_usd`: what cached input tokens would have cost more, minus the
-    extra cost of filling the cache; negative for a loss. `rented_usd`: machines paid by the hour, not part of `usd`.
-    `usd_per_million`: per million tokens, input and output, of attempts with counts. `tokens_per_usd`: output tokens
-    for a dollar. `tps`: median TPS of responses; `cost_adjusted_tps`: TPS ÷ US dollars per million tokens. All rates
-    are None if nothing has a price.
+    `estimated` attempts have no token counts. `unpriced` attempts have no known price, or nothing
+    to estimate their counts from, and are in no sum. `other_tier`: attempts that another speed tier
+    served than the name of the target says; they cost what that tier costs. `cache_saved_usd`: what
+    cached input tokens would have cost more, minus the extra cost of filling the cache; negative
+    for a loss. `rented_usd`: machines paid by the hour, not part of `usd`. `usd_per_million`: per
+    million tokens, input and output, of attempts with counts. `tokens_per_usd`: output tokens for a
+    dollar. `tps`: median TPS of responses; `cost_adjusted_tps`: TPS ÷ US dollars per million
+    tokens. All rates are None if nothing has a price.
     """
 
     name: str
@@ -103,7 +108,11 @@ class UsualLengths:
         np.maximum.at(longest, columns.label, columns.output_tokens)
         for label, *more in zip(columns.labels, prompts, tokens, longest.tolist(), strict=True):
             before = self._found.get(label.target, (0, 0, 0))
-            self._found[label.target] = before[0] + more[0], before[1] + round(more[1]), max(before[2], more[2])
+            self._found[label.target] = (
+                before[0] + more[0],
+                before[1] + round(more[1]),
+                max(before[2], more[2]),
+            )
 
     def prompt(self, target: str) -> int:
         prompts, tokens, _ = self._found.get(target, (0, 0, 0))
@@ -125,7 +134,8 @@ class _Costs(NamedTuple):
 class SpendingLedger:
     """Accumulator of attempts, in any order; `rows` and `total` return their spending.
 
-    `price` returns the price of a target, None if unknown. `usual`: the lengths of all attempts that will be added.
+    `price` returns the price of a target, None if unknown. `usual`: the lengths of all attempts
+    that will be added.
     """
 
     def __init__(
@@ -165,7 +175,10 @@ class SpendingLedger:
 
     def rows(self, span_s: float) -> list[Spending]:
         self._finish()
-        rows = [self._figured(name, number, self._machines[name], span_s) for name, number in self._names.items()]
+        rows = [
+            self._figured(name, number, self._machines[name], span_s)
+            for name, number in self._names.items()
+        ]
         if self._by == "day":
             return sorted(rows, key=lambda row: row.name)
         return sorted(rows, key=lambda row: (-row.usd - row.rented_usd, row.name))
@@ -221,11 +234,14 @@ class SpendingLedger:
         counted &= columns.sources != _ESTIMATE
         seen = np.maximum(columns.output_tokens, 0)
         complete = np.where(
-            (columns.outcomes == 0) & (columns.output_tokens != UNKNOWN), columns.output_tokens, UNKNOWN
+            (columns.outcomes == 0) & (columns.output_tokens != UNKNOWN),
+            columns.output_tokens,
+            UNKNOWN,
         )
         prompt, whole = _most(columns.input_tokens, calls), _most(complete, calls)
         usual, longest, stops = (
-            np.array([getattr(target, name) for target in targets])[place] for name in ("prompt", "longest", "stops")
+            np.array([getattr(target, name) for target in targets])[place]
+            for name in ("prompt", "longest", "stops")
         )
         prompt = np.where(columns.input_tokens != UNKNOWN, columns.input_tokens, prompt)
         prompt = np.where(prompt > 0, prompt, np.maximum(usual, prompt))
@@ -237,7 +253,8 @@ class SpendingLedger:
         plain = (prompt * rates[0] + seen * rates[4]) / MILLION * factor
         exact = table.costs_usd(place, columns) * factor
         low = np.where(paid & counted, exact, np.where(estimated, plain, 0.0))
-        # What is billed for output that had not arrived when we closed the request: see `closed_early.cost_range`.
+        # What is billed for output that had not arrived when we closed the request: see
+        # `closed_early.cost_range`.
         early = paid & known & columns.closed_early
         whole = np.where(whole == UNKNOWN, longest, whole)
         most = np.where(stops == _STOPS, seen, np.maximum(np.maximum(whole, longest), seen))
@@ -245,7 +262,14 @@ class SpendingLedger:
         per_token = np.where(early, rates[4] / MILLION * factor, 0.0)
         used_cache = columns.cached_tokens + columns.cache_write_tokens > 0
         saved = np.where(paid & counted & used_cache, plain - exact, 0.0)
-        return _Costs(low, low + (billed - seen) * per_token, low + (most - seen) * per_token, saved, known, estimated)
+        return _Costs(
+            low,
+            low + (billed - seen) * per_token,
+            low + (most - seen) * per_token,
+            saved,
+            known,
+            estimated,
+        )
 
     def _target(self, name: str) -> "_Target":
         found = self._targets.get(name)
@@ -253,7 +277,9 @@ class SpendingLedger:
             price = self._price(name)
             stops = {True: _STOPS, False: _BILLS_ON, None: 0}[self._stops_billing(name)]
             rented = price is not None and price.per_hour_usd is not None
-            found = _Target(price, rented, stops, self._usual.prompt(name), self._usual.longest(name))
+            found = _Target(
+                price, rented, stops, self._usual.prompt(name), self._usual.longest(name)
+            )
             self._targets[name] = found
         return found
 
@@ -270,15 +296,24 @@ class SpendingLedger:
     def _number(self, name: str) -> int:
         return self._names.setdefault(name, len(self._names))
 
-    def _sum(self, field: str, names: Integers, values: Floats | Integers | Mask | None = None) -> None:
+    def _sum(
+        self, field: str, names: Integers, values: Floats | Integers | Mask | None = None
+    ) -> None:
         new = np.bincount(names, values, len(self._names)).astype(np.float64)
         old = self._sums[field]
         new[: len(old)] += old
         self._sums[field] = new
 
-    def _figured(self, name: str, number: int | None, machines: Iterable[str], span_s: float) -> Spending:
-        sums = {field: float(each.sum() if number is None else each[number]) for field, each in self._sums.items()}
-        counts = {field: each if field.endswith("usd") else round(each) for field, each in sums.items()}
+    def _figured(
+        self, name: str, number: int | None, machines: Iterable[str], span_s: float
+    ) -> Spending:
+        sums = {
+            field: float(each.sum() if number is None else each[number])
+            for field, each in self._sums.items()
+        }
+        counts = {
+            field: each if field.endswith("usd") else round(each) for field, each in sums.items()
+        }
         row = convert({"name": name, **counts}, Spending)
         tokens, priced = row.input_tokens + row.output_tokens, row.unpriced < row.attempts
         per_million = row.usd / tokens * MILLION if priced and tokens else None
@@ -313,7 +348,9 @@ class _Target(NamedTuple):
 
 def _grouped(columns: AttemptColumns) -> tuple[Integers, Integers]:
     order = np.lexsort((columns.call, columns.came_us))
-    new = (np.diff(columns.came_us[order], prepend=-1) != 0) | (np.diff(columns.call[order], prepend=-1) != 0)
+    new = (np.diff(columns.came_us[order], prepend=-1) != 0) | (
+        np.diff(columns.call[order], prepend=-1) != 0
+    )
     calls = np.empty(len(order), np.int64)
     calls[order] = np.cumsum(new) - 1
     return calls, np.bincount(calls)

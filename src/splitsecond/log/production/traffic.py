@@ -1,8 +1,9 @@
 """Accumulator of a log's attempts: columns in, production figures out.
 
-Total TPS depends on the hour of the day and on the lengths of prompt and answer: a long answer dilutes the wait for its
-first token. So two targets are compared at common hours and lengths: within each period, each class of both weighs as
-much as the target with fewer requests in it has of them. Without enough common classes the comparison is refused.
+Total TPS depends on the hour of the day and on the lengths of prompt and answer: a long answer
+dilutes the wait for its first token. So two targets are compared at common hours and lengths:
+within each period, each class of both weighs as much as the target with fewer requests in it has of
+them. Without enough common classes the comparison is refused.
 """
 
 from collections import Counter, defaultdict
@@ -55,23 +56,33 @@ from splitsecond.log.statistics.value_counts import (
 HOURS_PER_DAY = 24
 FAILED = OUTCOMES.index("failed")
 COMMON_SHARE = 0.2
-"""Least share of the requests of the target with fewer of them that has lengths which the other has, too."""
+"""Least share of the requests of the target with fewer of them that has lengths which the other
+has, too."""
 COARSEST_BY_LENGTH = 17
-"""Bits that may be dropped from a value for comparisons: a precision of 1/64, for a median of many."""
+"""Bits that may be dropped from a value for comparisons: a precision of 1/64, for a median of
+many."""
 LENGTH_BITS, HOUR_BITS = 8, 4
 LENGTH_CLASSES = 1 << LENGTH_BITS
 HOURS_ALIKE = 2
 """Hours of the day that are one class. Single hours would take twice the memory."""
 CLASSES_JOINED = (1, 2, 3)
-"""Classes of hours that are compared as one: the first of these with which enough requests are in common classes."""
+"""Classes of hours that are compared as one: the first of these with which enough requests are in
+common classes."""
 ANSWER_CLASSES = 40
 LONG_ANSWER = 8192
 """Tokens from which on an answer is in the last of these classes."""
 CLASSES_PER_DOUBLING = 3
-"""Classes between a length and twice of it. With one, targets of equal speed differ by 4% because the lengths within a
-class differ; with three, by less than 1%."""
+"""Classes between a length and twice of it. With one, targets of equal speed differ by 4% because
+the lengths within a class differ; with three, by less than 1%."""
 PROMPT_BOUNDS = (128, 1024, 8192, 65_536)
-SIZES = ("unknown", "under 128", "128 to 1,023", "1,024 to 8,191", "8,192 to 65,535", "65,536 or more")
+SIZES = (
+    "unknown",
+    "under 128",
+    "128 to 1,023",
+    "1,024 to 8,191",
+    "8,192 to 65,535",
+    "65,536 or more",
+)
 """Classes of prompts by their tokens."""
 
 _PROMPT_CLASS: Integers = np.append(
@@ -79,7 +90,8 @@ _PROMPT_CLASS: Integers = np.append(
 )
 """Class of a prompt by its tokens; the last one is that of an unknown length, -1."""
 _ANSWER_CLASS: Integers = np.minimum(
-    (CLASSES_PER_DOUBLING * np.log2(np.arange(LONG_ANSWER + 1).clip(1))).astype(np.int64), ANSWER_CLASSES - 1
+    (CLASSES_PER_DOUBLING * np.log2(np.arange(LONG_ANSWER + 1).clip(1))).astype(np.int64),
+    ANSWER_CLASSES - 1,
 )
 """Class of an answer by its tokens."""
 
@@ -108,11 +120,13 @@ FLAGS = (1 << FLAG_BITS) - 1
 class ProductionTraffic:
     """Accumulator of attempts, in any order; `speeds` returns their figures.
 
-    `price` returns the price of a target, None if unknown. `by`: what makes one row. `period_h`: the length of a period
-    in hours, one of `PERIODS`.
+    `price` returns the price of a target, None if unknown. `by`: what makes one row. `period_h`:
+    the length of a period in hours, one of `PERIODS`.
     """
 
-    def __init__(self, price: Callable[[str], Price | None], by: By = "target", period_h: int = 1) -> None:
+    def __init__(
+        self, price: Callable[[str], Price | None], by: By = "target", period_h: int = 1
+    ) -> None:
         self._price = price
         self._by = by
         self._period_h = period_h
@@ -140,7 +154,9 @@ class ProductionTraffic:
         self._total.add(cells, total)
         if self._by == "target":
             hours = columns.hours % HOURS_PER_DAY // HOURS_ALIKE
-            self._by_length.add((cells << HOUR_BITS | hours) << LENGTH_BITS | _lengths(columns), total)
+            self._by_length.add(
+                (cells << HOUR_BITS | hours) << LENGTH_BITS | _lengths(columns), total
+            )
         self._tps.add(cells, columns.tps)
         self._waits.add(cells, columns.wait_ms, columns.waits == WAIT_CLOSED)
 
@@ -153,9 +169,13 @@ class ProductionTraffic:
             if row in by_row:
                 counted = [each.of(by_row[row]) for each in figures]
                 found.append(graded(self._speed(name, row, counted, period, joined), least))
-        return sorted(drifts_adjusted(found), key=lambda s: (s.grade is None, -(s.total_tps.p50 or 0), s.name))
+        return sorted(
+            drifts_adjusted(found), key=lambda s: (s.grade is None, -(s.total_tps.p50 or 0), s.name)
+        )
 
-    def comparisons(self, speeds: Sequence[ProductionSpeed], across: By = "target") -> list[SpeedComparison]:
+    def comparisons(
+        self, speeds: Sequence[ProductionSpeed], across: By = "target"
+    ) -> list[SpeedComparison]:
         side = NAMES[across]
         cells, period = self._cells_by_row()
         period //= periods_joined(period)
@@ -175,7 +195,9 @@ class ProductionTraffic:
                         break
                 pair = SpeedComparison(model=model, first=first.name, other=other.name, share=share)
                 if share < COMMON_SHARE:
-                    found.append(replace(pair, refused="their hours, prompts and answers differ too much"))
+                    found.append(
+                        replace(pair, refused="their hours, prompts and answers differ too much")
+                    )
                 else:
                     medians = [_medians(*each) for each in zip(both, periods, weights, strict=True)]
                     found.append(compared(pair, *medians))
@@ -191,7 +213,9 @@ class ProductionTraffic:
     def _add_target(self, target: str) -> None:
         if target not in self._targets:
             self._targets[target] = len(self._targets)
-            self._target_rows.append(self._row(NAMES[self._by](identify(target))) if self._by in NAMES else -1)
+            self._target_rows.append(
+                self._row(NAMES[self._by](identify(target))) if self._by in NAMES else -1
+            )
 
     def _row(self, name: str) -> int:
         return self._rows.setdefault(name, len(self._rows))
@@ -204,7 +228,9 @@ class ProductionTraffic:
             sizes = [self._row(f"{size} input tokens") for size in SIZES]
             return np.array(sizes)[_prompts(columns)]
         if self._by == "key":
-            return np.array([self._row(label.client or "no key") for label in columns.labels], np.int64)[columns.label]
+            return np.array(
+                [self._row(label.client or "no key") for label in columns.labels], np.int64
+            )[columns.label]
         return np.array(self._target_rows, np.int64)[targets][columns.label]
 
     def _numbered(self, rows: Integers, periods: Integers) -> Integers:
@@ -217,10 +243,13 @@ class ProductionTraffic:
         ]
         return np.array(numbers, np.int64)[cell]
 
-    def _add_sums(self, columns: AttemptColumns, targets: Integers, rows: Integers, answered: Mask) -> None:
+    def _add_sums(
+        self, columns: AttemptColumns, targets: Integers, rows: Integers, answered: Mask
+    ) -> None:
         """Add numbers of attempts, tokens and costs by the token, as `cost.cost_usd` computes them.
 
-        Attempts of one kind have the same row, label, flags and price, so all that depends on these is computed once.
+        Attempts of one kind have the same row, label, flags and price, so all that depends on these
+        is computed once.
         """
         labels, tiers = len(columns.labels), self._prices.above_tokens.shape[1] + 1
         read, written = columns.input_tokens, columns.output_tokens
@@ -237,10 +266,16 @@ class ProductionTraffic:
             return np.bincount(kind, tokens, len(kinds)).astype(np.float64)
 
         attempts = np.bincount(kind, minlength=len(kinds))
-        cached, filled, hour = columns.cached_tokens, columns.cache_write_tokens, columns.cache_write_1h_tokens
+        cached, filled, hour = (
+            columns.cached_tokens,
+            columns.cache_write_tokens,
+            columns.cache_write_1h_tokens,
+        )
         plain = np.maximum(read - cached - filled, 0)
         read_sum, written_sum = summed(np.maximum(read, 0)), summed(np.maximum(written, 0))
-        billed = np.stack([summed(plain), summed(cached), summed(filled - hour), summed(hour), written_sum], 1)
+        billed = np.stack(
+            [summed(plain), summed(cached), summed(filled - hour), summed(hour), written_sum], 1
+        )
 
         flags, kinds = kinds & FLAGS, kinds >> FLAG_BITS
         was_counted, was_answered, kinds = (kinds & 1) > 0, (kinds & 2) > 0, kinds >> 2
@@ -250,7 +285,9 @@ class ProductionTraffic:
         for number, outcome in enumerate(OUTCOMES):
             self._count(outcome, row, attempts * (flags & 3 == number))
         for number, source in enumerate(SOURCES):
-            self._count(f"from {source}", row, attempts * (was_answered & (source_places(flags) == number)))
+            self._count(
+                f"from {source}", row, attempts * (was_answered & (source_places(flags) == number))
+            )
         self._count("input", row, read_sum * was_answered)
         self._count("output", row, written_sum * was_answered)
         self._count("waits closed", row, attempts * (flags >> 4 & 3 == WAIT_CLOSED))
@@ -302,16 +339,22 @@ class ProductionTraffic:
             input_tokens=self._sum("input", row) / answered if answered else None,
             output_tokens=self._sum("output", row) / answered if answered else None,
             cost_usd=self._sum("usd", row) if self._sum("priced", row) else None,
-            usd_per_million=self._sum("usd", row) / priced_tokens * MILLION if priced_tokens else None,
+            usd_per_million=self._sum("usd", row) / priced_tokens * MILLION
+            if priced_tokens
+            else None,
             common_usd_per_million=common_usd,
             common_output_share=common_share,
             unpriced=round(self._sum("unpriced", row)),
-            token_source={source: round(n) for source in SOURCES if (n := self._sum(f"from {source}", row))},
+            token_source={
+                source: round(n) for source in SOURCES if (n := self._sum(f"from {source}", row))
+            },
             faults=dict(self._faults[row].most_common()),
             periods=periods if periods >= BATCHES_NEEDED else 0,
             period=period_name(self._period_h * joined),
             models=self._models(row),
-            drift=drift_of(period_medians(total, single_period[total.cells]), PERIODS[self._period_h])
+            drift=drift_of(
+                period_medians(total, single_period[total.cells]), PERIODS[self._period_h]
+            )
             if drifts
             else None,
         )
@@ -320,7 +363,15 @@ class ProductionTraffic:
         if self._by in ("target", "model"):
             return ()
         names = list(self._targets)
-        return tuple(sorted({identify(names[target]).model for found, target in self._row_targets if found == row}))
+        return tuple(
+            sorted(
+                {
+                    identify(names[target]).model
+                    for found, target in self._row_targets
+                    if found == row
+                }
+            )
+        )
 
     def _common_price(self, name: str) -> tuple[float | None, float | None]:
         price = self._price(name) if self._by == "target" else None
@@ -332,26 +383,37 @@ class ProductionTraffic:
         return usd / (read + written) * MILLION, written / (read + written)
 
 
-def _matched(both: Sequence[Counted], periods: Sequence[Integers], joined: int) -> tuple[float, list[Floats]]:
-    """Return the common share, and weights with which both have the same hours and lengths in each period.
+def _matched(
+    both: Sequence[Counted], periods: Sequence[Integers], joined: int
+) -> tuple[float, list[Floats]]:
+    """Return the common share, and weights with which both have the same hours and lengths in each
+    period.
 
     The share is that of the target with fewer requests. `joined`: classes of hours that are one.
     """
     classes = []
     for found, period in zip(both, periods, strict=True):
         hours = (found.cells >> LENGTH_BITS & (1 << HOUR_BITS) - 1) // joined
-        classes.append((period << HOUR_BITS | hours) << LENGTH_BITS | found.cells & LENGTH_CLASSES - 1)
+        classes.append(
+            (period << HOUR_BITS | hours) << LENGTH_BITS | found.cells & LENGTH_CLASSES - 1
+        )
     count = 1 + max((int(each.max()) for each in classes if len(each)), default=0)
-    sizes = [np.bincount(each, found.counts, count) for each, found in zip(classes, both, strict=True)]
+    sizes = [
+        np.bincount(each, found.counts, count) for each, found in zip(classes, both, strict=True)
+    ]
     common = np.minimum(*sizes)
     fewer = min(float(size.sum()) for size in sizes)
-    weights = [(common / np.maximum(size, 1))[each] for size, each in zip(sizes, classes, strict=True)]
+    weights = [
+        (common / np.maximum(size, 1))[each] for size, each in zip(sizes, classes, strict=True)
+    ]
     return float(common.sum()) / fewer if fewer else 0.0, weights
 
 
 def _medians(found: Counted, period: Integers, weights: Floats) -> dict[int, float]:
     at = np.flatnonzero(weights)
-    weighted = Counted(found.cells[at], found.values[at], found.closed[at], found.counts[at] * weights[at])
+    weighted = Counted(
+        found.cells[at], found.values[at], found.closed[at], found.counts[at] * weights[at]
+    )
     return period_medians(weighted, period[at])
 
 

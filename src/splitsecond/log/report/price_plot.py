@@ -9,7 +9,9 @@ from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.production.speed_and_price import SpeedAndPrice
 
 
-def speed_against_price(found: SpeedAndPrice | None, entries: Mapping[str, LegendEntry]) -> list[Plot]:
+def speed_against_price(
+    found: SpeedAndPrice | None, entries: Mapping[str, LegendEntry]
+) -> list[Plot]:
     if found is None:
         return []
     points = sorted(found.targets, key=lambda p: p.usd_per_million)
@@ -30,8 +32,10 @@ def speed_against_price(found: SpeedAndPrice | None, entries: Mapping[str, Legen
             name="speed-price",
             section="money",
             title="Speed against price",
-            description=f"{found.figure} of one request against the cost of a million tokens. Further up is faster, "
-            "further left is cheaper. The dashed line joins the targets that no other beats on both, with filled "
+            description=f"{found.figure} of one request against the cost of a million tokens. "
+            f"Further up is faster, "
+            "further left is cheaper. The dashed line joins the targets that no other beats on "
+            "both, with filled "
             f"marks: {', '.join(p.target for p in best)}.",
         )
     ]

@@ -1,4 +1,5 @@
-"""The chart and the page of production speeds: one bar for each target, coloured by its grade, with filters."""
+"""The chart and the page of production speeds: one bar for each target, coloured by its grade, with
+filters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,11 +18,22 @@ from splitsecond.core.pages.chart import (
     target_entries,
 )
 from splitsecond.core.pages.figure_cells import MISSING, cell, number, share
-from splitsecond.core.pages.html import Badge, Headline, HtmlTable, TableCell, Tile, figure_cell, render
+from splitsecond.core.pages.html import (
+    Badge,
+    Headline,
+    HtmlTable,
+    TableCell,
+    Tile,
+    figure_cell,
+    render,
+)
 from splitsecond.core.pages.png import png
 from splitsecond.core.wording import counted_as, full
 from splitsecond.log.production.speed import GRADES, SLOWEST, ProductionSpeed, speed_remarks
-from splitsecond.log.production.speed_and_price import logged_speed_and_price, speed_and_price_statements
+from splitsecond.log.production.speed_and_price import (
+    logged_speed_and_price,
+    speed_and_price_statements,
+)
 from splitsecond.log.report.price_plot import speed_against_price
 from splitsecond.log.statistics.summary import Summary
 
@@ -48,16 +60,25 @@ def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
     for at, (speed, median) in enumerate(shown):
         low, high = speed.total_tps.ci95["p50"]
         entry = entries[_grade(speed)]
-        interval = f"\n95% interval {number(low)} to {number(high)}" if low is not None and high is not None else ""
+        interval = (
+            f"\n95% interval {number(low)} to {number(high)}"
+            if low is not None and high is not None
+            else ""
+        )
         tip = (
-            f"{speed.name}\n{entry.label}\n{number(median)} tokens/s{interval}\n{counted_as(speed.requests, 'request')}"
+            f"{speed.name}\n{entry.label}\n{number(median)} "
+            f"tokens/s{interval}\n{counted_as(speed.requests, 'request')}"
         )
         chart.add_row(
             at * STEP,
             speed.name,
             chart.group(entry, chart.bars([(0, median, 6)], 18, tip)),
-            chart.group(None, chart.span(low, high, STEP / 2), look="strong") if low and high else "",
-            chart.group(None, chart.text(chart.across(high or median) + 6, chart.top + 19, number(median))),
+            chart.group(None, chart.span(low, high, STEP / 2), look="strong")
+            if low and high
+            else "",
+            chart.group(
+                None, chart.text(chart.across(high or median) + 6, chart.top + 19, number(median))
+            ),
             chart.group(None, chart.name(speed.name, STEP / 2)),
         )
     medians = ", ".join(f"{speed.name} {number(median)}" for speed, median in shown)
@@ -77,7 +98,8 @@ def grade_entries() -> dict[str, LegendEntry]:
 
 
 def speed_png(speeds: Sequence[ProductionSpeed]) -> bytes:
-    """Return the chart as a PNG file with a legend. Raises `CallerFault` without a median, or without the extra."""
+    """Return the chart as a PNG file with a legend. Raises `CallerFault` without a median, or
+    without the extra."""
     drawn = speed_plot(speeds)
     if drawn is None:
         raise CallerFault("no row has a speed", kind="nothing_to_draw")
@@ -85,12 +107,19 @@ def speed_png(speeds: Sequence[ProductionSpeed]) -> bytes:
 
 
 def render_speed(
-    speeds: Sequence[ProductionSpeed], statements: Sequence[str], *, period: str, least: int, by: str
+    speeds: Sequence[ProductionSpeed],
+    statements: Sequence[str],
+    *,
+    period: str,
+    least: int,
+    by: str,
 ) -> str:
     drawn = speed_plot(speeds)
     prices = {speed.name: speed.usd_per_million for speed in speeds}
     speed_and_price = logged_speed_and_price(speeds, prices) if by == "target" else None
-    targets = target_entries([point.target for point in speed_and_price.targets] if speed_and_price else [])
+    targets = target_entries(
+        [point.target for point in speed_and_price.targets] if speed_and_price else []
+    )
     sentence = _main_finding(speeds, statements, least)
     rows = [_properties(speed, by) for speed in speeds]
     batches = next((f"; here, each is {s.period}" for s in speeds if s.periods), "")
@@ -101,9 +130,12 @@ def render_speed(
         headline=_headline(speeds, sentence),
         filtered=rows,
         title="LLM speed in production",
-        lead=f"{counted_as(sum(speed.requests for speed in speeds), 'request')}, {period}, one row for each {by}.",
+        lead=f"{counted_as(sum(speed.requests for speed in speeds), 'request')}, {period}, one "
+        f"row for each {by}.",
         statements=[statement for statement in statements if statement != sentence],
-        meaning=f"Grades: {', '.join(f'{number} from {tps:g} tokens/s' for tps, number in GRADES)}, else {SLOWEST}.",
+        meaning=f"Grades: "
+        f"{', '.join(f'{number} from {tps:g} tokens/s' for tps, number in GRADES)}, else "
+        f"{SLOWEST}.",
         **_filters(rows),
         least=f"{least:,}",
         periods=batches,
@@ -159,7 +191,8 @@ def _properties(speed: ProductionSpeed, by: str) -> dict[str, str]:
 
 def _table(speeds: Sequence[ProductionSpeed], by: str) -> HtmlTable:
     head = [
-        by, "grade", "total TPS p50", "total TPS p95", "TTFT p50, ms", "TTFT p95, ms", "TPS p50", "tokens out",
+        by, "grade", "total "
+        "TPS p50", "total TPS p95", "TTFT p50, ms", "TTFT p95, ms", "TPS p50", "tokens out",
         "requests", "failed", "$/M tokens",
     ]  # fmt: skip
     body = [_row(speed) for speed in speeds]

@@ -1,9 +1,11 @@
-"""Intervals of estimates without a formula, from values that resemble each other within rounds or sessions.
+"""Intervals of estimates without a formula, from values that resemble each other within rounds or
+sessions.
 
-The estimate is made again without each group in turn, and its scatter gives the standard error (the grouped jackknife;
-Efron and Stein, Annals of Statistics, 1981). Student's t has as many degrees of freedom as there are groups, less one.
-With five to ten groups this is a little too wide, where drawing groups with replacement is clearly too narrow. With
-rounds and sessions, the larger of the two errors counts.
+The estimate is made again without each group in turn, and its scatter gives the standard error (the
+grouped jackknife; Efron and Stein, Annals of Statistics, 1981). Student's t has as many degrees of
+freedom as there are groups, less one. With five to ten groups this is a little too wide, where
+drawing groups with replacement is clearly too narrow. With rounds and sessions, the larger of the
+two errors counts.
 """
 
 import math
@@ -16,7 +18,8 @@ from splitsecond.log.statistics.student import t_quantile
 from splitsecond.log.statistics.summary import DOUBT, Floats, Interval, RoundNumbers
 
 MAX_GROUPS = 40
-"""Most groups that are left out: more sessions are left out several at a time, because an estimate takes a while."""
+"""Most groups that are left out: more sessions are left out several at a time, because an estimate
+takes a while."""
 Flags = npt.NDArray[np.bool_]
 
 
@@ -25,8 +28,8 @@ def jackknife_intervals(
 ) -> list[Interval]:
     """Return the 95% interval of each number of `middle`, which is the estimate from all values.
 
-    `estimate` makes it from the values that its argument flags, and returns None where they are too few; then there is
-    no interval.
+    `estimate` makes it from the values that its argument flags, and returns None where they are too
+    few; then there is no interval.
     """
     half = np.zeros(len(middle))
     for groups in by:

@@ -1,10 +1,11 @@
 """What a time to first token depends on: TTFT = fixed + new × new tokens + reused × reused tokens.
 
-New tokens are those that the server must read, reused ones come from its prompt cache. The fit is robust: a turn whose
-prompt was not in the cache although it should have been, or that waited in a queue, must not change the speed of the
-others. It minimises Tukey's biweight of the relative error, log(TTFT) − log(fit), from a start that minimises absolute
-errors (an MM-estimate; Yohai, Annals of Statistics, 1987). Relative errors, because the TTFT of 100,000 tokens scatters
-by more milliseconds than that of 1,000. So the fit is the usual TTFT, not the mean.
+New tokens are those that the server must read, reused ones come from its prompt cache. The fit is
+robust: a turn whose prompt was not in the cache although it should have been, or that waited in a
+queue, must not change the speed of the others. It minimises Tukey's biweight of the relative error,
+log(TTFT) − log(fit), from a start that minimises absolute errors (an MM-estimate; Yohai, Annals of
+Statistics, 1987). Relative errors, because the TTFT of 100,000 tokens scatters by more milliseconds
+than that of 1,000. So the fit is the usual TTFT, not the mean.
 """
 
 import numpy as np
@@ -15,7 +16,8 @@ from splitsecond.log.statistics.summary import Floats
 MIN_TURNS = 12
 """Least number of turns for a fit of three numbers."""
 BIWEIGHT = 4.685
-"""Error, in scales, from which a turn has no weight. With normal errors, the fit has 95% of the precision of a mean."""
+"""Error, in scales, from which a turn has no weight. With normal errors, the fit has 95% of the
+precision of a mean."""
 MAD = 1.4826
 """Standard deviation of a normal distribution divided by its median absolute deviation."""
 MIN_SCALE = 0.01
@@ -43,11 +45,13 @@ class PrefillModel(Struct, frozen=True):
 
 
 def fitted(new: Floats, reused: Floats, ttft_s: Floats) -> PrefillModel | None:
-    """Return the model of turns with positive times; None if they are too few or too alike to tell its three parts."""
+    """Return the model of turns with positive times; None if they are too few or too alike to tell
+    its three parts."""
     if len(ttft_s) < MIN_TURNS:
         return None
     design = np.column_stack((np.ones(len(new)), new, reused))
-    units = np.maximum(np.abs(design).max(axis=0), 1.0)  # tokens are thousands: numbers of one size are solved better
+    # tokens are thousands: numbers of one size are solved better
+    units = np.maximum(np.abs(design).max(axis=0), 1.0)
     design = design / units
     if np.linalg.matrix_rank(design, tol=1e-6) < design.shape[1]:
         return None
@@ -65,7 +69,8 @@ def _errors(found: Floats, design: Floats, ttft_s: Floats, floor: float) -> Floa
 
 
 def _improved(found: Floats, design: Floats, ttft_s: Floats, floor: float, scale: float) -> Floats:
-    """Return the numbers after reweighted least squares. `scale` 0: of absolute errors; otherwise of the biweight."""
+    """Return the numbers after reweighted least squares. `scale` 0: of absolute errors; otherwise
+    of the biweight."""
     for _ in range(STEPS):
         fit = np.maximum(design @ found, floor)
         errors = np.log(ttft_s / fit)

@@ -1,18 +1,22 @@
-"""Decision whether the share of requests that meet their limits is surely above or surely below a bound.
+"""Decision whether the share of requests that meet their limits is surely above or surely below a
+bound.
 
-Of `sent` independent requests that each meet the limits with probability p, the number that meets them is binomial. The
-observed number excludes every p under which it, or a more extreme number, has a probability below `DOUBT`. The bounds
-of the remaining p are those of Clopper and Pearson ("The use of confidence or fiducial limits", 1934): exact for any
-number of requests, and rather too wide than too narrow.
+Of `sent` independent requests that each meet the limits with probability p, the number that meets
+them is binomial. The observed number excludes every p under which it, or a more extreme number, has
+a probability below `DOUBT`. The bounds of the remaining p are those of Clopper and Pearson ("The
+use of confidence or fiducial limits", 1934): exact for any number of requests, and rather too wide
+than too narrow.
 
-Requests that share a server share its queue and its slow moments, so they are not independent. `Batches` counts them in
-consecutive batches. The scatter between batches shows how many independent requests they are worth (`summary`), and
-these give the bounds: the method of Korn and Graubard (Survey Methodology, 1998).
+Requests that share a server share its queue and its slow moments, so they are not independent.
+`Batches` counts them in consecutive batches. The scatter between batches shows how many independent
+requests they are worth (`summary`), and these give the bounds: the method of Korn and Graubard
+(Survey Methodology, 1998).
 
-A few rounds have no scatter to speak of, but they can be too bad for chance. Where the share that misses the limits is
-the allowed one, that of a round divided by the allowed one is 1 on average, so the product of these numbers over
-independent rounds exceeds 1 / `DOUBT` with a probability of `DOUBT` at most (Markov's inequality), whenever one looks
-(Ville's). Two rounds that miss ten times what is allowed are enough.
+A few rounds have no scatter to speak of, but they can be too bad for chance. Where the share that
+misses the limits is the allowed one, that of a round divided by the allowed one is 1 on average, so
+the product of these numbers over independent rounds exceeds 1 / `DOUBT` with a probability of
+`DOUBT` at most (Markov's inequality), whenever one looks (Ville's). Two rounds that miss ten times
+what is allowed are enough.
 """
 
 import math
@@ -26,7 +30,8 @@ from splitsecond.log.statistics.student import boundary
 from splitsecond.log.statistics.summary import MIN_ROUNDS, binomial, effective_n, known_share
 
 DOUBT = 0.01
-"""Probability that one decision is wrong. A step is checked several times, and each check is a decision."""
+"""Probability that one decision is wrong. A step is checked several times, and each check is a
+decision."""
 Z_DOUBT = 2.3263478740408408
 """Point of the normal distribution that is exceeded with probability `DOUBT`."""
 
@@ -36,8 +41,8 @@ Decision = Literal["above", "below", "undecided"]
 class Batches(Struct, frozen=True):
     """Requests in consecutive batches: `met` of `sent` requests of each batch met the limits.
 
-    `rounds`: the batches are rounds. Otherwise they are parts of rounds: they may decide that the share is below, but a
-    few moments without a queue do not show that it is above.
+    `rounds`: the batches are rounds. Otherwise they are parts of rounds: they may decide that the
+    share is below, but a few moments without a queue do not show that it is above.
     """
 
     met: Sequence[int]
@@ -48,7 +53,9 @@ class Batches(Struct, frozen=True):
         met, n = self._effective
         if decided(math.floor(met), n, share) == "above":
             return "above" if self.rounds else "undecided"
-        below = decided(math.ceil(met), n, share) == "below" or (self.rounds and self._too_bad(share))
+        below = decided(math.ceil(met), n, share) == "below" or (
+            self.rounds and self._too_bad(share)
+        )
         return "below" if below else "undecided"
 
     @property
@@ -57,7 +64,9 @@ class Batches(Struct, frozen=True):
         return bounds(math.floor(met), n)[0], bounds(math.ceil(met), n)[1]
 
     def _too_bad(self, share: float) -> bool:
-        worse = [(1 - met / sent) / (1 - share) for met, sent in zip(self.met, self.sent, strict=True)]
+        worse = [
+            (1 - met / sent) / (1 - share) for met, sent in zip(self.met, self.sent, strict=True)
+        ]
         return math.prod(worse) >= 1 / DOUBT
 
     @property
@@ -65,13 +74,16 @@ class Batches(Struct, frozen=True):
         total = sum(self.sent)
         if len(self.sent) < MIN_ROUNDS:
             return 0.0, 0
-        worth = effective_n(np.array(self.met, dtype=np.float64), np.array(self.sent, dtype=np.float64))
+        worth = effective_n(
+            np.array(self.met, dtype=np.float64), np.array(self.sent, dtype=np.float64)
+        )
         n = math.floor(worth * known_share(len(self.sent), Z_DOUBT, 2 * DOUBT))
         return sum(self.met) / total * n, n
 
 
 def decided(met: int, sent: int, share: float) -> Decision:
-    """Return whether the true share that meets the limits is surely at least `share`, surely below, or undecided."""
+    """Return whether the true share that meets the limits is surely at least `share`, surely below,
+    or undecided."""
     if sent == 0:
         return "undecided"
     if _at_least(met, sent, share) <= DOUBT:
@@ -87,12 +99,18 @@ def bounds(met: int, sent: int) -> tuple[float, float]:
 
 
 def fewest(share: float, batches: int) -> int:
-    """Return how many requests in so many batches prove `share` if all meet the limits: for 95% in 12 batches 123."""
-    return math.ceil(math.ceil(math.log(DOUBT) / math.log(share)) / known_share(batches, Z_DOUBT, 2 * DOUBT))
+    """Return how many requests in so many batches prove `share` if all meet the limits: for 95% in
+    12 batches 123."""
+    return math.ceil(
+        math.ceil(math.log(DOUBT) / math.log(share)) / known_share(batches, Z_DOUBT, 2 * DOUBT)
+    )
 
 
 def fatal(sent: int, share: float) -> int:
-    return next((missed for missed in range(1, sent) if decided(sent - missed, sent, share) == "below"), sent)
+    return next(
+        (missed for missed in range(1, sent) if decided(sent - missed, sent, share) == "below"),
+        sent,
+    )
 
 
 def _at_most(met: int, sent: int, share: float) -> float:

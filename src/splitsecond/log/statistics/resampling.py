@@ -1,7 +1,7 @@
 """Bootstrap of figures that have no formula for their interval, such as where two targets cross.
 
-Requests of one round resemble each other, so whole rounds are drawn where a run has `MIN_ROUNDS` of them; otherwise
-single requests. Intervals are the percentiles of the draws.
+Requests of one round resemble each other, so whole rounds are drawn where a run has `MIN_ROUNDS` of
+them; otherwise single requests. Intervals are the percentiles of the draws.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,8 @@ from splitsecond.log.statistics.summary import MIN_ROUNDS, Floats
 
 DRAWS, FEWEST_DRAWS = 1000, 200
 DRAWN_VALUES = 10_000_000
-"""Limit on the values drawn in all: large samples get fewer draws, so that an interval takes less than a second."""
+"""Limit on the values drawn in all: large samples get fewer draws, so that an interval takes less
+than a second."""
 MIN_REQUESTS = 6
 """Least number of requests for an interval."""
 

@@ -1,28 +1,33 @@
-"""Comparison of two samples: the ratio of their percentiles, its interval, and whether chance explains the difference.
+"""Comparison of two samples: the ratio of their percentiles, its interval, and whether chance
+explains the difference.
 
-Requests share slow minutes, so the unit of a comparison is a round of the run, not a request. Each round gives one
-number for each side: the logarithm of its percentile. Two targets of one run are paired round by round, so a slow
-minute that affects both cancels (paired t); two runs are compared by the scatter of each (Welch's t, degrees of freedom
-rounded down). Interval and test are one calculation, so they never contradict each other: the interval excludes 1
-exactly if p is below its level. The ratio is that of the percentiles of all requests, which tables show; in the rare
-case that it lies outside the interval of the rounds, it is the nearer bound.
+Requests share slow minutes, so the unit of a comparison is a round of the run, not a request. Each
+round gives one number for each side: the logarithm of its percentile. Two targets of one run are
+paired round by round, so a slow minute that affects both cancels (paired t); two runs are compared
+by the scatter of each (Welch's t, degrees of freedom rounded down). Interval and test are one
+calculation, so they never contradict each other: the interval excludes 1 exactly if p is below its
+level. The ratio is that of the percentiles of all requests, which tables show; in the rare case
+that it lies outside the interval of the rounds, it is the nearer bound.
 
-Student's t, not an enumeration of sign flips: five rounds have 32 sign patterns, so no p-value could be below 1/16.
-Between identical targets the difference of a round is symmetric, where t is exact for normal and cautious for
-heavy-tailed scatter; `benchmarks/coverage.py` measures its false alarms.
+Student's t, not an enumeration of sign flips: five rounds have 32 sign patterns, so no p-value
+could be below 1/16. Between identical targets the difference of a round is symmetric, where t is
+exact for normal and cautious for heavy-tailed scatter; `benchmarks/coverage.py` measures its false
+alarms.
 
-A report makes many comparisons. `holm` adjusts them together (Holm, Scandinavian Journal of Statistics, 1979): at most
-one report in twenty contains any difference that is not real.
+A report makes many comparisons. `holm` adjusts them together (Holm, Scandinavian Journal of
+Statistics, 1979): at most one report in twenty contains any difference that is not real.
 
-Of two runs, that level is far in the tail of t, where t trusts that rounds are normal. A server that is in one of two
-states for whole rounds is not: in one of 512 comparisons of five rounds with five, all rounds of one run are slow, all
-of the other fast, and t finds p < 0.001. So the rounds of both runs are also regrouped at random, in all comparisons of
-the report, and p is at least the share of regroupings with so small a p (the null distribution is pooled over
-comparisons as in Tusher, Tibshirani and Chu, PNAS, 2001). Pairs in five rounds have only 16 sign patterns, too few for
-it.
+Of two runs, that level is far in the tail of t, where t trusts that rounds are normal. A server
+that is in one of two states for whole rounds is not: in one of 512 comparisons of five rounds with
+five, all rounds of one run are slow, all of the other fast, and t finds p < 0.001. So the rounds of
+both runs are also regrouped at random, in all comparisons of the report, and p is at least the
+share of regroupings with so small a p (the null distribution is pooled over comparisons as in
+Tusher, Tibshirani and Chu, PNAS, 2001). Pairs in five rounds have only 16 sign patterns, too few
+for it.
 
-A failed request counts as slow as the slowest that was answered on either side, so a side that loses its slowest
-requests does not look fast. Where a percentile itself lies among the failed requests, there is no ratio.
+A failed request counts as slow as the slowest that was answered on either side, so a side that
+loses its slowest requests does not look fast. Where a percentile itself lies among the failed
+requests, there is no ratio.
 """
 
 import math
@@ -47,21 +52,26 @@ from splitsecond.log.statistics.summary import (
 )
 
 LEFT_OVER = 1.1
-"""Factor on the variance between rounds: pauses of three correlation times leave a correlation of 0.05 between
-neighbours, which makes the scatter of a mean about this much larger than the scatter of the rounds shows."""
+"""Factor on the variance between rounds: pauses of three correlation times leave a correlation of
+0.05 between neighbours, which makes the scatter of a mean about this much larger than the scatter
+of the rounds shows."""
 POWER_T = 0.4
 """Two-sided doubt of the t that a true difference exceeds four times in five (one-sided 0.2)."""
 LARGEST_LOG = 700.0
-"""Largest logarithm of a bound: two rounds a side that differ widely give one whose ratio no float can hold."""
+"""Largest logarithm of a bound: two rounds a side that differ widely give one whose ratio no float
+can hold."""
 REGROUPINGS = 500
 """Random regroupings for each comparison of a report."""
 MAX_REGROUPED = 100
-"""Most rounds of both runs that are regrouped: the means of more rounds are normal, whatever a round is."""
+"""Most rounds of both runs that are regrouped: the means of more rounds are normal, whatever a
+round is."""
 STILL_ALIKE = 1.3
-"""Factor on the share of regroupings: a correlation of 0.05 between neighbours makes it about this much more likely
-that all five rounds of either side are in one state than after a regrouping, which separates them."""
+"""Factor on the share of regroupings: a correlation of 0.05 between neighbours makes it about this
+much more likely that all five rounds of either side are in one state than after a regrouping, which
+separates them."""
 MIN_LOG_RATIO = math.log(1.005)
-"""Differences below half a percent are named by nobody: the ratio prints as 1.00, and they can be the instrument's."""
+"""Differences below half a percent are named by nobody: the ratio prints as 1.00, and they can be
+the instrument's."""
 TIE = 1e-9
 """Relative difference of p-values that is rounding: regroupings that exchange equal rounds."""
 
@@ -72,16 +82,18 @@ Parts = Mapping[int, tuple[float, float]]
 
 
 class SampleComparison(Struct, frozen=True, kw_only=True):
-    """One percentile of two samples. `ratio` is second / first, with its interval; either may be None (unknown).
+    """One percentile of two samples. `ratio` is second / first, with its interval; either may be
+    None (unknown).
 
-    `p_value` is None without enough rounds or values for a test; after `holm` it is the adjusted one, and `ci95` the
-    interval at the level of that adjustment, so it covers at least 95%. `real`: chance does not explain the difference,
-    which is at least `MIN_LOG_RATIO`.
-    `detectable`: the ratio, above 1, of a difference that a test like this one finds four times in five.
-    `log_ratio`, `error` (its standard error) and `freedom` are what the test computes with; `rounds` the number of
-    rounds of the smaller side, `level` the probability that the interval misses. `needs`: the values that each sample
-    needs for this percentile, 0 if there are enough. `sides`: the logarithms of the rounds of two runs, which `holm`
-    regroups; None for pairs, and where there are too few or enough rounds.
+    `p_value` is None without enough rounds or values for a test; after `holm` it is the adjusted
+    one, and `ci95` the interval at the level of that adjustment, so it covers at least 95%. `real`:
+    chance does not explain the difference, which is at least `MIN_LOG_RATIO`. `detectable`: the
+    ratio, above 1, of a difference that a test like this one finds four times in five. `log_ratio`,
+    `error` (its standard error) and `freedom` are what the test computes with; `rounds` the number
+    of rounds of the smaller side, `level` the probability that the interval misses. `needs`: the
+    values that each sample needs for this percentile, 0 if there are enough. `sides`: the
+    logarithms of the rounds of two runs, which `holm` regroups; None for pairs, and where there are
+    too few or enough rounds.
     """
 
     first: float | None
@@ -114,7 +126,11 @@ class SampleComparison(Struct, frozen=True, kw_only=True):
         rounds = MIN_ROUNDS
         for _ in range(20):  # t depends on the number of rounds
             freedom = max(self.freedom * rounds // max(self.rounds, 1), 1)
-            wanted = (t_quantile(self.level, freedom) + t_quantile(POWER_T, freedom)) * one / math.log(ratio)
+            wanted = (
+                (t_quantile(self.level, freedom) + t_quantile(POWER_T, freedom))
+                * one
+                / math.log(ratio)
+            )
             if rounds == (rounds := max(math.ceil(wanted**2), MIN_ROUNDS)):
                 break
         return rounds
@@ -129,8 +145,9 @@ def compare_samples(
 ) -> dict[str, SampleComparison]:
     """Compare two samples of positive values at each of the named `quantiles`.
 
-    `paired`: both were measured in the same rounds of one run. If the rounds of a sample are not `spread`, nothing is
-    tested: requests within a round share a slow minute, so parts of it would show differences that are none.
+    `paired`: both were measured in the same rounds of one run. If the rounds of a sample are not
+    `spread`, nothing is tested: requests within a round share a slow minute, so parts of it would
+    show differences that are none.
     """
     a, b = _capped(first, second)
     a_order, b_order = np.sort(first.values), np.sort(second.values)
@@ -144,7 +161,10 @@ def compare_samples(
             found[name] = untested(*percentiles)
             continue
         size = min(_round_size(first), _round_size(second))
-        blocks = log_percentiles(a, first.rounds, q, size), log_percentiles(b, second.rounds, q, size)
+        blocks = (
+            log_percentiles(a, first.rounds, q, size),
+            log_percentiles(b, second.rounds, q, size),
+        )
         found[name] = compare_blocks(*blocks, paired=paired, percentiles=percentiles)
     return found
 
@@ -160,7 +180,11 @@ def compare_blocks(
         rounds = len(differences)
         if rounds < MIN_ROUNDS or not np.isfinite(differences).all():
             return plain
-        middle, variance, freedom = float(differences.mean()), float(_variance(differences)), rounds - 1
+        middle, variance, freedom = (
+            float(differences.mean()),
+            float(_variance(differences)),
+            rounds - 1,
+        )
     else:
         a, b = np.array(list(first.values())), np.array(list(second.values()))
         rounds = min(len(a), len(b))
@@ -170,21 +194,32 @@ def compare_blocks(
         middle, variance = float(b.mean() - a.mean()), float(own[0] + own[1])
         freedom = int(welch(own, (len(a) - 1, len(b) - 1)))
         sides = (a, b) if rounds >= MIN_ROUNDS and len(a) + len(b) <= MAX_REGROUPED else None
-    found = replace(plain, log_ratio=middle, error=math.sqrt(variance), freedom=freedom, rounds=rounds, sides=sides)
+    found = replace(
+        plain,
+        log_ratio=middle,
+        error=math.sqrt(variance),
+        freedom=freedom,
+        rounds=rounds,
+        sides=sides,
+    )
     return judged(found, found.doubt_of(0.0), DOUBT)
 
 
 def ratio_blocks(parts: Parts) -> Blocks:
-    """Return the logarithm of Σ amounts / Σ sizes as each round moves it; nothing if one of them is 0.
+    """Return the logarithm of Σ amounts / Σ sizes as each round moves it; nothing if one of them is
+    0.
 
-    The ratio is made linear in its sums, so that a round with a size of 0 counts too, and small ones do not count more
-    than large ones. The mean of the rounds is the logarithm of the ratio.
+    The ratio is made linear in its sums, so that a round with a size of 0 counts too, and small
+    ones do not count more than large ones. The mean of the rounds is the logarithm of the ratio.
     """
     amounts, sizes = (sum(part[at] for part in parts.values()) for at in (0, 1))
     if amounts <= 0 or sizes <= 0:
         return {}
     whole, n = math.log(amounts / sizes), len(parts)
-    return {number: whole + n * (amount / amounts - size / sizes) for number, (amount, size) in parts.items()}
+    return {
+        number: whole + n * (amount / amounts - size / sizes)
+        for number, (amount, size) in parts.items()
+    }
 
 
 def judged(found: SampleComparison, p_value: float, doubt: float) -> SampleComparison:
@@ -197,7 +232,9 @@ def judged(found: SampleComparison, p_value: float, doubt: float) -> SampleCompa
         real=p_value < DOUBT and abs(found.log_ratio) >= MIN_LOG_RATIO,
         ratio=None if ratio is None else min(max(ratio, low), high),
         ci95=None if ratio is None else (low, high),
-        detectable=_exp((t_quantile(doubt, found.freedom) + t_quantile(POWER_T, found.freedom)) * found.error),
+        detectable=_exp(
+            (t_quantile(doubt, found.freedom) + t_quantile(POWER_T, found.freedom)) * found.error
+        ),
     )
 
 
@@ -208,7 +245,9 @@ def holm(found: Mapping[Key, SampleComparison]) -> dict[Key, SampleComparison]:
     tested = {key: c for key, c in found.items() if c.p_value is not None}
     regrouped = _Regrouped(tested.values())
     levels = holm_levels({key: regrouped.doubt(c) for key, c in tested.items()})
-    judgements = {key: judged(regrouped.widened(c, *levels[key]), *levels[key]) for key, c in tested.items()}
+    judgements = {
+        key: judged(regrouped.widened(c, *levels[key]), *levels[key]) for key, c in tested.items()
+    }
     return {**found, **judgements}
 
 
@@ -218,7 +257,9 @@ class _Regrouped:
         sides = [c.sides for c in tested if c.sides]
         # Comparisons without sides lower the levels too, so the others make up for them.
         times = math.ceil(REGROUPINGS * len(tested) / len(sides)) if sides else 0
-        self._doubts = np.sort(np.concatenate([_regrouped(*each, times, random) for each in sides] or [np.empty(0)]))
+        self._doubts = np.sort(
+            np.concatenate([_regrouped(*each, times, random) for each in sides] or [np.empty(0)])
+        )
 
     def doubt(self, of: SampleComparison) -> float:
         by_t = of.doubt_of(0.0)
@@ -232,7 +273,9 @@ class _Regrouped:
             return of
         allowed = math.ceil(level * (len(self._doubts) + 1) / STILL_ALIKE) - 1
         by_t = t_quantile(level, of.freedom)
-        needed_doubt = min(level, float(self._doubts[allowed - 1]) / (1 + TIE)) if allowed > 0 else 0.0
+        needed_doubt = (
+            min(level, float(self._doubts[allowed - 1]) / (1 + TIE)) if allowed > 0 else 0.0
+        )
         error = of.error * t_quantile(needed_doubt, of.freedom) / by_t
         if adjusted >= DOUBT:  # needed_doubt may be 0, where t has no quantile
             error = max(error, abs(of.log_ratio) / by_t * (1 + TIE))
@@ -240,9 +283,11 @@ class _Regrouped:
 
 
 def _regrouped(first: Floats, second: Floats, times: int, random: np.random.Generator) -> Floats:
-    """Return the two-sided p-values by t after `times` random regroupings of the rounds of two runs.
+    """Return the two-sided p-values by t after `times` random regroupings of the rounds of two
+    runs.
 
-    A regrouping that leaves both runs as they are, or exchanges them, says nothing about chance and is left out.
+    A regrouping that leaves both runs as they are, or exchanges them, says nothing about chance and
+    is left out.
     """
     size, both = len(first), np.concatenate((first, second))
     places = random.permuted(np.tile(np.arange(len(both)), (times, 1)), axis=1)
@@ -256,10 +301,12 @@ def _regrouped(first: Floats, second: Floats, times: int, random: np.random.Gene
 
 
 def holm_levels(p_values: Mapping[Key, float]) -> dict[Key, tuple[float, float]]:
-    """Return for each test its adjusted p-value and the level at which it is decided, by Holm's procedure.
+    """Return for each test its adjusted p-value and the level at which it is decided, by Holm's
+    procedure.
 
-    The smallest of m p-values is held against 0.05 / m, the next against 0.05 / (m − 1), until one is not below; the
-    others are then held against the same level, so the interval at that level agrees with the verdict.
+    The smallest of m p-values is held against 0.05 / m, the next against 0.05 / (m − 1), until one
+    is not below; the others are then held against the same level, so the interval at that level
+    agrees with the verdict.
     """
     ordered = sorted(p_values, key=lambda key: p_values[key])
     levels: dict[Key, tuple[float, float]] = {}
@@ -273,10 +320,11 @@ def holm_levels(p_values: Mapping[Key, float]) -> dict[Key, tuple[float, float]]
 
 
 def log_percentiles(values: Floats, rounds: npt.NDArray[np.int64], q: float, size: int) -> Blocks:
-    """Return the logarithm of the `q` quantile of each round, as a round of `size` values would show it.
+    """Return the logarithm of the `q` quantile of each round, as a round of `size` values would
+    show it.
 
-    The p95 of 10 values is lower than that of 100 from the same server. So a larger round counts with the mean over all
-    its subsamples of `size` values, if the rounds differ in size.
+    The p95 of 10 values is lower than that of 100 from the same server. So a larger round counts
+    with the mean over all its subsamples of `size` values, if the rounds differ in size.
     """
     order = np.lexsort((values, rounds))
     numbers, starts = np.unique(rounds[order], return_index=True)
@@ -289,8 +337,11 @@ def log_percentiles(values: Floats, rounds: npt.NDArray[np.int64], q: float, siz
 
 
 def _round_size(sample: FigureSample) -> int:
-    """Return the number of values in a typical round: the median, so that one broken round does not set it."""
-    return int(np.median(np.unique(sample.rounds, return_counts=True)[1])) if len(sample.rounds) else 0
+    """Return the number of values in a typical round: the median, so that one broken round does not
+    set it."""
+    return (
+        int(np.median(np.unique(sample.rounds, return_counts=True)[1])) if len(sample.rounds) else 0
+    )
 
 
 def _log(value: float) -> float:
@@ -305,17 +356,22 @@ def _mean_log_percentile(ordered: Floats, q: float, size: int) -> float:
 
 @lru_cache(16)
 def subsample_weights(n: int, size: int, q: float) -> Floats:
-    """Return the weight of each of `n` ordered values in the mean `q` quantile of all subsamples of `size` values.
+    """Return the weight of each of `n` ordered values in the mean `q` quantile of all subsamples of
+    `size` values.
 
-    The k-th of `size` is the i-th of `n` with the hypergeometric probability C(i−1, k−1) C(n−i, size−k) / C(n, size).
+    The k-th of `size` is the i-th of `n` with the hypergeometric probability C(i−1, k−1) C(n−i,
+    size−k) / C(n, size).
     """
     place = (size - 1) * q
     low, part = math.floor(place), place - math.floor(place)
-    return (1 - part) * _rank_shares(n, size, low + 1) + (part * _rank_shares(n, size, low + 2) if part else 0.0)
+    return (1 - part) * _rank_shares(n, size, low + 1) + (
+        part * _rank_shares(n, size, low + 2) if part else 0.0
+    )
 
 
 def _rank_shares(n: int, size: int, k: int) -> Floats:
-    """Return the probability of each of `n` ranks that it is rank `k` of a subsample of `size` values."""
+    """Return the probability of each of `n` ranks that it is rank `k` of a subsample of `size`
+    values."""
     log_factorial = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, n + 1)))))
 
     def log_choose(of: npt.NDArray[np.int64], k: int) -> Floats:
@@ -323,7 +379,11 @@ def _rank_shares(n: int, size: int, k: int) -> Floats:
 
     below = np.arange(k - 1, n - size + k)  # how many values are lower
     shares = np.zeros(n)
-    ways = log_choose(below, k - 1) + log_choose(n - 1 - below, size - k) - log_choose(np.array(n), size)
+    ways = (
+        log_choose(below, k - 1)
+        + log_choose(n - 1 - below, size - k)
+        - log_choose(np.array(n), size)
+    )
     shares[below] = np.exp(ways)
     return shares
 

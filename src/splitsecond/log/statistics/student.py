@@ -1,4 +1,5 @@
-"""Student's t distribution for whole degrees of freedom, in closed form, so that the package needs no scipy.
+"""Student's t distribution for whole degrees of freedom, in closed form, so that the package needs
+no scipy.
 
 Formulas: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
 """
@@ -15,7 +16,8 @@ Floats = npt.NDArray[np.float64]
 Numbers = TypeVar("Numbers", float, Floats)
 
 MAX_FREEDOM = 200
-"""Degrees of freedom beyond which t is treated as having this many; its 97.5% point is then 0.6% above the normal's."""
+"""Degrees of freedom beyond which t is treated as having this many; its 97.5% point is then 0.6%
+above the normal's."""
 _HALVINGS = 60
 _LARGEST_T = 1e6
 
@@ -30,12 +32,14 @@ def boundary(beyond: Callable[[float], bool], most: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(doubt: float, freedom: int) -> float:
-    """Return the t that a value exceeds in size with probability `doubt` (two-sided): 2.571 for 0.05 and 5."""
+    """Return the t that a value exceeds in size with probability `doubt` (two-sided): 2.571 for
+    0.05 and 5."""
     return boundary(lambda t: t_doubt(t, freedom) <= doubt, _LARGEST_T)
 
 
 def t_doubt(t: float, freedom: int) -> float:
-    """Return the probability that a value exceeds `t` in size: the two-sided p-value. `freedom` is at least 1."""
+    """Return the probability that a value exceeds `t` in size: the two-sided p-value. `freedom` is
+    at least 1."""
     angle = math.atan2(abs(t), math.sqrt(min(freedom, MAX_FREEDOM)))
     return max(1.0 - _inside(angle, math.sin(angle), math.cos(angle), freedom), 0.0)
 

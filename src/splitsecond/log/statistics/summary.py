@@ -1,23 +1,26 @@
 """Summaries of samples: percentiles and their 95% confidence intervals.
 
-Percentiles are exact: linear interpolation between the two nearest values (Hyndman and Fan's type 7, numpy's default),
-so none exceeds the maximum. A failed request counts as slower than all others: its value is infinite, and a percentile
-that lies among the failed requests is None.
+Percentiles are exact: linear interpolation between the two nearest values (Hyndman and Fan's type
+7, numpy's default), so none exceeds the maximum. A failed request counts as slower than all others:
+its value is infinite, and a percentile that lies among the failed requests is None.
 
-Requests share slow minutes, so n of them tell less than n independent ones. A run is measured in rounds that are spread
-over time, and the scatter between rounds shows how much less (batch means: the share of values up to the percentile,
-round by round). It gives the effective n: the number of independent values whose share would scatter as much. A few
-rounds know their own scatter only roughly, so the effective n is divided by the square of Student's t over the normal
-value, as in Korn and Graubard (Survey Methodology, 1998); it is never more than n. The interval is the one that so many
-independent values would have, from order statistics: the number of values below the true percentile is binomial, so two
-ranks bracket it 19 times in 20.
+Requests share slow minutes, so n of them tell less than n independent ones. A run is measured in
+rounds that are spread over time, and the scatter between rounds shows how much less (batch means:
+the share of values up to the percentile, round by round). It gives the effective n: the number of
+independent values whose share would scatter as much. A few rounds know their own scatter only
+roughly, so the effective n is divided by the square of Student's t over the normal value, as in
+Korn and Graubard (Survey Methodology, 1998); it is never more than n. The interval is the one that
+so many independent values would have, from order statistics: the number of values below the true
+percentile is binomial, so two ranks bracket it 19 times in 20.
 
-Each bound has the effective n of the share of values up to the bound itself, as in Francisco and Fuller (Annals of
-Statistics, 1991). Where a server is fast or slow for whole rounds, the rounds resemble each other at a percentile that
-lies among the times of one state, and differ most between the states.
+Each bound has the effective n of the share of values up to the bound itself, as in Francisco and
+Fuller (Annals of Statistics, 1991). Where a server is fast or slow for whole rounds, the rounds
+resemble each other at a percentile that lies among the times of one state, and differ most between
+the states.
 
-Values of one session resemble each other, too. A sample that names the session of each value (`clusters`) has the
-effective n of its rounds or that of its sessions, whichever is less; with too few of both it has no interval.
+Values of one session resemble each other, too. A sample that names the session of each value
+(`clusters`) has the effective n of its rounds or that of its sessions, whichever is less; with too
+few of both it has no interval.
 """
 
 import math
@@ -45,26 +48,30 @@ DOUBT = 0.05
 """Probability that a two-sided 95% interval misses."""
 
 MEAN_NEEDS = 6
-"""Least number of values for an interval of the mean. Below it Student's t says little, because times are skewed."""
+"""Least number of values for an interval of the mean. Below it Student's t says little, because
+times are skewed."""
 
 MIN_ROUNDS = 5
 """Least number of rounds that show how much requests scatter between rounds."""
 MIN_CLUSTERS = 8
-"""Least number of sessions that show how much they scatter. They differ more than rounds do: in length, not only in
-speed."""
+"""Least number of sessions that show how much they scatter. They differ more than rounds do: in
+length, not only in speed."""
 
 ADVISED_STEP = 50
 """Advice on the number of requests is a multiple of this, so that it is one number everywhere."""
 
 MAX_STEPS = 20
-"""Most steps in which a bound moves to where its own effective n agrees with it; it seldom takes more than five."""
+"""Most steps in which a bound moves to where its own effective n agrees with it; it seldom takes
+more than five."""
 
 
 class FigureSample(Struct, frozen=True):
-    """Values of one figure and the round of each. A request that failed has an infinite value, on the bad side.
+    """Values of one figure and the round of each. A request that failed has an infinite value, on
+    the bad side.
 
-    `spread`: there are at least `MIN_ROUNDS` rounds, or each round is a run of its own, so their scatter is known.
-    `clusters`: numbers the session of each value; None: the values of a round are independent of each other.
+    `spread`: there are at least `MIN_ROUNDS` rounds, or each round is a run of its own, so their
+    scatter is known. `clusters`: numbers the session of each value; None: the values of a round are
+    independent of each other.
     """
 
     values: Floats
@@ -74,22 +81,26 @@ class FigureSample(Struct, frozen=True):
 
     @property
     def groupings(self) -> list[RoundNumbers]:
-        """The numbers by which values resemble each other: their rounds, their sessions, or both."""
+        """The numbers by which values resemble each other: their rounds, their sessions, or
+        both."""
         return groupings(self.rounds if self.spread else None, self.clusters)
 
 
 class Summary(Struct, kw_only=True):
-    """Distribution of `n` values: exact percentiles (linear interpolation, never beyond the maximum).
+    """Distribution of `n` values: exact percentiles (linear interpolation, never beyond the
+    maximum).
 
-    `failed` of the n are requests that failed and count as slower than all others; a percentile among them is null.
-    `mean`, `min` and `max` are those of the others. `ci95` maps "p50", "p95", "p99" and "mean" to a 95% confidence
-    interval; a bound that n values cannot give is null. `rounds` is the number of rounds whose scatter the intervals
-    include; with 0 they describe only the seconds of this sample. `sessions` is the number of sessions whose scatter
-    they include; with 0 of both they assume independent requests. `n_effective` is the
-    number of independent requests that the n are worth for the median, `autocorrelation` that of the means of
-    successive rounds (lag 1). `needs` maps the percentiles that n is too small for to the n they need. `ci95` and
-    `needs` are empty for ITL, whose gaps are not independent of each other, and for the turns of too few sessions.
-    For TPS the percentiles run from the fast end: 95% of requests were at least as fast as p95.
+    `failed` of the n are requests that failed and count as slower than all others; a percentile
+    among them is null. `mean`, `min` and `max` are those of the others. `ci95` maps "p50", "p95",
+    "p99" and "mean" to a 95% confidence interval; a bound that n values cannot give is null.
+    `rounds` is the number of rounds whose scatter the intervals include; with 0 they describe only
+    the seconds of this sample. `sessions` is the number of sessions whose scatter they include;
+    with 0 of both they assume independent requests. `n_effective` is the number of independent
+    requests that the n are worth for the median, `autocorrelation` that of the means of successive
+    rounds (lag 1). `needs` maps the percentiles that n is too small for to the n they need. `ci95`
+    and `needs` are empty for ITL, whose gaps are not independent of each other, and for the turns
+    of too few sessions. For TPS the percentiles run from the fast end: 95% of requests were at
+    least as fast as p95.
     """
 
     n: int
@@ -112,7 +123,8 @@ class Summary(Struct, kw_only=True):
 
 
 def percentile(ordered: Floats, q: float) -> float:
-    """Return the `q` quantile (0 to 1) of values in ascending order, linearly interpolated; at least one.
+    """Return the `q` quantile (0 to 1) of values in ascending order, linearly interpolated; at
+    least one.
 
     Between a finite and an infinite value it is infinite.
     """
@@ -128,22 +140,26 @@ def percentile(ordered: Floats, q: float) -> float:
 def needed(q: float, rounds: int = 0) -> int:
     """Return how many values give the `q` quantile both bounds: 6 for p50, 72 for p95, 368 for p99.
 
-    In a few rounds it takes more, even if the rounds do not differ: 105 for p95 in 8 rounds, 145 in 5.
+    In a few rounds it takes more, even if the rounds do not differ: 105 for p95 in 8 rounds, 145 in
+    5.
     """
     independent = math.ceil(math.log(TAIL) / math.log(max(q, 1 - q)))
     return math.ceil(independent / known_share(rounds))
 
 
 def advised(q: float) -> int:
-    """Return a round number of requests that gives the `q` quantile both bounds in any run: 150 for p95, 750 for p99.
+    """Return a round number of requests that gives the `q` quantile both bounds in any run: 150 for
+    p95, 750 for p99.
 
-    A run that needs an interval has at least `MIN_ROUNDS` rounds, or is one sample, which needs less.
+    A run that needs an interval has at least `MIN_ROUNDS` rounds, or is one sample, which needs
+    less.
     """
     return ADVISED_STEP * math.ceil(needed(q, MIN_ROUNDS) / ADVISED_STEP)
 
 
 def known_share(rounds: int, z: float = Z95, doubt: float = DOUBT) -> float:
-    """Return the share of the effective n that remains because the scatter of so many rounds is only estimated.
+    """Return the share of the effective n that remains because the scatter of so many rounds is
+    only estimated.
 
     A normal value exceeds `z` in size with probability `doubt`.
     """
@@ -160,7 +176,8 @@ def binomial(n: int, p: float) -> Floats:
 
 @lru_cache(maxsize=4096)
 def rank_interval(n: int, q: float) -> tuple[int | None, int | None]:
-    """Return the 1-based ranks of `n` ordered values that bracket the true `q` quantile with 95% confidence."""
+    """Return the 1-based ranks of `n` ordered values that bracket the true `q` quantile with 95%
+    confidence."""
     below = np.cumsum(binomial(n, q))
     # below[j]: the probability that at most j values lie below the quantile.
     low = int(np.searchsorted(below, TAIL, side="right"))
@@ -196,10 +213,13 @@ def ratio_variance(amounts: Floats, sizes: Floats) -> float:
 
 
 def ratio_interval(amounts: Floats, sizes: Floats, least_variance: float = 0.0) -> Interval:
-    """Return the 95% interval of Σ amounts / Σ sizes over rounds, by Student's t; unknown below `MIN_ROUNDS`."""
+    """Return the 95% interval of Σ amounts / Σ sizes over rounds, by Student's t; unknown below
+    `MIN_ROUNDS`."""
     if len(sizes) < MIN_ROUNDS or not sizes.sum():
         return None, None
-    half = t_quantile(DOUBT, len(sizes) - 1) * math.sqrt(max(ratio_variance(amounts, sizes), least_variance))
+    half = t_quantile(DOUBT, len(sizes) - 1) * math.sqrt(
+        max(ratio_variance(amounts, sizes), least_variance)
+    )
     middle = float(amounts.sum() / sizes.sum())
     return middle - half, middle + half
 
@@ -207,7 +227,9 @@ def ratio_interval(amounts: Floats, sizes: Floats, least_variance: float = 0.0) 
 def groupings(rounds: RoundNumbers | None, clusters: RoundNumbers | None) -> list[RoundNumbers]:
     """Return the groupings by round, and by session if enough sessions show their scatter."""
     found = [] if rounds is None else [rounds]
-    return found if clusters is None or len(np.unique(clusters)) < MIN_CLUSTERS else [*found, clusters]
+    return (
+        found if clusters is None or len(np.unique(clusters)) < MIN_CLUSTERS else [*found, clusters]
+    )
 
 
 def sums(of: npt.NDArray[Any], groups: RoundNumbers) -> Floats:
@@ -217,7 +239,8 @@ def sums(of: npt.NDArray[Any], groups: RoundNumbers) -> Floats:
 
 
 def grouped_ratio_interval(amounts: Floats, sizes: Floats, by: Sequence[RoundNumbers]) -> Interval:
-    """Return the 95% interval of Σ amounts / Σ sizes of values that resemble each other within the groups of `by`.
+    """Return the 95% interval of Σ amounts / Σ sizes of values that resemble each other within the
+    groups of `by`.
 
     It is the widest of the intervals by Student's t over the groups of each; unknown without any.
     """
@@ -232,7 +255,8 @@ def grouped_ratio_interval(amounts: Floats, sizes: Floats, by: Sequence[RoundNum
 
 
 def grouped_share_interval(met: npt.NDArray[Any], by: Sequence[RoundNumbers]) -> Interval:
-    """Return the 95% interval of a share of values that resemble each other within the groups of `by`.
+    """Return the 95% interval of a share of values that resemble each other within the groups of
+    `by`.
 
     Wilson's, with the least effective n of them; unknown without any.
     """
@@ -243,9 +267,11 @@ def grouped_share_interval(met: npt.NDArray[Any], by: Sequence[RoundNumbers]) ->
 
 
 def share_interval(met: Floats, sent: Floats, of_round: int | None = None) -> Interval:
-    """Return the 95% interval of the share Σ met / Σ sent: Wilson's, with the effective n of the rounds.
+    """Return the 95% interval of the share Σ met / Σ sent: Wilson's, with the effective n of the
+    rounds.
 
-    Below `MIN_ROUNDS` rounds, requests count as independent. From there on, a round counts as at most `of_round`.
+    Below `MIN_ROUNDS` rounds, requests count as independent. From there on, a round counts as at
+    most `of_round`.
     """
     n = float(sent.sum())
     if not n:
@@ -258,13 +284,19 @@ def share_interval(met: Floats, sent: Floats, of_round: int | None = None) -> In
 
 
 def _wilson(share: float, n: float) -> Interval:
-    middle, half = share + Z95**2 / (2 * n), Z95 * math.sqrt(share * (1 - share) / n + (Z95 / (2 * n)) ** 2)
+    middle, half = (
+        share + Z95**2 / (2 * n),
+        Z95 * math.sqrt(share * (1 - share) / n + (Z95 / (2 * n)) ** 2),
+    )
     whole = 1 + Z95**2 / n
-    return max((middle - half) / whole, 0.0) if share else 0.0, min((middle + half) / whole, 1.0) if share < 1 else 1.0
+    return max((middle - half) / whole, 0.0) if share else 0.0, min(
+        (middle + half) / whole, 1.0
+    ) if share < 1 else 1.0
 
 
 def effective_n(met: Floats, sent: Floats) -> float:
-    """Return how many independent requests have a share Σ met / Σ sent that scatters as much: at most Σ sent."""
+    """Return how many independent requests have a share Σ met / Σ sent that scatters as much: at
+    most Σ sent."""
     n = float(sent.sum())
     return min(_worth(ratio_variance(met, sent), float(met.sum()) / n), n)
 
@@ -282,9 +314,10 @@ def summary_of(
 ) -> Summary:
     """Summarise `values`, in their unit.
 
-    With `higher_is_better`, percentiles run from the largest value down, and p95 is what 95% of the values reach.
-    Without `independent` there are no intervals and no `needs`, because n says nothing about the error then. In the
-    interval of a percentile, a round counts as at most `of_round` independent values (None: as many as it has).
+    With `higher_is_better`, percentiles run from the largest value down, and p95 is what 95% of the
+    values reach. Without `independent` there are no intervals and no `needs`, because n says
+    nothing about the error then. In the interval of a percentile, a round counts as at most
+    `of_round` independent values (None: as many as it has).
     """
     sample = values if isinstance(values, FigureSample) else None
     unordered = np.asarray(sample.values if sample else values, dtype=np.float64)
@@ -372,7 +405,9 @@ class _Batches:
         answered = self._values[self._answered]
         if len(answered) < MEAN_NEEDS:
             return None, None
-        return ratio_interval(self._totals, self._answers, float(answered.var(ddof=1)) / len(answered))
+        return ratio_interval(
+            self._totals, self._answers, float(answered.var(ddof=1)) / len(answered)
+        )
 
     def autocorrelation(self) -> float | None:
         return lag_one(self._totals[self._answers > 0] / self._answers[self._answers > 0])
@@ -381,7 +416,11 @@ class _Batches:
 def lag_one(values: Floats) -> float | None:
     away = values - values.mean() if len(values) else values
     square = float(np.square(away).sum())
-    return float((away[1:] * away[:-1]).sum()) / square if len(values) >= MIN_ROUNDS and square > 0 else None
+    return (
+        float((away[1:] * away[:-1]).sum()) / square
+        if len(values) >= MIN_ROUNDS and square > 0
+        else None
+    )
 
 
 def mean_interval(values: Floats) -> Interval:

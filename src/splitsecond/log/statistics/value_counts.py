@@ -1,24 +1,27 @@
-"""Distributions of millions of values in little memory, and intervals that respect slow hours and days.
+"""Distributions of millions of values in little memory, and intervals that respect slow hours and
+days.
 
-Values are kept as counts: how often each occurred in each cell (a name, a batch of hours, a class of lengths). A value
-has 24 bits; once the distinct ones exceed `MAX_VALUES`, more of its last bits are dropped, up to `COARSEST`, which
-moves a figure by at most 0.03%.
+Values are kept as counts: how often each occurred in each cell (a name, a batch of hours, a class
+of lengths). A value has 24 bits; once the distinct ones exceed `MAX_VALUES`, more of its last bits
+are dropped, up to `COARSEST`, which moves a figure by at most 0.03%.
 
-Requests of one hour resemble each other, so an interval that takes them as independent is too narrow. Batch means take
-hours or days as the independent units instead. Let p be the share of all values below the percentile's estimate, and
-p_k that of batch k with n_k of the n values. Then p varies with
+Requests of one hour resemble each other, so an interval that takes them as independent is too
+narrow. Batch means take hours or days as the independent units instead. Let p be the share of all
+values below the percentile's estimate, and p_k that of batch k with n_k of the n values. Then p
+varies with
 
     s^2 = R / (R - 1) * sum(n_k^2 (p_k - p)^2) / n^2,
 
-never less than with the variance of independent requests. The interval p ± t s, by Student's t with R - 1 degrees of
-freedom, is read off the distribution (Asmussen and Glynn, Stochastic Simulation, 2007, IV.5; for R batches of unequal
-size this is the ratio estimator of cluster sampling).
+never less than with the variance of independent requests. The interval p ± t s, by Student's t with
+R - 1 degrees of freedom, is read off the distribution (Asmussen and Glynn, Stochastic Simulation,
+2007, IV.5; for R batches of unequal size this is the ratio estimator of cluster sampling).
 
-Where some values are only lower bounds (requests closed before their first token), all shares come from the
-Kaplan-Meier curve, and the least variance from Greenwood's formula. A few such values without batches have the
-intervals of Brookmeyer and Crowley (Biometrics 1982): all times at which the curve's own 95% interval contains the
-percentile, with Greenwood's variance on the log-minus-log scale, which keeps it between 0 and 1. The gateway, which
-must not load numpy, has this curve in `core/timing/survival`, where 300,000 values would take twenty times as long.
+Where some values are only lower bounds (requests closed before their first token), all shares come
+from the Kaplan-Meier curve, and the least variance from Greenwood's formula. A few such values
+without batches have the intervals of Brookmeyer and Crowley (Biometrics 1982): all times at which
+the curve's own 95% interval contains the percentile, with Greenwood's variance on the log-minus-log
+scale, which keeps it between 0 and 1. The gateway, which must not load numpy, has this curve in
+`core/timing/survival`, where 300,000 values would take twenty times as long.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +33,14 @@ from msgspec import Struct
 
 from splitsecond.core.timing.columns import Floats, Integers, Mask
 from splitsecond.log.statistics.student import t_quantile
-from splitsecond.log.statistics.summary import PERCENTILES, Z95, Interval, Summary, still_needed, summary_of
+from splitsecond.log.statistics.summary import (
+    PERCENTILES,
+    Z95,
+    Interval,
+    Summary,
+    still_needed,
+    summary_of,
+)
 
 MAX_VALUES = 300_000
 """Most distinct values of one figure before they are rounded: 5 MB."""
@@ -50,7 +60,8 @@ FEW = 100_000
 
 
 class ValueCounts:
-    """Number of times that each value occurred in each cell, and whether it is a lower bound (`closed`).
+    """Number of times that each value occurred in each cell, and whether it is a lower bound
+    (`closed`).
 
     Cells are numbers from 0, below 2**31. Values are kept in single precision.
     """
@@ -79,18 +90,23 @@ class ValueCounts:
     def of(self, cells: Iterable[int], bits: int = 0) -> "Counted":
         """Return the counts of some cells, ordered by cell, then by value.
 
-        `bits`: a number in `cells` stands for all cells whose numbers begin with it, without the last `bits` bits.
+        `bits`: a number in `cells` stands for all cells whose numbers begin with it, without the
+        last `bits` bits.
         """
         if self._waiting:
             self._merge()
         numbers = np.array(sorted(cells), np.int64)
-        edges = np.searchsorted(self._keys, np.stack([numbers, numbers + 1], 1) << (32 + bits)).tolist()
+        edges = np.searchsorted(
+            self._keys, np.stack([numbers, numbers + 1], 1) << (32 + bits)
+        ).tolist()
         keys, counts = (
             np.concatenate([np.empty(0, np.int64), *(column[low:high] for low, high in edges)])
             for column in (self._keys, self._counts)
         )
         values = ((keys & 0xFFFF_FFFF) >> 1).astype(np.uint32).view(np.float32).astype(np.float64)
-        return Counted(cells=keys >> 32, values=values, closed=(keys & 1).astype(bool), counts=counts)
+        return Counted(
+            cells=keys >> 32, values=values, closed=(keys & 1).astype(bool), counts=counts
+        )
 
     def _merge(self) -> None:
         new = self._rounded(self._pending[: self._waiting])
@@ -99,7 +115,11 @@ class ValueCounts:
         starts = _starts(new)
         keys, counts = new[starts], np.diff(starts, append=len(new))
         places = np.searchsorted(self._keys, keys)
-        known = self._keys.take(places, mode="clip") == keys if len(self._keys) else np.zeros(len(keys), bool)
+        known = (
+            self._keys.take(places, mode="clip") == keys
+            if len(self._keys)
+            else np.zeros(len(keys), bool)
+        )
         self._counts[places[known]] += counts[known]
         fresh = np.flatnonzero(~known)
         inserted = places[fresh] + np.arange(len(fresh))
@@ -189,19 +209,25 @@ class _Curve:
         return float(self.values[place]) if place < len(self.values) else None
 
     def greenwood(self) -> Floats:
-        """Return Greenwood's sum at each value: the variance of the share still waiting, divided by its square."""
+        """Return Greenwood's sum at each value: the variance of the share still waiting, divided by
+        its square."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.cumsum(np.where(self._alive > 0, self.weights / (self._at_risk * self._alive), 0.0))
+            return np.cumsum(
+                np.where(self._alive > 0, self.weights / (self._at_risk * self._alive), 0.0)
+            )
 
     def variance(self, value: float) -> float:
         place = int(np.searchsorted(self.values, value, side="right"))
-        return float((1 - self.ended[place - 1]) ** 2 * self.greenwood()[place - 1]) if place else 0.0
+        return (
+            float((1 - self.ended[place - 1]) ** 2 * self.greenwood()[place - 1]) if place else 0.0
+        )
 
 
 def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = False) -> Summary:
     """Summarise counted values. `batches`: the batch of each of them.
 
-    With enough batches the intervals are those of batch means, otherwise those of independent requests.
+    With enough batches the intervals are those of batch means, otherwise those of independent
+    requests.
     """
     n, censored = int(counted.counts.sum()), bool(counted.closed.any())
     parts = _parts(counted, batches) if _enough(counted, batches) else []
@@ -217,11 +243,15 @@ def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = F
     for name, percentile in PERCENTILES.items():
         q = 1 - percentile if higher_is_better else percentile
         value = at[name] = curve.quantile(q) if censored else _interpolated(curve, q)
-        ci95[name] = (None, None) if value is None else _batch_interval(curve, curves, sizes, q, value)
+        ci95[name] = (
+            (None, None) if value is None else _batch_interval(curve, curves, sizes, q, value)
+        )
     mean = None if censored else float(np.average(counted.values, weights=counted.counts))
     if mean is not None:
         least = float(np.average((counted.values - mean) ** 2, weights=counted.counts)) / n
-        half = _half(np.array([np.average(part.values, weights=part.counts) for part in parts]), sizes, least)
+        half = _half(
+            np.array([np.average(part.values, weights=part.counts) for part in parts]), sizes, least
+        )
         ci95["mean"] = mean - half, mean + half
     return Summary(
         n=n,
@@ -236,7 +266,9 @@ def summarise(counted: Counted, batches: Integers, *, higher_is_better: bool = F
     )
 
 
-def _batch_interval(curve: _Curve, curves: Sequence[_Curve], sizes: Floats, q: float, value: float) -> Interval:
+def _batch_interval(
+    curve: _Curve, curves: Sequence[_Curve], sizes: Floats, q: float, value: float
+) -> Interval:
     n = curve.weights.sum()
     least = max(q * (1 - q) / n, curve.variance(value))
     half = _half(np.array([part.share(value) for part in curves]), sizes, least)
@@ -249,7 +281,8 @@ def _batch_interval(curve: _Curve, curves: Sequence[_Curve], sizes: Floats, q: f
 def _censored_summary(curve: _Curve, n: int) -> Summary:
     """Summarise `n` independent times of which some are only lower bounds.
 
-    A percentile is None if it lies beyond all times at which a request ended. `mean` and `max` are unknown.
+    A percentile is None if it lies beyond all times at which a request ended. `mean` and `max` are
+    unknown.
     """
     some = curve.weights > 0
     ends, waiting = curve.values[some], 1 - curve.ended[some]
@@ -277,11 +310,13 @@ def _censored_summary(curve: _Curve, n: int) -> Summary:
 
 
 def closed_bounds(counted: Counted) -> dict[str, Interval]:
-    """Return bounds of the percentiles that hold whatever made requests end as lower bounds; none without such ones.
+    """Return bounds of the percentiles that hold whatever made requests end as lower bounds; none
+    without such ones.
 
-    The least possible percentile counts them as ended at once, the largest as never ended (None). The Kaplan-Meier
-    estimate lies between them. It assumes that the end of a wait tells nothing about how long it would have been: but a
-    race closes its losers when the winner has a token, which takes longer for a long prompt at both targets.
+    The least possible percentile counts them as ended at once, the largest as never ended (None).
+    The Kaplan-Meier estimate lies between them. It assumes that the end of a wait tells nothing
+    about how long it would have been: but a race closes its losers when the winner has a token,
+    which takes longer for a long prompt at both targets.
     """
     if not counted.closed.any():
         return {}
@@ -302,12 +337,14 @@ def period_medians(counted: Counted, periods: Integers) -> dict[int, float]:
     return {
         name: median
         for name, part in zip(names, parts, strict=bool(names))
-        if part.counts.sum() >= BATCH_NEEDS and (median := _Curve.of(part).quantile(0.5)) is not None
+        if part.counts.sum() >= BATCH_NEEDS
+        and (median := _Curve.of(part).quantile(0.5)) is not None
     }
 
 
 def _enough(counted: Counted, batches: Integers) -> bool:
-    """Return whether the batches are enough for an interval: a few large ones among many small count as few (Kish)."""
+    """Return whether the batches are enough for an interval: a few large ones among many small
+    count as few (Kish)."""
     if not len(batches):
         return False
     sizes = np.bincount(distinct(batches)[1], counted.counts)
@@ -316,16 +353,25 @@ def _enough(counted: Counted, batches: Integers) -> bool:
 
 
 def _parts(counted: Counted, batches: Integers) -> list[Counted]:
-    columns: tuple[npt.NDArray[Any], ...] = (counted.cells, counted.values, counted.closed, counted.counts)
+    columns: tuple[npt.NDArray[Any], ...] = (
+        counted.cells,
+        counted.values,
+        counted.closed,
+        counted.counts,
+    )
     if (batches[1:] < batches[:-1]).any():
         order = np.argsort(batches, kind="stable")
         batches, columns = batches[order], tuple(column[order] for column in columns)
     starts = np.flatnonzero(np.diff(batches)) + 1
-    return [Counted(*part) for part in zip(*(np.split(column, starts) for column in columns), strict=True)]
+    return [
+        Counted(*part)
+        for part in zip(*(np.split(column, starts) for column in columns), strict=True)
+    ]
 
 
 def _half(figures: Floats, sizes: Floats, least: float) -> float:
-    """Return half of the 95% interval of a mean of batches; of independent requests without batches.
+    """Return half of the 95% interval of a mean of batches; of independent requests without
+    batches.
 
     `least`: the variance of independent requests, below which it cannot be.
     """
@@ -342,13 +388,15 @@ def _half(figures: Floats, sizes: Floats, least: float) -> float:
 def _interpolated(curve: _Curve, q: float) -> float:
     below = np.cumsum(curve.weights)
     place = (below[-1] - 1) * q
-    low, high = curve.values[np.searchsorted(below, [np.floor(place), np.ceil(place)], side="right")]
+    low, high = curve.values[
+        np.searchsorted(below, [np.floor(place), np.ceil(place)], side="right")
+    ]
     return float(low + (high - low) * (place - np.floor(place)))
 
 
 def distinct(numbers: Integers) -> tuple[Integers, Integers]:
-    """Return the distinct numbers in order, and the place of each number among them: `np.unique`, without a sort if the
-    numbers are close together."""
+    """Return the distinct numbers in order, and the place of each number among them: `np.unique`,
+    without a sort if the numbers are close together."""
     least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
     if most - least > FAR_APART * len(numbers):
         return np.unique(numbers, return_inverse=True)

@@ -1,6 +1,8 @@
-"""Record of one finished call of the gateway, as it is written to the log: frozen, without prompts, answers or keys.
+"""Record of one finished call of the gateway, as it is written to the log: frozen, without prompts,
+answers or keys.
 
-It contains no price either: the cost of a call is computed from its tokens and the prices of a date.
+It contains no price either: the cost of a call is computed from its tokens and the prices of a
+date.
 """
 
 from msgspec import Struct
@@ -17,22 +19,24 @@ WORKER_DIED = "worker_died"
 class CallRecord(Struct, frozen=True, kw_only=True):
     """One call of a client, and the attempts that were made for it.
 
-    Times are monotonic nanoseconds. `wall_us`: the difference of wall-clock and monotonic microseconds when the call
-    ended, which dates them. `start_ns`: the call came in.
-    `first_token_ns`: the first token was there to pass on; None without one. `end_ns`: the last byte of the answer was
-    passed on, or the call was refused or abandoned.
+    Times are monotonic nanoseconds. `wall_us`: the difference of wall-clock and monotonic
+    microseconds when the call ended, which dates them. `start_ns`: the call came in.
+    `first_token_ns`: the first token was there to pass on; None without one. `end_ns`: the last
+    byte of the answer was passed on, or the call was refused or abandoned.
 
-    `call`: its id. `route`: what the client named in `model`. `client`: the name of its key. `stream`: it asked for a
-    stream. `status`: the HTTP status that it received; 499 if it left before. `cache`: "", "hit", "miss" or "shared".
-    `target`: the one that answered, "" for none. `fault`: the `kind` of the fault that the client received, or "".
+    `call`: its id. `route`: what the client named in `model`. `client`: the name of its key.
+    `stream`: it asked for a stream. `status`: the HTTP status that it received; 499 if it left
+    before. `cache`: "", "hit", "miss" or "shared". `target`: the one that answered, "" for none.
+    `fault`: the `kind` of the fault that the client received, or "".
 
-    `output_limit`: the client's limit on output tokens, if there are several attempts; the log does not keep it.
-    `traceparent`: the client's header of that name, "" without; the log does not keep it either.
+    `output_limit`: the client's limit on output tokens, if there are several attempts; the log does
+    not keep it. `traceparent`: the client's header of that name, "" without; the log does not keep
+    it either.
 
     `session`: where in a session of the client the call is; None without one.
 
-    `attempts`, in the order in which they ended, have the role "winner" or "loser". The tokens of the call are those of
-    its last winner.
+    `attempts`, in the order in which they ended, have the role "winner" or "loser". The tokens of
+    the call are those of its last winner.
     """
 
     call: str
@@ -61,5 +65,6 @@ class CallRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def route_label(self) -> str:
-        """The route in metrics and traces: `DIRECT` for every named target, so that clients cannot add label values."""
+        """The route in metrics and traces: `DIRECT` for every named target, so that clients cannot
+        add label values."""
         return DIRECT if "/" in self.route else self.route

@@ -1,11 +1,13 @@
 """Reader of the log's attempts as columns, for figures over millions of requests.
 
-The database joins the packed numbers (`core/timing/packed_attempt`) of a block of rows into one value, which numpy
-reads as it is. A Python object for each row would take ten times as long. A block with a row without packed numbers,
-because one of them is too large, is read from the other columns, row by row.
+The database joins the packed numbers (`core/timing/packed_attempt`) of a block of rows into one
+value, which numpy reads as it is. A Python object for each row would take ten times as long. A
+block with a row without packed numbers, because one of them is too large, is read from the other
+columns, row by row.
 
-Blocks are ranges of time, so each is read along the index that contains the packed numbers, and memory does not grow
-with the log; several threads read them, because drivers release the interpreter while the database works.
+Blocks are ranges of time, so each is read along the index that contains the packed numbers, and
+memory does not grow with the log; several threads read them, because drivers release the
+interpreter while the database works.
 """
 
 import os
@@ -38,13 +40,23 @@ ROUTE, OF_CALL = func.coalesce(CALLS.c.route, ""), func.coalesce(CALLS.c.attempt
 _NAMES = (_A.target, _A.client, ROUTE, _A.tier, _A.fault)
 """The columns of an `AttemptLabel`."""
 _TIMES = (
-    "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns", "first_event_tokens",
+    "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns",
+    "first_event_tokens",
 )  # fmt: skip
 _TOKENS = (
     "input_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "output_tokens",
     "reasoning_tokens", "token_source",
 )  # fmt: skip
-_OTHERS = ("came_us", "call", "outcome", "role", "streamed", "fault_type", "status", "unstreamed_tokens")
+_OTHERS = (
+    "came_us",
+    "call",
+    "outcome",
+    "role",
+    "streamed",
+    "fault_type",
+    "status",
+    "unstreamed_tokens",
+)
 Part = TypeVar("Part")
 
 
@@ -57,10 +69,11 @@ class Connecting(Protocol):
 def attempt_columns(
     connect: Connecting, since_us: int, until_us: int, targets: Sequence[str] = ()
 ) -> Iterator[tuple[AttemptColumns, float]]:
-    """Yield the attempts of calls from `since_us` until before `until_us`, in blocks, in the order of time.
+    """Yield the attempts of calls from `since_us` until before `until_us`, in blocks, in the order
+    of time.
 
-    The second value is the share of the blocks that have been read. `targets`: only those to these targets; empty: to
-    all.
+    The second value is the share of the blocks that have been read. `targets`: only those to these
+    targets; empty: to all.
     """
     with connect() as connection:
         edges = _edges(connection, since_us, until_us)
@@ -74,16 +87,25 @@ def attempt_columns(
             if found is None:
                 found = _by_row(connection, rows)
         if wanted:
-            found = found.taken(np.array([each.target in wanted for each in found.labels], bool)[found.label])
+            found = found.taken(
+                np.array([each.target in wanted for each in found.labels], bool)[found.label]
+            )
         return found if len(found.label) else None
 
-    yield from read_ahead(list(pairwise(edges)), lambda edge: read(*edge), threads=THREADS, ahead=AHEAD)
+    yield from read_ahead(
+        list(pairwise(edges)), lambda edge: read(*edge), threads=THREADS, ahead=AHEAD
+    )
 
 
 def read_ahead(
-    parts: Sequence[Part], read: Callable[[Part], AttemptColumns | None], *, threads: int, ahead: int
+    parts: Sequence[Part],
+    read: Callable[[Part], AttemptColumns | None],
+    *,
+    threads: int,
+    ahead: int,
 ) -> Iterator[tuple[AttemptColumns, float]]:
-    """Yield what `read` returns for each part, but not None, with the share of the parts that has been read.
+    """Yield what `read` returns for each part, but not None, with the share of the parts that has
+    been read.
 
     Threads read up to `ahead` parts before they are used.
     """
@@ -91,16 +113,19 @@ def read_ahead(
         following = iter(parts)
         reading: deque[Future[AttemptColumns | None]] = deque()
         for number in range(1, len(parts) + 1):
-            reading.extend(pool.submit(read, part) for part in islice(following, ahead + 1 - len(reading)))
+            reading.extend(
+                pool.submit(read, part) for part in islice(following, ahead + 1 - len(reading))
+            )
             if (block := reading.popleft().result()) is not None:
                 yield block, number / len(parts)
 
 
 def _edges(connection: Connection, since_us: int, until_us: int) -> list[int]:
-    """Return the times between which blocks of about `ROWS` rows lie, in order; none for a log without rows.
+    """Return the times between which blocks of about `ROWS` rows lie, in order; none for a log
+    without rows.
 
-    They are the times of every `ROWS`-th row as it was written. In a log of calls as they came, these are even; in an
-    imported one in any order, they are a sample of its times.
+    They are the times of every `ROWS`-th row as it was written. In a log of calls as they came,
+    these are even; in an imported one in any order, they are a sample of its times.
     """
     first, last = (connection.execute(select(each(_A.n))).scalar() for each in (func.min, func.max))
     if first is None or last is None:
@@ -113,8 +138,11 @@ def _edges(connection: Connection, since_us: int, until_us: int) -> list[int]:
     return [since_us, *[each for each in sorted(found)[1:] if since_us < each < until_us], until_us]
 
 
-def _packed(connection: Connection, rows: ColumnElement[bool], known: dict[int, AttemptLabel]) -> AttemptColumns | None:
-    """Return the attempts in these rows by their packed numbers, None if that fails. Adds to the `known` labels."""
+def _packed(
+    connection: Connection, rows: ColumnElement[bool], known: dict[int, AttemptLabel]
+) -> AttemptColumns | None:
+    """Return the attempts in these rows by their packed numbers, None if that fails. Adds to the
+    `known` labels."""
     count, block = connection.execute(select(func.count(), _joined(connection)).where(rows)).one()
     if len(block or b"") != count * LAYOUT.itemsize:
         return None
@@ -141,12 +169,19 @@ def _joined(connection: Connection) -> ColumnElement[bytes]:
     return func.string_agg(_A.packed, cast(b"", LargeBinary), type_=LargeBinary)
 
 
-def _labels(connection: Connection, rows: ColumnElement[bool], hashes: Sequence[int]) -> dict[int, AttemptLabel]:
+def _labels(
+    connection: Connection, rows: ColumnElement[bool], hashes: Sequence[int]
+) -> dict[int, AttemptLabel]:
     """Return the names that each hash stands for, from the first of the rows that has it."""
     wanted = [each.to_bytes(8, "little") for each in hashes]
-    first = connection.execute(select(func.min(_A.n)).where(rows, _HASH.in_(wanted)).group_by(_HASH)).scalars()
+    first = connection.execute(
+        select(func.min(_A.n)).where(rows, _HASH.in_(wanted)).group_by(_HASH)
+    ).scalars()
     query = select(_HASH, *_NAMES).select_from(WITH_CALL).where(_A.n.in_(first.all()))
-    return {int.from_bytes(hashed, "little"): AttemptLabel(*names) for hashed, *names in connection.execute(query)}
+    return {
+        int.from_bytes(hashed, "little"): AttemptLabel(*names)
+        for hashed, *names in connection.execute(query)
+    }
 
 
 def numbers_of(row: Row[Any], label: int, attempts: int) -> tuple[int, ...]:
@@ -167,7 +202,9 @@ def _by_row(connection: Connection, rows: ColumnElement[bool]) -> AttemptColumns
     places: dict[tuple[str, ...], int] = {}
     numbers: list[tuple[Any, ...]] = []
     others = (_A[name] for name in (*_OTHERS, *_TIMES, *_TOKENS))
-    for row in connection.execute(select(OF_CALL, *_NAMES, *others).select_from(WITH_CALL).where(rows)):
+    for row in connection.execute(
+        select(OF_CALL, *_NAMES, *others).select_from(WITH_CALL).where(rows)
+    ):
         attempts, *names = row[: len(_NAMES) + 1]
         place = places.setdefault(tuple(names), len(places))
         numbers.append(numbers_of(row, place, attempts))

@@ -1,9 +1,10 @@
-"""The folder of a run: `run.json`, `observations.jsonl`, `readings.jsonl`, and the reports made from them. Where a
-server told what it did, there is `server.jsonl` too.
+"""The folder of a run: `run.json`, `observations.jsonl`, `readings.jsonl`, and the reports made
+from them. Where a server told what it did, there is `server.jsonl` too.
 
-Measurements are worth more than reports about them. Each observation is appended as soon as it is known, one line in
-one write; `run.json` is replaced as a whole, by rename. A crash or a full disk can cost the line that is being written,
-never an earlier one, and readers ignore an incomplete last line.
+Measurements are worth more than reports about them. Each observation is appended as soon as it is
+known, one line in one write; `run.json` is replaced as a whole, by rename. A crash or a full disk
+can cost the line that is being written, never an earlier one, and readers ignore an incomplete last
+line.
 
 The contents of `run.json` and `server.jsonl` are defined in `benchmark`; here they are any structs.
 """
@@ -46,7 +47,8 @@ OBSERVATIONS = "observations.jsonl"
 READINGS = "readings.jsonl"
 SERVER = "server.jsonl"
 _PRIVATE = 0o600
-"""The mode of these files: they describe the machine and the command line, and quote providers. Reports are public."""
+"""The mode of these files: they describe the machine and the command line, and quote providers.
+Reports are public."""
 MAX_NUMBER = 10**18
 """Bound of the integers in a run: 31 years in nanoseconds. Reports compute with 64 bits."""
 _MAY_BE_LARGER = re.compile(rb"[0-9]{19}")
@@ -66,7 +68,8 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
-        """Create a new folder. Raises `CallerFault` if it cannot be written, or already contains a run."""
+        """Create a new folder. Raises `CallerFault` if it cannot be written, or already contains a
+        run."""
         hint = "Use another folder."
         with file_faults(f"cannot write the run to {path}", kind="unwritable_folder", hint=hint):
             created = not path.exists()
@@ -79,7 +82,8 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """Open the folder of an existing run, to report on it again. Raises `CallerFault` if it cannot be written."""
+        """Open the folder of an existing run, to report on it again. Raises `CallerFault` if it
+        cannot be written."""
         with file_faults(f"cannot write to {path}", kind="unwritable_folder"):
             return cls(path)
 
@@ -100,7 +104,9 @@ class RunFolder:
     def add_server(self, record: msgspec.Struct) -> None:
         """Append a record of what a server told about itself. Raises `OSError`."""
         if self._server < 0:
-            self._server = os.open(self.path / SERVER, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
+            self._server = os.open(
+                self.path / SERVER, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE
+            )
         _append(self._server, self._encoder.encode(record))
 
     def write_run(self, run: msgspec.Struct) -> None:
@@ -114,11 +120,14 @@ class RunFolder:
         try:
             unfinished.unlink(missing_ok=True)  # a leftover file would keep its old mode
             mode = _PRIVATE if name in (RUN, OBSERVATIONS) else 0o666
-            with open(unfinished, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
+            with open(
+                unfinished, "xb", opener=lambda path, flags: os.open(path, flags, mode)
+            ) as file:
                 file.write(data)
             unfinished.replace(target)
         except OSError:
-            unfinished.unlink(missing_ok=True)  # an incomplete file is useless, and a full disk needs the space
+            # an incomplete file is useless, and a full disk needs the space
+            unfinished.unlink(missing_ok=True)
             raise
         return target
 
@@ -127,7 +136,8 @@ class RunFolder:
         self.write(OBSERVATIONS, self._encoder.encode_lines(observations))
 
     def discard(self) -> None:
-        """Close and remove the files of the run, and its folder if `create` made it and it is empty."""
+        """Close and remove the files of the run, and its folder if `create` made it and it is
+        empty."""
         self.close()
         for name in (RUN, OBSERVATIONS, READINGS, SERVER):
             with contextlib.suppress(OSError):  # it is gone, or the disk takes no change
@@ -149,7 +159,9 @@ def _append(descriptor: int, line: bytes) -> None:
     data = memoryview(line + b"\n")
     left = data
     try:
-        while left:  # a disk that fills up writes a part of the line first, and refuses the rest in the next write
+        # a disk that fills up writes a part of the line first, and refuses the rest in the next
+        # write
+        while left:
             left = left[os.write(descriptor, left) :]
     except OSError:
         if len(left) < len(data):
@@ -158,9 +170,12 @@ def _append(descriptor: int, line: bytes) -> None:
 
 
 def read_run(path: Path, kind: type[T]) -> T:
-    """Read `run.json`, given the folder of a run or the file itself. Raises `CallerFault` if it is not one."""
+    """Read `run.json`, given the folder of a run or the file itself. Raises `CallerFault` if it is
+    not one."""
     file = path / RUN if path.is_dir() else path
-    with file_faults(f"no run at {path}", kind="no_run", hint="A run is a folder with run.json in it."):
+    with file_faults(
+        f"no run at {path}", kind="no_run", hint="A run is a folder with run.json in it."
+    ):
         data = file.read_bytes()
     with content_faults(f"{file} is not a run of this version", kind="bad_run"):
         msgspec.json.decode(data, type=_Dated)
@@ -178,13 +193,15 @@ def read_readings(path: Path) -> list[InstrumentReading]:
 
 
 def read_server(path: Path, kind: Any) -> list[Any]:
-    """Read every complete record of what servers told during a run, each a `kind`; none if there is no such file."""
+    """Read every complete record of what servers told during a run, each a `kind`; none if there is
+    no such file."""
     file = path / SERVER
     return _read_lines(file, kind, lambda record: record) if file.exists() else []
 
 
 def seeds(path: Path) -> list[tuple[Observation, float]]:
-    """Return the observations of a run that show how fast its targets are, with their age in seconds, oldest first.
+    """Return the observations of a run that show how fast its targets are, with their age in
+    seconds, oldest first.
 
     Warm-up and calibration are left out. Raises `CallerFault` if `path` is not a run.
     """
@@ -208,7 +225,8 @@ def _read_lines(file: Path, kind: type[T], kept: Callable[[T], T]) -> list[T]:
 
 
 def _decoded(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """Return what `data` describes. Raises an error of the parser, or `ValueError` for an integer that is too large."""
+    """Return what `data` describes. Raises an error of the parser, or `ValueError` for an integer
+    that is too large."""
     found = decoder.decode(data)
     if _MAY_BE_LARGER.search(data) and _has_larger(msgspec.json.decode(data)):
         raise ValueError(f"an integer is not below {MAX_NUMBER:,}")
@@ -216,7 +234,8 @@ def _decoded(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def _has_larger(value: Any) -> bool:
-    """Return whether `value` has an integer outside the bound. The options of the command line may be any numbers."""
+    """Return whether `value` has an integer outside the bound. The options of the command line may
+    be any numbers."""
     if isinstance(value, dict):
         return any(_has_larger(each) for name, each in value.items() if name != "settings")
     if isinstance(value, list):

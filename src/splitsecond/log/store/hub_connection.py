@@ -1,10 +1,10 @@
-"""A worker's connection to the hub of its gateway: the process that writes the log, and through which workers exchange
-what they know (`gateway/hub`).
+"""A worker's connection to the hub of its gateway: the process that writes the log, and through
+which workers exchange what they know (`gateway/hub`).
 
-Both sides send frames on a Unix socket: a length (`LENGTH`) and a message in MessagePack. With the bit `RECORD` it is a
-`CallRecord`, which the hub may save in a file as it is; `AGAIN` marks a record that was sent before. All others are of
-one tagged union in each direction; the first is a `Hello`. Nothing here waits for the hub: what it does not take is
-left to the sender.
+Both sides send frames on a Unix socket: a length (`LENGTH`) and a message in MessagePack. With the
+bit `RECORD` it is a `CallRecord`, which the hub may save in a file as it is; `AGAIN` marks a record
+that was sent before. All others are of one tagged union in each direction; the first is a `Hello`.
+Nothing here waits for the hub: what it does not take is left to the sender.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 class Hello(Struct, frozen=True, tag=True):
-    """Who a connection belongs to. `worker`: the number of its slot. `row`: that of the connection in the slot's counts
-    (`log/store/record_counts`)."""
+    """Who a connection belongs to. `worker`: the number of its slot. `row`: that of the connection
+    in the slot's counts (`log/store/record_counts`)."""
 
     worker: int
     pid: int
@@ -40,10 +40,12 @@ class Hello(Struct, frozen=True, tag=True):
 
 
 class Settled(Struct, frozen=True, tag=True):
-    """How many records of the connection the hub has taken, and how many of these are settled: written, in a file, or
-    lost. `lost`: records that are lost. `saved`: records of all workers in files. `failing`: the log cannot be written.
+    """How many records of the connection the hub has taken, and how many of these are settled:
+    written, in a file, or lost. `lost`: records that are lost. `saved`: records of all workers in
+    files. `failing`: the log cannot be written.
 
-    The hub tells one worker about files, and about records that were lost after they had been settled.
+    The hub tells one worker about files, and about records that were lost after they had been
+    settled.
     """
 
     taken: int
@@ -87,10 +89,12 @@ class Frames:
 
 
 class HubConnection:
-    """Connection of the worker with the slot `worker` to the hub that listens at `path`. It belongs to one event loop.
+    """Connection of the worker with the slot `worker` to the hub that listens at `path`. It belongs
+    to one event loop.
 
-    It is opened when it is needed (`open`), again and again. `messages`: the union of what the hub sends. `handlers`
-    get these, by type; `on_open` and `on_lost` are called when it was opened, and after the hub has died.
+    It is opened when it is needed (`open`), again and again. `messages`: the union of what the hub
+    sends. `handlers` get these, by type; `on_open` and `on_lost` are called when it was opened, and
+    after the hub has died.
     """
 
     def __init__(self, path: Path, worker: int = 0, messages: Any = Settled) -> None:
@@ -113,7 +117,8 @@ class HubConnection:
         self._retry_ns = 0
 
     def open(self) -> bool:
-        """Return whether the connection is open. If it is not, try to open it, but not at once after the hub died."""
+        """Return whether the connection is open. If it is not, try to open it, but not at once
+        after the hub died."""
         if self.socket is None and (self.closing or clock.now_ns() >= self._retry_ns):
             with contextlib.ExitStack() as stack:
                 try:
@@ -133,7 +138,8 @@ class HubConnection:
         return self.socket is not None
 
     def send(self, frames: Sequence[bytes]) -> int:
-        """Send frames. Return how many of them are sent or begun; the rest of the last of these is sent next time."""
+        """Send frames. Return how many of them are sent or begun; the rest of the last of these is
+        sent next time."""
         if self.socket is None:
             return 0
         data = b"".join((self.rest, *frames))
@@ -153,7 +159,8 @@ class HubConnection:
         return begun
 
     def post(self, message: Struct) -> bool:
-        """Send a message, unless the hub is away or does not read. Return whether that succeeded."""
+        """Send a message, unless the hub is away or does not read. Return whether that
+        succeeded."""
         if not self.open():
             return False
         if self.rest:

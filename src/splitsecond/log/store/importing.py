@@ -39,18 +39,27 @@ class Imported(Struct):
 
 
 def import_log(
-    path: Path, url: str, mapped: dict[str, str], provider: str = "", done: Callable[[int], None] = lambda lines: None
+    path: Path,
+    url: str,
+    mapped: dict[str, str],
+    provider: str = "",
+    done: Callable[[int], None] = lambda lines: None,
 ) -> Imported:
     """Write the calls of a file into the log at `url`, which is created if there is none.
 
-    `mapped`: columns by field; `provider` replaces that of each line; `done` is called with the number of lines that
-    were read. Lines that cannot be a call are refused and counted. Raises `CallerFault` if the file or the log cannot
-    be opened, or if the file's columns are not understood.
+    `mapped`: columns by field; `provider` replaces that of each line; `done` is called with the
+    number of lines that were read. Lines that cannot be a call are refused and counted. Raises
+    `CallerFault` if the file or the log cannot be opened, or if the file's columns are not
+    understood.
     """
     with file_faults(f"cannot read {path}", kind="unreadable_file"):
         first = next((values for _, values in lines_of(path) if not isinstance(values, str)), None)
     if first is None:
-        raise CallerFault(f"{path} has no line with values", kind="bad_import", hint="Give CSV, JSON lines or a list.")
+        raise CallerFault(
+            f"{path} has no line with values",
+            kind="bad_import",
+            hint="Give CSV, JSON lines or a list.",
+        )
     try:
         form = format_of([str(column) for column in first], mapped)
     except CallerFault as fault:
@@ -68,7 +77,9 @@ def import_log(
     return found
 
 
-def _records(path: Path, form: ForeignFormat, provider: str, found: Imported) -> Iterator[tuple[int, CallRecord]]:
+def _records(
+    path: Path, form: ForeignFormat, provider: str, found: Imported
+) -> Iterator[tuple[int, CallRecord]]:
     """Yield each call with the number of its line, and count the other lines."""
     with file_faults(f"cannot read {path}", kind="unreadable_file"):
         for number, values in lines_of(path):
@@ -93,7 +104,9 @@ def _batches(records: Iterator[tuple[int, CallRecord]]) -> Iterator[tuple[int, l
         yield part[-1][0], [record for _, record in part]
 
 
-def _write(connection: Connection, begin: str, batch: Sequence[CallRecord], found: Imported) -> None:
+def _write(
+    connection: Connection, begin: str, batch: Sequence[CallRecord], found: Imported
+) -> None:
     """Write the calls that are not there yet, in one transaction."""
     calls = {record.call: record for record in batch}
     times = {record.came_us for record in batch}
@@ -103,7 +116,9 @@ def _write(connection: Connection, begin: str, batch: Sequence[CallRecord], foun
     new = [rows(record) for call, record in calls.items() if call not in present]
     if new:
         connection.execute(insert(CALLS), [_named(CALLS, each.call) for each in new])
-        connection.execute(insert(ATTEMPTS), [_named(ATTEMPTS, row) for each in new for row in each.attempts])
+        connection.execute(
+            insert(ATTEMPTS), [_named(ATTEMPTS, row) for each in new for row in each.attempts]
+        )
     connection.exec_driver_sql("COMMIT")
     found.written += len(new)
     found.present += len(batch) - len(new)

@@ -1,10 +1,10 @@
 """The gateway's log: all calls and attempts, in a SQLite file or in PostgreSQL.
 
-Traffic never waits for the log and never fails because of it: what cannot be written is counted, reported, and finally
-dropped (`log/store/writer`).
+Traffic never waits for the log and never fails because of it: what cannot be written is counted,
+reported, and finally dropped (`log/store/writer`).
 
-No query reads more than the days that it is about. Each follows an index from one key to the next, so it takes as long
-in a log of a year as in a log of a day.
+No query reads more than the days that it is about. Each follows an index from one key to the next,
+so it takes as long in a log of a year as in a log of a day.
 """
 
 from collections import defaultdict
@@ -16,7 +16,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from sqlalchemy import Column, ColumnElement, Connection, Double, Row, Select, and_, case, cast, func, or_, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Double,
+    Row,
+    Select,
+    and_,
+    case,
+    cast,
+    func,
+    or_,
+    select,
+)
 from sqlalchemy.exc import SQLAlchemyError
 
 from splitsecond.core import clock
@@ -59,9 +72,9 @@ TOO_MANY_REQUESTS, SERVER_ERROR = 429, 500
 _PAGE = 500
 _SHIFT_US = 100_000
 _ORPHAN_SHIFT_US = 10_000_000
-"""How far apart two records of one call may be dated, without both being written. Only that of an orphaned call is
-dated anew; the wall clock may have been set since. A short time keeps the search quick: at 40,000 calls/s ten seconds
-have 400,000 rows."""
+"""How far apart two records of one call may be dated, without both being written. Only that of an
+orphaned call is dated anew; the wall clock may have been set since. A short time keeps the search
+quick: at 40,000 calls/s ten seconds have 400,000 rows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
 
@@ -69,8 +82,8 @@ _US = timedelta(microseconds=1)
 class SpentTokens(Struct, frozen=True, kw_only=True):
     """Sums over attempts at `target`, losers included, because they are billed too.
 
-    `tier`: the speed tier that served them. `longest_prompt`: input tokens of the longest of these attempts, which
-    all have the same rates.
+    `tier`: the speed tier that served them. `longest_prompt`: input tokens of the longest of these
+    attempts, which all have the same rates.
     """
 
     target: str
@@ -87,7 +100,8 @@ class SpentTokens(Struct, frozen=True, kw_only=True):
 class LoggedPeriod(Struct, frozen=True, kw_only=True):
     """Calls that came in from `at_s` (seconds since 1970) on, for one period.
 
-    `failed`: failures of targets, with status 429 or from 500 on. `ttft_ms`: mean time to the first token.
+    `failed`: failures of targets, with status 429 or from 500 on. `ttft_ms`: mean time to the first
+    token.
     """
 
     at_s: float
@@ -98,9 +112,10 @@ class LoggedPeriod(Struct, frozen=True, kw_only=True):
 
 
 class LoggedSession(Struct, frozen=True, kw_only=True):
-    """Calls of one session. `began_us`, `ended_us`: the arrival of the first one and the end of the last answer, in
-    microseconds since 1970. `slowest_ns`: the longest time of a call. `repeated`: how often in a row the model called a
-    tool with the same arguments, at the most; 0: no loop. `spent`: the tokens of its attempts."""
+    """Calls of one session. `began_us`, `ended_us`: the arrival of the first one and the end of the
+    last answer, in microseconds since 1970. `slowest_ns`: the longest time of a call. `repeated`:
+    how often in a row the model called a tool with the same arguments, at the most; 0: no loop.
+    `spent`: the tokens of its attempts."""
 
     id: str
     client: str
@@ -120,8 +135,8 @@ class LoggedSession(Struct, frozen=True, kw_only=True):
 class Past:
     """A log for reading, from any thread: a query can take some hundred milliseconds.
 
-    Every method raises `CallerFault` if the database does not answer. Calls and attempts that are read have times that
-    count from the arrival of the call, and no times of single tokens.
+    Every method raises `CallerFault` if the database does not answer. Calls and attempts that are
+    read have times that count from the arrival of the call, and no times of single tokens.
     """
 
     def __init__(self, database: "Database | ParquetDatabase") -> None:
@@ -129,7 +144,8 @@ class Past:
 
     @classmethod
     def open(cls, url: str) -> "Past":
-        """Open the existing log at `url`, which can be ``parquet:FOLDER``. Raises `CallerFault` if that fails."""
+        """Open the existing log at `url`, which can be ``parquet:FOLDER``. Raises `CallerFault` if
+        that fails."""
         if url.startswith(PARQUET):
             from splitsecond.log.store.parquet import ParquetDatabase
 
@@ -150,18 +166,26 @@ class Past:
         return attempt_columns(self._connection, _us(since), _us(until), targets)
 
     def export(
-        self, folder: Path, since: datetime, until: datetime, done: Callable[[float], None] = lambda share: None
+        self,
+        folder: Path,
+        since: datetime,
+        until: datetime,
+        done: Callable[[float], None] = lambda share: None,
     ) -> "ExportedLog":
         from splitsecond.log.store.parquet_export import export_log
 
         if not isinstance(self._database, Database):
-            raise CallerFault("the log is already in Parquet files", kind="bad_option", hint="Copy its folder.")
+            raise CallerFault(
+                "the log is already in Parquet files", kind="bad_option", hint="Copy its folder."
+            )
         return export_log(self._connection, folder, _us(since), _us(until), done)
 
     def first(self, since: datetime) -> datetime | None:
         a = ATTEMPTS.c
         with self._connection() as connection:
-            came_us = connection.execute(select(func.min(a.came_us)).where(a.came_us >= _us(since))).scalar()
+            came_us = connection.execute(
+                select(func.min(a.came_us)).where(a.came_us >= _us(since))
+            ).scalar()
         return None if came_us is None else _EPOCH + came_us * _US
 
     def recent(self, since: timedelta, *, each: int = 200) -> list[tuple[Observation, float]]:
@@ -172,49 +196,85 @@ class Past:
             for target in _targets(connection):
                 wanted = (ATTEMPTS.c.target == target, ATTEMPTS.c.came_us >= after_us)
                 found += connection.execute(
-                    select(*ATTEMPT_COLUMNS).where(*wanted).order_by(ATTEMPTS.c.came_us.desc()).limit(each)
+                    select(*ATTEMPT_COLUMNS)
+                    .where(*wanted)
+                    .order_by(ATTEMPTS.c.came_us.desc())
+                    .limit(each)
                 )
         aged = [(observation(row), row.came_us) for row in found]
         aged.sort(key=lambda one: one[1] + one[0].end_ns // 1000)
         return [(o, max(0.0, (now_us - came_us - o.end_ns / 1000) / 1e6)) for o, came_us in aged]
 
-    def recent_turns(self, since: timedelta, *, most: int = 1000) -> list[tuple[Observation, CallSession, float]]:
+    def recent_turns(
+        self, since: timedelta, *, most: int = 1000
+    ) -> list[tuple[Observation, CallSession, float]]:
         """Return the latest attempts that answered turns of sessions, the oldest first.
 
         Each with its session and how long ago its call came in, in seconds.
         """
         now_us = _us(clock.wall_time())
         session = [CALLS.c[name] for name in SESSION_COLUMNS]
-        answered = _A.came_us >= now_us - since // _US, _A.role == "winner", _A.first_token_ns.is_not(None)
+        answered = (
+            _A.came_us >= now_us - since // _US,
+            _A.role == "winner",
+            _A.first_token_ns.is_not(None),
+        )
         query = select(*ATTEMPT_COLUMNS, *session).select_from(WITH_CALL)
-        query = query.where(*answered, CALLS.c.session.is_not(None)).order_by(_A.came_us.desc()).limit(most)
+        query = (
+            query.where(*answered, CALLS.c.session.is_not(None))
+            .order_by(_A.came_us.desc())
+            .limit(most)
+        )
         with self._connection() as connection:
             found = connection.execute(query).all()
         own = len(ATTEMPT_COLUMNS)
         return [
-            (observation(row[:own]), call_session(row[own:]), max(0.0, (now_us - row.came_us) / 1e6))
+            (
+                observation(row[:own]),
+                call_session(row[own:]),
+                max(0.0, (now_us - row.came_us) / 1e6),
+            )
             for row in reversed(found)
         ]
 
-    def spent_tokens(self, client: str, since: datetime, until: datetime | None = None) -> list[SpentTokens]:
-        """Return what `client` has used of each target by calls that came in from `since` until before `until`.
+    def spent_tokens(
+        self, client: str, since: datetime, until: datetime | None = None
+    ) -> list[SpentTokens]:
+        """Return what `client` has used of each target by calls that came in from `since` until
+        before `until`.
 
         From all processes that write this log. `until`: None: now.
         """
         a = ATTEMPTS.c
-        where = a.client == client, a.came_us >= _us(since), a.came_us < _us(until or clock.wall_time())
+        where = (
+            a.client == client,
+            a.came_us >= _us(since),
+            a.came_us < _us(until or clock.wall_time()),
+        )
         with self._connection() as connection:
             return [tokens for _, tokens in _spent(connection, select(*_SPENT).where(*where), ())]
 
     def sessions(self, since: datetime, until: datetime) -> list[LoggedSession]:
-        """Return the sessions of calls that came in from `since` until before `until`, the latest first."""
+        """Return the sessions of calls that came in from `since` until before `until`, the latest
+        first."""
         c = CALLS.c
         where = c.session.is_not(None), c.came_us >= _us(since), c.came_us < _us(until)
-        counts = [func.coalesce(func.sum(cast(each, Double)), 0) for each in (c.input_tokens, c.cached_tokens)]
+        counts = [
+            func.coalesce(func.sum(cast(each, Double)), 0)
+            for each in (c.input_tokens, c.cached_tokens)
+        ]
         failed = func.sum(case((c.outcome == "failed", 1), else_=0))
         ended_ns = func.max(c.came_us * 1000 + c.end_ns)
         agents = func.count(c.agent.distinct()) + func.max(case((c.agent.is_(None), 1), else_=0))
-        columns = func.min(c.client), func.min(c.route), func.count(), agents, failed, func.min(c.came_us), ended_ns
+        columns = (
+            func.min(c.client),
+            func.min(c.route),
+            func.count(),
+            agents,
+            failed,
+            func.min(c.came_us),
+            ended_ns,
+        )
         most = func.max(c.end_ns), func.coalesce(func.max(c.repeated), 0)
         query = select(c.session, *columns, *most, *counts).where(*where).group_by(c.session)
         tokens = select(*_SPENT, c.session).select_from(WITH_CALL).where(*where)
@@ -222,34 +282,43 @@ class Past:
             spent: defaultdict[int, list[SpentTokens]] = defaultdict(list)
             for (session,), each in _spent(connection, tokens, (c.session,)):
                 spent[session].append(each)
-            found = [
-                LoggedSession(
-                    id=session_id(session),
-                    client=client,
-                    route=route,
-                    calls=calls,
-                    agents=several,
-                    errors=int(errors),
-                    began_us=began_us,
-                    ended_us=last_ns // 1000,
-                    slowest_ns=most[0],
-                    repeated=most[1],
-                    input_tokens=int(read),
-                    cached_tokens=int(cached),
-                    spent=spent[session],
+            found = []
+            for row in connection.execute(query):
+                session, client, route, calls, agents_of, errors, began_us, ended, *rest = row
+                slowest_ns, repeated, read, cached = rest
+                found.append(
+                    LoggedSession(
+                        id=session_id(session),
+                        client=client,
+                        route=route,
+                        calls=calls,
+                        agents=agents_of,
+                        errors=int(errors),
+                        began_us=began_us,
+                        ended_us=ended // 1000,
+                        slowest_ns=slowest_ns,
+                        repeated=repeated,
+                        input_tokens=int(read),
+                        cached_tokens=int(cached),
+                        spent=spent[session],
+                    )
                 )
-                for session, client, route, calls, several, errors, began_us, last_ns, *most, read, cached in (
-                    connection.execute(query)
-                )
-            ]
         return sorted(found, key=lambda each: each.began_us, reverse=True)
 
     def periods(self, since: datetime, period: timedelta) -> list[LoggedPeriod]:
         c, length_us = CALLS.c, period // _US
         number = (c.came_us - c.came_us % length_us).label("period")
         failed = case((or_(c.status == TOO_MANY_REQUESTS, c.status >= SERVER_ERROR), 1), else_=0)
-        columns = number, func.count(), func.sum(failed), func.avg(c.first_token_ns), func.sum(c.output_tokens)
-        query = select(*columns).where(c.came_us >= _us(since)).group_by("period").order_by("period")
+        columns = (
+            number,
+            func.count(),
+            func.sum(failed),
+            func.avg(c.first_token_ns),
+            func.sum(c.output_tokens),
+        )
+        query = (
+            select(*columns).where(c.came_us >= _us(since)).group_by("period").order_by("period")
+        )
         with self._connection() as connection:
             return [
                 LoggedPeriod(
@@ -265,13 +334,15 @@ class Past:
     def calls(
         self, since: datetime, until: datetime | None = None, *, session: str = ""
     ) -> Iterator[tuple[datetime, CallRecord]]:
-        """Yield the calls that came in from `since` until before `until`, in this order. `session`: only those of this
-        session."""
+        """Yield the calls that came in from `since` until before `until`, in this order. `session`:
+        only those of this session."""
         c = CALLS.c
         before = c.came_us < _us(until or clock.wall_time())
         if session:
             before = and_(before, c.session == session_number(session))
-        page: Select[Any] = select(*CALL_COLUMNS).where(before).order_by(c.came_us, c.n).limit(_PAGE)
+        page: Select[Any] = (
+            select(*CALL_COLUMNS).where(before).order_by(c.came_us, c.n).limit(_PAGE)
+        )
         after = c.came_us >= _us(since)
         with self._connection() as connection:
             while found := connection.execute(page.where(after)).all():
@@ -303,7 +374,8 @@ class Past:
             return routes(connection, _us(since), _us(until))
 
     def contained(self, records: Sequence[CallRecord]) -> set[str]:
-        """Return the ids of those calls that are in the log, perhaps written by a process that died since."""
+        """Return the ids of those calls that are in the log, perhaps written by a process that died
+        since."""
         c = CALLS.c
         around: dict[tuple[int, int], list[CallRecord]] = {}
         for record in records:  # a step of the wall clock shifts the times of later calls by hours
@@ -323,8 +395,14 @@ class Past:
         try:
             with self._database.connect() as connection:
                 yield connection
-        except (SQLAlchemyError, *PARSER_ERRORS, TypeError) as error:  # SQLite gives any type for any column
-            words = f"cannot read the log {self._database.where}: {self._database.error_text(error)}"
+        except (
+            SQLAlchemyError,
+            *PARSER_ERRORS,
+            TypeError,
+        ) as error:  # SQLite gives any type for any column
+            words = (
+                f"cannot read the log {self._database.where}: {self._database.error_text(error)}"
+            )
             raise CallerFault(words, kind="log_unavailable") from None
 
 
@@ -340,14 +418,21 @@ def _targets(connection: Connection) -> Iterator[str]:
 
 
 _A = ATTEMPTS.c
-_COUNTS = ("input_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "output_tokens")
+_COUNTS = (
+    "input_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+    "output_tokens",
+)
 _SPENT: tuple[Any, ...] = (
     _A.target,
     _A.tier,
     (_A.input_tokens - (_A.input_tokens - 1) % PROMPT_STEP).label("length"),
     func.max(_A.input_tokens),
     func.count(),
-    # In floating point: a sum of integers that a provider made up can be too large for the database.
+    # In floating point: a sum of integers that a provider made up can be too large for the
+    # database.
     *(func.coalesce(func.sum(cast(_A[name], Double)), 0) for name in _COUNTS),
 )
 
@@ -355,7 +440,8 @@ _SPENT: tuple[Any, ...] = (
 def _spent(
     connection: Connection, query: Select[Any], more: Sequence[ColumnElement[Any]]
 ) -> Iterator[tuple[list[Any], SpentTokens]]:
-    """Yield the sums of a `query` of `_SPENT` and `more` columns, grouped by target, tier, length and these columns."""
+    """Yield the sums of a `query` of `_SPENT` and `more` columns, grouped by target, tier, length
+    and these columns."""
     size = 5 + len(_COUNTS)
     for row in connection.execute(query.group_by(_A.target, _A.tier, "length", *more)):
         target, tier, _, longest, attempts, *counts = row[:size]
@@ -374,7 +460,11 @@ def _attempts_by_call(
 ) -> defaultdict[str, list[Observation]]:
     """Return the attempts of the calls in this time, or of these `calls` among them."""
     a = ATTEMPTS.c
-    query = select(*ATTEMPT_COLUMNS).where(a.came_us.between(first_us, last_us)).order_by(a.came_us, a.n)
+    query = (
+        select(*ATTEMPT_COLUMNS)
+        .where(a.came_us.between(first_us, last_us))
+        .order_by(a.came_us, a.n)
+    )
     if calls is not None:
         query = query.where(a.call.in_(calls))
     found: defaultdict[str, list[Observation]] = defaultdict(list)
@@ -406,15 +496,18 @@ class Log(Past):
     ) -> "Log":
         """Open the log at `url`, create its tables if there are none, and start its thread.
 
-        Calls older than `keep_days` are deleted. `say` receives later problems, from the thread, at most once a minute.
-        With `hub`, a connection to the hub of a gateway, that process writes instead of a thread
-        (`log/store/log_receiver`). With `away`, a server that does not answer is no failure: `away` gets the reason,
-        and records wait.
-        Raises `CallerFault` if the log cannot be opened.
+        Calls older than `keep_days` are deleted. `say` receives later problems, from the thread, at
+        most once a minute. With `hub`, a connection to the hub of a gateway, that process writes
+        instead of a thread (`log/store/log_receiver`). With `away`, a server that does not answer
+        is no failure: `away` gets the reason, and records wait. Raises `CallerFault` if the log
+        cannot be opened.
         """
         database = Database.open(url, away=away)
         if hub is not None:
-            return cls(database, RemoteLogWriter(hub, database.where, unwritten=database.unwritten, say=say))
+            return cls(
+                database,
+                RemoteLogWriter(hub, database.where, unwritten=database.unwritten, say=say),
+            )
         writer = LogWriter(database, keep_days=keep_days, say=say)
         writer.start()
         return cls(database, writer)
@@ -458,6 +551,9 @@ class Log(Past):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()

@@ -1,20 +1,21 @@
 """The hub's part that writes the log, so that no thread competes with a worker's event loop.
 
-Workers send `CallRecord`s (`log/store/hub_connection`). The hub answers with `Settled`: how many records of the
-connection it has taken, and how many of these are settled: written, in a file, or lost for good. A worker keeps each
-record until it is settled, and saves it in a file if the hub dies (`log/store/remote_writer`), so a hub that dies loses
-nothing.
+Workers send `CallRecord`s (`log/store/hub_connection`). The hub answers with `Settled`: how many
+records of the connection it has taken, and how many of these are settled: written, in a file, or
+lost for good. A worker keeps each record until it is settled, and saves it in a file if the hub
+dies (`log/store/remote_writer`), so a hub that dies loses nothing.
 
-A record that has waited for the log for a second is saved in a file, with all others that wait (`log/store/unwritten`).
-From then on, records are only saved as they come, until the log has written what waits in memory. So whatever is
-killed during an outage loses about a second of records, and an outage costs disk space, not memory. If the disk is full
-or the files have reached their limit, a few thousand records are read into memory and no more. When the log is
-written again, the hub reads its file back, and that of processes that have died (`log/store/recovery`), and writes
+A record that has waited for the log for a second is saved in a file, with all others that wait
+(`log/store/unwritten`). From then on, records are only saved as they come, until the log has
+written what waits in memory. So whatever is killed during an outage loses about a second of
+records, and an outage costs disk space, not memory. If the disk is full or the files have reached
+their limit, a few thousand records are read into memory and no more. When the log is written again,
+the hub reads its file back, and that of processes that have died (`log/store/recovery`), and writes
 the records that the log does not contain.
 
-At its end the hub reads what workers send until they have disconnected, and writes it. So a worker that is killed loses
-only what it had not sent. What cannot be written within a few seconds stays in files for the next hub, or for that of
-another gateway with the same log.
+At its end the hub reads what workers send until they have disconnected, and writes it. So a worker
+that is killed loses only what it had not sent. What cannot be written within a few seconds stays in
+files for the next hub, or for that of another gateway with the same log.
 """
 
 from collections import deque
@@ -35,14 +36,17 @@ MAX_UNSETTLED = QUEUE // 2
 """Records that the log may have to write before no more are read from workers."""
 
 Unsettled = tuple[Sender | None, bool, str, bytes, int]
-"""A record that may not be in the log yet: its sender, None if it is in a file and so settled already; whether it was
-given to the log before; the id of its call; the encoded record; and when it was given to the log."""
+"""A record that may not be in the log yet: its sender, None if it is in a file and so settled
+already; whether it was given to the log before; the id of its call; the encoded record; and when it
+was given to the log."""
 
 
 class LogReceiver:
-    """Puts the records of all `senders` into the log. Call `turn` again and again, soon if `is_busy`.
+    """Puts the records of all `senders` into the log. Call `turn` again and again, soon if
+    `is_busy`.
 
-    `paused`: nothing should be read from senders. `ending`: no further senders come, so all must be read.
+    `paused`: nothing should be read from senders. `ending`: no further senders come, so all must be
+    read.
     """
 
     def __init__(self, log: Log) -> None:
@@ -211,5 +215,8 @@ class LogReceiver:
         if not self._log.waiting and not self._only_saved:
             self._file.remove()
         elif self._file.records:
-            say(f"log {self._log.where}: what is not written is kept in {self._file.path}; the next start writes it.")
+            say(
+                f"log {self._log.where}: what is not written is kept in {self._file.path}; the "
+                f"next start writes it."
+            )
         self._file.close()

@@ -1,9 +1,10 @@
-"""A log in Parquet files, which DuckDB reads: for more calls than a database of the gateway should keep.
+"""A log in Parquet files, which DuckDB reads: for more calls than a database of the gateway should
+keep.
 
-`log/store/parquet_export` writes the files: ``attempts/day=2026-11-23/00000.parquet`` and ``calls/day=…``, by the UTC
-day in which a call came in. The rows of a day are sorted by target and time. They have the columns of the tables
-(`log/store/tables`); attempts also have the numbers of `core/timing/packed_attempt` as columns, so that figures need no
-computation for each row.
+`log/store/parquet_export` writes the files: ``attempts/day=2026-11-23/00000.parquet`` and
+``calls/day=…``, by the UTC day in which a call came in. The rows of a day are sorted by target and
+time. They have the columns of the tables (`log/store/tables`); attempts also have the numbers of
+`core/timing/packed_attempt` as columns, so that figures need no computation for each row.
 """
 
 import importlib.util
@@ -41,37 +42,47 @@ ROWS = 1 << 15
 AHEAD = 2
 """Files that are read before they are used."""
 NUMBERS = {
-    "label": ("label", "UBIGINT"), "call_hash": ("call", "BIGINT"), "call_attempts": ("attempts", "BIGINT"),
-    "flags": ("flags", "BIGINT"), "wait_ns": ("wait_ns", "BIGINT"), "decode_ns": ("decode_ns", "BIGINT"),
+    "label": ("label", "UBIGINT"), "call_hash": ("call", "BIGINT"),
+    "call_attempts": ("attempts", "BIGINT"),
+    "flags": ("flags", "BIGINT"), "wait_ns": ("wait_ns", "BIGINT"),
+    "decode_ns": ("decode_ns", "BIGINT"),
     "decoded": ("decoded", "BIGINT"),
 }  # fmt: skip
-"""Columns of attempts in addition to those of the table and `route`: the field of `packed_attempt.FIELDS`, its type."""
+"""Columns of attempts in addition to those of the table and `route`: the field of
+`packed_attempt.FIELDS`, its type."""
 NAMES = ("target", "client", "route", "tier", "fault")
 """The columns of an `AttemptLabel`."""
 _EPOCH = date(1970, 1, 1)
 _COLUMNS = (
-    "label, came_us, call_hash AS call, call_attempts AS attempts, flags, wait_ns, end_ns AS took_ns, decode_ns, "
-    "decoded, coalesce(input_tokens, -1) AS input_tokens, coalesce(output_tokens, -1) AS output_tokens, "
-    "coalesce(cached_tokens, 0) AS cached_tokens, coalesce(cache_write_tokens, 0) AS cache_write_tokens, "
+    "label, came_us, call_hash AS call, call_attempts AS attempts, flags, wait_ns, end_ns AS "
+    "took_ns, decode_ns, "
+    "decoded, coalesce(input_tokens, -1) AS input_tokens, coalesce(output_tokens, -1) AS "
+    "output_tokens, "
+    "coalesce(cached_tokens, 0) AS cached_tokens, coalesce(cache_write_tokens, 0) AS "
+    "cache_write_tokens, "
     "coalesce(cache_write_1h_tokens, 0) AS cache_write_1h_tokens"
 )
 
 
 class Description(Struct, frozen=True, kw_only=True):
-    """The file that marks a folder as a log. `tables`: the version of the tables whose columns the files have."""
+    """The file that marks a folder as a log. `tables`: the version of the tables whose columns the
+    files have."""
 
     schema: str = SCHEMA
     tables: int
 
 
 def connect(folder: Path, file: str = ":memory:") -> "DuckDBPyConnection":
-    """Return a connection of DuckDB that uses little memory, and `folder` for what does not fit into it.
+    """Return a connection of DuckDB that uses little memory, and `folder` for what does not fit
+    into it.
 
     Raises `CallerFault` if DuckDB is not installed.
     """
     if importlib.util.find_spec("duckdb") is None:
         raise CallerFault(
-            "a log in Parquet files needs DuckDB", kind="missing_driver", hint="pip install 'splitsecond[parquet]'"
+            "a log in Parquet files needs DuckDB",
+            kind="missing_driver",
+            hint="pip install 'splitsecond[parquet]'",
         )
     import duckdb
 
@@ -105,7 +116,8 @@ def check_folder(folder: Path) -> None:
         ) from None
     if found.schema != SCHEMA:
         raise CallerFault(
-            f"the log {folder} was written by a newer version: {found.schema}, this one knows {SCHEMA}",
+            f"the log {folder} was written by a newer version: {found.schema}, this one knows "
+            f"{SCHEMA}",
             kind="newer_log",
             hint="Update splitsecond, or name another log.",
         )
@@ -114,11 +126,16 @@ def check_folder(folder: Path) -> None:
 def check_path(folder: Path) -> None:
     """Raise `CallerFault` if DuckDB would take the folder's path for a pattern."""
     if any(each in str(folder) for each in "*?["):
-        raise CallerFault(f"the path {folder} has one of the characters * ? [", kind="bad_log_url", hint="Rename it.")
+        raise CallerFault(
+            f"the path {folder} has one of the characters * ? [",
+            kind="bad_log_url",
+            hint="Rename it.",
+        )
 
 
 def rows_as_text(file: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
-    """Yield the rows of any Parquet file with their numbers, from 1, values as text, times as ISO 8601.
+    """Yield the rows of any Parquet file with their numbers, from 1, values as text, times as ISO
+    8601.
 
     Raises `CallerFault` if it cannot be read.
     """
@@ -139,7 +156,8 @@ def day_folder(table: str, day: int) -> str:
 
 
 class _Dialect(PGDialect):
-    """DuckDB for SQLAlchemy, for queries only: PostgreSQL's SQL with question marks for parameters."""
+    """DuckDB for SQLAlchemy, for queries only: PostgreSQL's SQL with question marks for
+    parameters."""
 
     name = "duckdb"
     driver = "duckdb"
@@ -164,7 +182,9 @@ class _Dialect(PGDialect):
 
 def _engine(duckdb: Any) -> Engine:
     dialect: Any = _Dialect
-    return Engine(NullPool(duckdb.cursor), dialect(dbapi=dialect.import_dbapi()), make_url("duckdb://"))
+    return Engine(
+        NullPool(duckdb.cursor), dialect(dbapi=dialect.import_dbapi()), make_url("duckdb://")
+    )
 
 
 class ParquetDatabase:
@@ -177,16 +197,22 @@ class ParquetDatabase:
             if any(folder.glob(f"{table.name}/*/*.parquet")):
                 with duckdb_faults(f"cannot read the log {folder}"):
                     self._create_view(
-                        table, f"read_parquet('{pattern}', hive_partitioning = false, union_by_name = true)"
+                        table,
+                        f"read_parquet('{pattern}', hive_partitioning = "
+                        f"false, union_by_name = true)",
                     )
         self._engine = _engine(self._duckdb)
 
     def _create_view(self, table: Table, source: str) -> None:
         """Create the view of a table. Columns that an older version did not write are null."""
         found = {name for name, *_ in self._duckdb.execute(f"DESCRIBE FROM {source}").fetchall()}
-        wanted = (each.name for each in table.c if each.nullable and isinstance(each.type, BigInteger))
+        wanted = (
+            each.name for each in table.c if each.nullable and isinstance(each.type, BigInteger)
+        )
         missing = [f"NULL::BIGINT AS {name}" for name in wanted if name not in found]
-        self._duckdb.execute(f"CREATE VIEW {table.name} AS SELECT {', '.join(['*', *missing])} FROM {source}")
+        self._duckdb.execute(
+            f"CREATE VIEW {table.name} AS SELECT {', '.join(['*', *missing])} FROM {source}"
+        )
 
     @classmethod
     def open(cls, path: str) -> "ParquetDatabase":
@@ -206,9 +232,13 @@ class ParquetDatabase:
 
     def files(self, since_us: int, until_us: int) -> list[tuple[Path, bool]]:
         found = []
-        for each in sorted(self._folder.glob("attempts/day=[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]")):
+        for each in sorted(
+            self._folder.glob("attempts/day=[0-9][0-9][0-9][0-9]-[0-1][0-9]-[0-3][0-9]")
+        ):
             with content_faults(str(each), kind="log_unavailable"):
-                day_us = (date.fromisoformat(each.name.removeprefix("day=")) - _EPOCH).days * US_PER_DAY
+                day_us = (
+                    date.fromisoformat(each.name.removeprefix("day=")) - _EPOCH
+                ).days * US_PER_DAY
             if day_us < until_us and since_us < day_us + US_PER_DAY:
                 whole = since_us <= day_us and day_us + US_PER_DAY <= until_us
                 found += [(file, whole) for file in sorted(each.glob("*.parquet"))]
@@ -222,20 +252,29 @@ class ParquetDatabase:
 
         def read(file: Path, whole: bool) -> AttemptColumns | None:
             where, values = (
-                ([], [str(file)]) if whole else (["came_us >= ? AND came_us < ?"], [str(file), since_us, until_us])
+                ([], [str(file)])
+                if whole
+                else (["came_us >= ? AND came_us < ?"], [str(file), since_us, until_us])
             )
             if targets:
                 where.append(f"target IN ({', '.join('?' * len(targets))})")
                 values += targets
             return self._block(
-                f"FROM read_parquet(?, hive_partitioning = false) WHERE {' AND '.join(where) or 'true'}", values, known
+                f"FROM read_parquet(?, hive_partitioning = false) WHERE "
+                f"{' AND '.join(where) or 'true'}",
+                values,
+                known,
             )
 
-        for block, share in read_ahead(files, lambda file: read(*file), threads=THREADS, ahead=AHEAD):
+        for block, share in read_ahead(
+            files, lambda file: read(*file), threads=THREADS, ahead=AHEAD
+        ):
             for start in range(0, len(block.label), ROWS):
                 yield block.taken(slice(start, start + ROWS)), share
 
-    def _block(self, source: str, values: list[Any], known: dict[int, AttemptLabel]) -> AttemptColumns | None:
+    def _block(
+        self, source: str, values: list[Any], known: dict[int, AttemptLabel]
+    ) -> AttemptColumns | None:
         with duckdb_faults(f"cannot read the log {self._folder}"), self._duckdb.cursor() as cursor:
             numbers = cursor.execute(f"SELECT {_COLUMNS} {source}", values).fetchnumpy()
             hashes = numbers.pop("label")
@@ -248,7 +287,9 @@ class ParquetDatabase:
                 known |= {label: AttemptLabel(*names) for label, *names in labels}
                 found = _labelled(hashes, known)
         if found is None:
-            raise CallerFault(f"the log {self._folder} was changed while it was read", kind="log_unavailable")
+            raise CallerFault(
+                f"the log {self._folder} was changed while it was read", kind="log_unavailable"
+            )
         return AttemptColumns(labels=found[0], label=found[1], **numbers).compact()
 
 

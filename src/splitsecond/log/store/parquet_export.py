@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 ROWS = 1 << 18
 """Rows of one file: the block that a reader has in memory."""
 FORMAT = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
-"""Options of DuckDB. The encodings of the second version are read in 31 ns a row instead of 53, and take 8% less."""
+"""Options of DuckDB. The encodings of the second version are read in 31 ns a row instead of 53, and
+take 8% less."""
 BATCH = 10_000
 """Rows that are on their way at a time."""
 _CALLS = list(CALLS.c)
@@ -56,13 +57,18 @@ class ExportedLog(Struct):
 
 
 def export_log(
-    connect_log: Connecting, folder: Path, first: int, last: int, done: Callable[[float], None] = lambda share: None
+    connect_log: Connecting,
+    folder: Path,
+    first: int,
+    last: int,
+    done: Callable[[float], None] = lambda share: None,
 ) -> ExportedLog:
-    """Write the calls that came in from `first` until before `last`, with their attempts, into `folder`.
+    """Write the calls that came in from `first` until before `last`, with their attempts, into
+    `folder`.
 
-    Times are microseconds since 1970; the first day is written from its beginning. A day that the folder has with more
-    calls is kept: the log may have deleted some. Raises `CallerFault` if the folder cannot be written, or contains
-    something else.
+    Times are microseconds since 1970; the first day is written from its beginning. A day that the
+    folder has with more calls is kept: the log may have deleted some. Raises `CallerFault` if the
+    folder cannot be written, or contains something else.
     """
     check_path(folder.absolute())
     found, first = ExportedLog(), first - first % US_PER_DAY
@@ -77,13 +83,18 @@ def export_log(
             duckdb_faults(f"cannot write {folder}"),
             tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as scratch,
         ):
-            for day in range(first // US_PER_DAY, (last - 1) // US_PER_DAY + 1) if first is not None else ():
+            for day in (
+                range(first // US_PER_DAY, (last - 1) // US_PER_DAY + 1)
+                if first is not None
+                else ()
+            ):
                 begin, end = max(first, day * US_PER_DAY), min(last, (day + 1) * US_PER_DAY)
                 _export_day(connect_log, folder, Path(scratch), day, begin, end, found)
                 done((end - first) / (last - first))
     except OSError as error:
         raise CallerFault(
-            f"cannot write {error.filename or folder}: {error.strerror or error}", kind="unwritable_folder"
+            f"cannot write {error.filename or folder}: {error.strerror or error}",
+            kind="unwritable_folder",
         ) from None
     return found
 
@@ -96,7 +107,13 @@ def _prepare(folder: Path) -> None:
 
 
 def _export_day(
-    connect_log: Connecting, folder: Path, scratch: Path, day: int, begin: int, end: int, found: ExportedLog
+    connect_log: Connecting,
+    folder: Path,
+    scratch: Path,
+    day: int,
+    begin: int,
+    end: int,
+    found: ExportedLog,
 ) -> None:
     file = scratch / f"{day}.duckdb"
     database = connect(scratch, str(file))
@@ -108,8 +125,12 @@ def _export_day(
             found.kept += 1
             return
         attempts = _gather(connect_log, database, ATTEMPTS, begin, end)
-        found.bytes += _write(database, ATTEMPTS, folder / day_folder(ATTEMPTS.name, day), scratch / "day", attempts)
-        found.bytes += _write(database, CALLS, folder / day_folder(CALLS.name, day), scratch / "day", calls)
+        found.bytes += _write(
+            database, ATTEMPTS, folder / day_folder(ATTEMPTS.name, day), scratch / "day", attempts
+        )
+        found.bytes += _write(
+            database, CALLS, folder / day_folder(CALLS.name, day), scratch / "day", calls
+        )
         found.calls += calls
         found.attempts += attempts
         found.days += 1
@@ -118,12 +139,19 @@ def _export_day(
         file.unlink()
 
 
-def _gather(connect_log: Connecting, database: "DuckDBPyConnection", table: Table, begin: int, end: int) -> int:
+def _gather(
+    connect_log: Connecting, database: "DuckDBPyConnection", table: Table, begin: int, end: int
+) -> int:
     columns, more = _CALLS, {}
     if table is ATTEMPTS:
-        columns, more = _ATTEMPTS, {"route": "VARCHAR"} | {name: kind for name, (_, kind) in NUMBERS.items()}
+        columns, more = (
+            _ATTEMPTS,
+            {"route": "VARCHAR"} | {name: kind for name, (_, kind) in NUMBERS.items()},
+        )
     kinds = {each.name: _kind(each) for each in columns} | more
-    database.execute(f"CREATE TABLE {table.name} ({', '.join(f'{name} {kind}' for name, kind in kinds.items())})")
+    database.execute(
+        f"CREATE TABLE {table.name} ({', '.join(f'{name} {kind}' for name, kind in kinds.items())})"
+    )
     count = 0
     for rows in _rows(connect_log, table, begin, end):
         with content_faults("a row of the log cannot be exported", kind="log_unavailable"):
@@ -139,7 +167,9 @@ def _gather(connect_log: Connecting, database: "DuckDBPyConnection", table: Tabl
 def _rows_of(database: "DuckDBPyConnection", day: Path) -> int:
     if not day.exists():
         return 0
-    ((count,),) = database.execute("SELECT count(*) FROM read_parquet(?)", [f"{day}/*.parquet"]).fetchall()
+    ((count,),) = database.execute(
+        "SELECT count(*) FROM read_parquet(?)", [f"{day}/*.parquet"]
+    ).fetchall()
     return int(count)
 
 
@@ -149,7 +179,9 @@ def _kind(column: "Column[Any]") -> str:
     return "BOOLEAN" if isinstance(column.type, Boolean) else "VARCHAR"
 
 
-def _rows(connect_log: Connecting, table: Table, begin: int, end: int) -> Iterator[Sequence[Row[Any]]]:
+def _rows(
+    connect_log: Connecting, table: Table, begin: int, end: int
+) -> Iterator[Sequence[Row[Any]]]:
     query = select(*_CALLS)
     if table is ATTEMPTS:
         query = select(*_ATTEMPTS, ROUTE, OF_CALL, ATTEMPTS.c.packed).select_from(WITH_CALL)
@@ -165,7 +197,9 @@ def _columns(columns: Sequence["Column[Any]"], rows: Sequence[Row[Any]]) -> dict
     for column, values in zip(columns, zip(*rows, strict=True), strict=False):
         if _kind(column) == "BIGINT":
             missing = [value is None for value in values]
-            found[column.name] = np.ma.masked_array(np.array([value or 0 for value in values], np.int64), missing)
+            found[column.name] = np.ma.masked_array(
+                np.array([value or 0 for value in values], np.int64), missing
+            )
         else:
             found[column.name] = np.array(values, object)
     return found
@@ -176,7 +210,8 @@ def _numbers(rows: Sequence[Row[Any]]) -> dict[str, Any]:
     packed = [each[2] for each in ends]
     fields = np.frombuffer(b"".join(each or bytes(PACKED.size) for each in packed), LAYOUT)
     numbers = {
-        name: fields[field].astype(np.uint64 if name == "label" else np.int64) for name, (field, _) in NUMBERS.items()
+        name: fields[field].astype(np.uint64 if name == "label" else np.int64)
+        for name, (field, _) in NUMBERS.items()
     }
     for at, (row, (route, attempts, known)) in enumerate(zip(rows, ends, strict=True)):
         if known is None:  # a number is too large
@@ -187,7 +222,9 @@ def _numbers(rows: Sequence[Row[Any]]) -> dict[str, Any]:
     return {"route": np.array([route for route, *_ in ends], object), **numbers}
 
 
-def _write(database: "DuckDBPyConnection", table: Table, day: Path, scratch: Path, count: int) -> int:
+def _write(
+    database: "DuckDBPyConnection", table: Table, day: Path, scratch: Path, count: int
+) -> int:
     order = "target, came_us, n" if table is ATTEMPTS else "came_us, n"
     database.execute(f"CREATE TABLE sorted AS FROM {table.name} ORDER BY {order}")
     scratch.mkdir()
@@ -195,7 +232,8 @@ def _write(database: "DuckDBPyConnection", table: Table, day: Path, scratch: Pat
         file = str(scratch / f"{number:05}.parquet").replace("'", "''")
         rows = f"FROM sorted WHERE rowid >= {start} AND rowid < {start + ROWS} ORDER BY rowid"
         database.execute(f"COPY ({rows}) TO '{file}' ({FORMAT})")
-        os.chmod(scratch / f"{number:05}.parquet", 0o600)  # as the log itself; so far only its owner can reach it
+        # as the log itself; so far only its owner can reach it
+        os.chmod(scratch / f"{number:05}.parquet", 0o600)
     database.execute("DROP TABLE sorted")
     size = sum(file.stat().st_size for file in scratch.iterdir())
     if day.exists():

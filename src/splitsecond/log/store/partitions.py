@@ -1,11 +1,12 @@
 """Partitions of a log in PostgreSQL: one for each day (UTC) of `calls` and of `attempts`.
 
-A day that is too old is dropped as a whole, which takes milliseconds, while deleting its rows would take hours in a log
-of millions. Partitions are created days ahead. The default partition holds what belongs to no other one: calls of
-the first day, imported calls of long ago, and rows of a machine whose clock is wrong.
+A day that is too old is dropped as a whole, which takes milliseconds, while deleting its rows would
+take hours in a log of millions. Partitions are created days ahead. The default partition holds what
+belongs to no other one: calls of the first day, imported calls of long ago, and rows of a machine
+whose clock is wrong.
 
-Creating and dropping wait `LOCK_MS` at most for a lock, because writers queue behind them. What fails is tried again at
-the next look, some minutes later.
+Creating and dropping wait `LOCK_MS` at most for a lock, because writers queue behind them. What
+fails is tried again at the next look, some minutes later.
 """
 
 from sqlalchemy import DDL, Connection, Table, event, text
@@ -27,7 +28,8 @@ SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 def partition(table: Table) -> None:
     """Have PostgreSQL create `table` partitioned by `came_us`, with its default partition."""
     table.kwargs["postgresql_partition_by"] = "RANGE (came_us)"
-    table.primary_key.ddl_if(dialect="sqlite")  # the key of a partitioned table must contain `came_us`
+    # the key of a partitioned table must contain `came_us`
+    table.primary_key.ddl_if(dialect="sqlite")
     for statement in (
         "ALTER TABLE %(table)s ADD PRIMARY KEY (n, came_us)",
         "CREATE TABLE %(table)s_default PARTITION OF %(table)s DEFAULT",
@@ -37,7 +39,8 @@ def partition(table: Table) -> None:
 
 
 def maintain(connection: Connection, now_us: int, cutoff_us: int) -> list[str]:
-    """Create the partitions of the next days, and drop those that ended before `cutoff_us`. Return what failed.
+    """Create the partitions of the next days, and drop those that ended before `cutoff_us`. Return
+    what failed.
 
     Only one process at a time does so; for others it returns at once.
     """
@@ -57,7 +60,11 @@ def maintain(connection: Connection, now_us: int, cutoff_us: int) -> list[str]:
                 if name not in present
             ]
             last = _name(table, cutoff_us // US_PER_DAY)
-            statements += [f"DROP TABLE {name}" for name in sorted(present) if name < last and name[-1].isdigit()]
+            statements += [
+                f"DROP TABLE {name}"
+                for name in sorted(present)
+                if name < last and name[-1].isdigit()
+            ]
             for statement in statements:
                 try:
                     connection.exec_driver_sql(statement)
@@ -70,5 +77,6 @@ def maintain(connection: Connection, now_us: int, cutoff_us: int) -> list[str]:
 
 
 def _name(table: str, day: int) -> str:
-    """Return the name of a day's partition. The number of the day, from 1970, has eight digits, so names sort."""
+    """Return the name of a day's partition. The number of the day, from 1970, has eight digits, so
+    names sort."""
     return f"{table}_day_{day:08}"

@@ -1,9 +1,9 @@
 """How many records for the log wait in a worker, or at the hub, in a small file that outlives both.
 
-A worker that is killed cannot say which records it had in its memory. The next worker in its slot reads from the file
-how many they were, and counts them as lost. What a dead worker had sent stays in the file until the hub has
-settled it: written, in a file, or counted as lost. If the hub dies before that, these records are lost too, and
-the next worker counts them.
+A worker that is killed cannot say which records it had in its memory. The next worker in its slot
+reads from the file how many they were, and counts them as lost. What a dead worker had sent stays
+in the file until the hub has settled it: written, in a file, or counted as lost. If the hub dies
+before that, these records are lost too, and the next worker counts them.
 """
 
 import errno
@@ -16,11 +16,12 @@ from pathlib import Path
 from splitsecond.core.errors import say
 
 DROPPED, WAITING, _CONNECTIONS = range(3)
-"""Places in `RecordCounts.cells`. `DROPPED`: records of the slot that are lost. `WAITING`: records in the memory of the
-slot's worker that are not in the socket of the hub. The third: connections of the slot's workers so far."""
+"""Places in `RecordCounts.cells`. `DROPPED`: records of the slot that are lost. `WAITING`: records
+in the memory of the slot's worker that are not in the socket of the hub. The third: connections of
+the slot's workers so far."""
 SENT, SETTLED, _HUB = range(3)
-"""Places in the row of a connection: records that the worker has sent; those of them that the hub has settled,
-which the hub writes; and the number of that hub."""
+"""Places in the row of a connection: records that the worker has sent; those of them that the hub
+has settled, which the hub writes; and the number of that hub."""
 ROWS = 64
 """Connections with a row. Of an earlier one, what is not settled is counted as lost."""
 _HEAD, _ROW = 3, 3
@@ -29,7 +30,8 @@ _SIZE = struct.calcsize(_FORMAT)
 
 
 class RecordCounts:
-    """The counts of the worker slot number `worker` of the gateway whose hub has the socket `socket`."""
+    """The counts of the worker slot number `worker` of the gateway whose hub has the socket
+    `socket`."""
 
     def __init__(self, socket: Path, worker: int, say: Callable[[str], None] = say) -> None:
         self._worker = worker
@@ -38,7 +40,10 @@ class RecordCounts:
         try:
             self.cells = memoryview(_mapped(path)).cast("q")
         except OSError as error:
-            say(f"{path} cannot be written: {error.strerror}. What is lost if worker {worker} dies is not counted.")
+            say(
+                f"{path} cannot be written: {error.strerror}. What is lost if worker {worker} "
+                f"dies is not counted."
+            )
             self.cells = memoryview(bytearray(_SIZE)).cast("q")
 
     def connect(self, hub: int) -> int:
@@ -54,7 +59,8 @@ class RecordCounts:
         return self.cells[begin : begin + _ROW]
 
     def settle(self, hub: int = 0) -> None:
-        """Count and report the records that were lost with the last worker of the slot, and with a hub.
+        """Count and report the records that were lost with the last worker of the slot, and with a
+        hub.
 
         `hub`: the number of the hub that lives; 0: none does.
         """
@@ -77,7 +83,10 @@ class RecordCounts:
 
     def _count(self, lost: int) -> None:
         if lost:
-            self._say(f"worker {self._worker} died: its last records for the log are lost: {lost:,} at most.")
+            self._say(
+                f"worker {self._worker} died: its last records for the log "
+                f"are lost: {lost:,} at most."
+            )
         self.cells[DROPPED] += lost
 
 
@@ -92,7 +101,8 @@ def _place(row: int) -> int:
 
 
 def _mapped(path: Path) -> mmap.mmap:
-    """Map the file, whose bytes are written first: without space for a page, the first write to it ends the process."""
+    """Map the file, whose bytes are written first: without space for a page, the first write to it
+    ends the process."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if os.fstat(descriptor).st_size < _SIZE:

@@ -1,6 +1,7 @@
 """Reading back what could not be written, from the files of `log/store/unwritten`.
 
-A thread asks the log which records it contains already, because the answer can take long: the database may hang.
+A thread asks the log which records it contains already, because the answer can take long: the
+database may hang.
 """
 
 import contextlib
@@ -37,10 +38,12 @@ class Recovery:
 
     @property
     def waiting(self) -> int:
-        """Records that this process has saved and not given to the log again. Those of workers' files are not counted:
-        the workers do that."""
+        """Records that this process has saved and not given to the log again. Those of workers'
+        files are not counted: the workers do that."""
         own = self._files and self._files[0].expected
-        return (len(self._block) if own else 0) + sum(max(0, each.expected - each.records) for each in self._files)
+        return (len(self._block) if own else 0) + sum(
+            max(0, each.expected - each.records) for each in self._files
+        )
 
     @property
     def busy(self) -> bool:
@@ -62,10 +65,11 @@ class Recovery:
         self._look_ns = 0
 
     def next_block(self, waiting: Set[str]) -> list[tuple[Rows, str]]:
-        """Return the rows of some records that the log does not contain, each with the id of its call; none: not now.
+        """Return the rows of some records that the log does not contain, each with the id of its
+        call; none: not now.
 
-        `waiting`: calls that the log will contain soon. Call it again when all that it returned is written: then the
-        file can be removed. It does not wait.
+        `waiting`: calls that the log will contain soon. Call it again when all that it returned is
+        written: then the file can be removed. It does not wait.
         """
         if not self.busy or (self._asking is not None and self._asking.is_alive()):
             return []
@@ -113,7 +117,10 @@ class Recovery:
         """Leave the files to others."""
         for each in self._files:
             each.close()
-            self._say(f"log {self._log.where}: what is not written is kept in {each.path}; the next start writes it.")
+            self._say(
+                f"log {self._log.where}: what is not written is kept in {each.path}; the next "
+                f"start writes it."
+            )
         self._files.clear()
 
     def _ask(self, waiting: Set[str]) -> None:
@@ -125,7 +132,8 @@ class Recovery:
                 self._contained = self._log.contained(block)
 
         self._asking = threading.Thread(target=ask, name="splitsecond-log-recovery", daemon=True)
-        with contextlib.suppress(RuntimeError):  # the machine has no more threads: as if the database were away
+        # the machine has no more threads: as if the database were away
+        with contextlib.suppress(RuntimeError):
             self._asking.start()
 
     def _look_later(self) -> None:

@@ -1,11 +1,12 @@
-"""The worker's side of the log: records go to the hub (`log/store/hub_connection`), and are kept until it has settled
-them.
+"""The worker's side of the log: records go to the hub (`log/store/hub_connection`), and are kept
+until it has settled them.
 
-The event loop encodes each record, a few microseconds, and sends what has gathered every 20 ms. What the hub does
-not take is saved in a file (`log/store/unwritten`), which the next hub reads: at once if there is no hub, and
-after `LATE_S` if it is slow. Records that a hub had taken and not settled before it died are saved too. A thread
-writes the file, because the disk may be slow. If the disk refuses, records wait in memory. What waits is bounded;
-beyond the limits, new records are dropped and counted.
+The event loop encodes each record, a few microseconds, and sends what has gathered every 20 ms.
+What the hub does not take is saved in a file (`log/store/unwritten`), which the next hub reads: at
+once if there is no hub, and after `LATE_S` if it is slow. Records that a hub had taken and not
+settled before it died are saved too. A thread writes the file, because the disk may be slow. If the
+disk refuses, records wait in memory. What waits is bounded; beyond the limits, new records are
+dropped and counted.
 """
 
 import asyncio
@@ -52,15 +53,17 @@ _ENCODER = msgspec.msgpack.Encoder()
 class RemoteLogWriter:
     """Writes records through the hub. Create it, `put` and `close` it in the event loop's thread.
 
-    `written` counts records; those in files count as written. `failing`: the hub could not write when it last
-    reported. `errors` is always 0: the hub reports the database's errors.
+    `written` counts records; those in files count as written. `failing`: the hub could not write
+    when it last reported. `errors` is always 0: the hub reports the database's errors.
     """
 
     errors = 0
 
-    def __init__(self, hub: HubConnection, where: str, *, unwritten: Path, say: Callable[[str], None]) -> None:
-        """`unwritten`: how the paths of files for records begin that are not written. `say` gets problems, each at most
-        once a minute.
+    def __init__(
+        self, hub: HubConnection, where: str, *, unwritten: Path, say: Callable[[str], None]
+    ) -> None:
+        """`unwritten`: how the paths of files for records begin that are not written. `say` gets
+        problems, each at most once a minute.
         """
         self.written = 0
         self.failing = False
@@ -81,7 +84,8 @@ class RemoteLogWriter:
         self._files: dict[Path, int] = {}  # records in files that were there when last looked
         self._saving: list[bytes] = []
         self._saver: Thread | None = None
-        self._to_save = SimpleQueue[list[bytes] | None]()  # for the thread; []: close the file; None: end, too
+        # for the thread; []: close the file; None: end, too
+        self._to_save = SimpleQueue[list[bytes] | None]()
         self._saved_or_not = SimpleQueue[OSError | None]()  # from the thread: why it could not save
         self._save_error: Exception | None = None
         self._save_ns = 0  # not before then
@@ -147,8 +151,12 @@ class RemoteLogWriter:
             readable, _, _ = select.select(waiting, [], [], min(left_s, RECONNECT_S))
             if readable:
                 self._hub.receive()
-        taken, hub_lives = self._reported.taken - self._reported.settled, self._hub.socket is not None
-        self._row[SENT] = self._reported.taken  # the hub settles them; the rest of what was sent is saved
+        taken, hub_lives = (
+            self._reported.taken - self._reported.settled,
+            self._hub.socket is not None,
+        )
+        # the hub settles them; the rest of what was sent is saved
+        self._row[SENT] = self._reported.taken
         self._hub.close()
         self._begin_again()
         del self._unsent[:taken]
@@ -167,7 +175,8 @@ class RemoteLogWriter:
         words = f"log {self._where}: closed; records not written"
         if lost := len(self._unsent) + len(self._saving):
             self._say(
-                f"{words}: {lost:,}. They are lost: {'the disk does not answer' if self._saving else self._save_error}."
+                f"{words}: {lost:,}. They are lost: "
+                f"{'the disk does not answer' if self._saving else self._save_error}."
             )
             self._cells[DROPPED] += lost
             for _ in self._unsent:
@@ -175,7 +184,10 @@ class RemoteLogWriter:
             self._unsent, self._saving = [], []
         if in_files and (kept := self._in_files()):
             files = ", ".join(map(str, self._files))
-            self._say(f"{words}: {kept:,}. They are kept in {files}; the hub or the next start writes them.")
+            self._say(
+                f"{words}: {kept:,}. They are kept in {files}; the hub or "
+                f"the next start writes them."
+            )
 
     def _left_to_do(self) -> bool:
         taken = self.failing and self._reported.taken - self._reported.settled == len(self._records)
@@ -271,12 +283,17 @@ class RemoteLogWriter:
             except OSError as failure:
                 error = failure
             self._saved_or_not.put(error)
-            with contextlib.suppress(RuntimeError):  # the loop is closed: `close` has waited for the thread
+            # the loop is closed: `close` has waited for the thread
+            with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._take_saved, 0)
 
     def _take_saved(self, wait_s: float) -> None:
         with contextlib.suppress(Empty):
-            self._save_ended(self._saved_or_not.get(timeout=wait_s) if wait_s else self._saved_or_not.get_nowait())
+            self._save_ended(
+                self._saved_or_not.get(timeout=wait_s)
+                if wait_s
+                else self._saved_or_not.get_nowait()
+            )
 
     def _save_ended(self, error: Exception | None) -> None:
         self._save_error = error
@@ -287,7 +304,9 @@ class RemoteLogWriter:
             path = self._file.path
             self._files[path] = self._files.get(path, 0) + len(records)
             if self._hub.socket is not None:
-                self._report(f"log {self._where}: more records come than can be written; they wait in files.")
+                self._report(
+                    f"log {self._where}: more records come than can be written; they wait in files."
+                )
         else:
             for _ in self._unsent:
                 self._records.pop()
@@ -335,8 +354,8 @@ class RemoteLogWriter:
 
 
 def encode(record: CallRecord) -> bytes:
-    """Return the record in MessagePack, without the times of single tokens. Raises `OverflowError` for a number that is
-    too large."""
+    """Return the record in MessagePack, without the times of single tokens. Raises `OverflowError`
+    for a number that is too large."""
     for attempt in record.attempts:
         if len(attempt.token_lengths) > 1:
             record = replace(record, attempts=tuple(map(_without_times, record.attempts)))
@@ -348,7 +367,8 @@ def encode(record: CallRecord) -> bytes:
 
 
 def _without_times(o: Observation) -> Observation:
-    """Return the attempt as the log needs it: of its tokens only the number in the first event. A single one stays.
+    """Return the attempt as the log needs it: of its tokens only the number in the first event. A
+    single one stays.
 
     To encode and decode the times of 64 tokens takes several times as long as all the rest.
     """
@@ -361,5 +381,9 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {_without_surrogates(name): _without_surrogates(each) for name, each in value.items()}
-    return [_without_surrogates(each) for each in value] if isinstance(value, list | tuple) else value
+        return {
+            _without_surrogates(name): _without_surrogates(each) for name, each in value.items()
+        }
+    return (
+        [_without_surrogates(each) for each in value] if isinstance(value, list | tuple) else value
+    )

@@ -1,6 +1,7 @@
 """Calls of one route and their attempts as columns, for a replay of them (`replay`).
 
-A fortnight has too many calls for an object each, so the database's rows become arrays, page by page.
+A fortnight has too many calls for an object each, so the database's rows become arrays, page by
+page.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,16 +20,19 @@ PAGE = 20_000
 OPERATIONS = ("chat", "completions")
 _C, _A = CALLS.c, ATTEMPTS.c
 _CALL_NUMBERS = (
-    "came_us", "stream", "first_token_ns", "end_ns", "input_tokens", "output_tokens", "session", "agent", "turn",
+    "came_us", "stream", "first_token_ns", "end_ns", "input_tokens", "output_tokens", "session",
+    "agent", "turn",
     "new_tokens", "reusable_tokens",
 )  # fmt: skip
 _ATTEMPT_NUMBERS = (
-    "dns_ns", "tcp_ns", "tls_ns", "sent_ns", "first_token_ns", "last_token_ns", "end_ns", "input_tokens",
+    "dns_ns", "tcp_ns", "tls_ns", "sent_ns", "first_token_ns", "last_token_ns", "end_ns",
+    "input_tokens",
     "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "output_tokens", "status",
 )  # fmt: skip
 _MAIN_AGENT = 0
 _KEPT_HERE = ("ejected",)
-"""Faults of calls that were sent to no target because all of them were down: another policy may serve such calls."""
+"""Faults of calls that were sent to no target because all of them were down: another policy may
+serve such calls."""
 
 
 class LoggedFault(NamedTuple):
@@ -39,10 +43,11 @@ class LoggedFault(NamedTuple):
 
 
 class CallColumns(Struct, frozen=True, kw_only=True):
-    """One place for each call, in the order in which they came; a number that is not known is `UNKNOWN`.
+    """One place for each call, in the order in which they came; a number that is not known is
+    `UNKNOWN`.
 
-    `outcome`: place in `OUTCOMES`. `client`, `target`: places in the lists of `RequestColumns`; UNKNOWN: none. `agent`:
-    0 for the main one.
+    `outcome`: place in `OUTCOMES`. `client`, `target`: places in the lists of `RequestColumns`;
+    UNKNOWN: none. `agent`: 0 for the main one.
     """
 
     came_us: Integers
@@ -62,8 +67,8 @@ class CallColumns(Struct, frozen=True, kw_only=True):
 
 
 class LoggedAttempts(Struct, frozen=True, kw_only=True):
-    """One place for each attempt, in the order of their calls. `call`: the place of its call. `fault`: UNKNOWN without
-    one. Times count from the arrival of the call."""
+    """One place for each attempt, in the order of their calls. `call`: the place of its call.
+    `fault`: UNKNOWN without one. Times count from the arrival of the call."""
 
     call: Integers
     target: Integers
@@ -92,7 +97,9 @@ class RequestColumns(Struct, frozen=True, kw_only=True):
     attempts: LoggedAttempts
 
 
-def request_columns(connection: Connection, route: str, spans_us: Sequence[tuple[int, int]]) -> RequestColumns:
+def request_columns(
+    connection: Connection, route: str, spans_us: Sequence[tuple[int, int]]
+) -> RequestColumns:
     """Return the calls to `route` that came in within these times, and their attempts.
 
     Calls that a cache answered, and those that were refused before a policy saw them, are left out.
@@ -109,7 +116,8 @@ def request_columns(connection: Connection, route: str, spans_us: Sequence[tuple
             numbers = [
                 (
                     OUTCOMES.index(row.outcome), clients.setdefault(row.client, len(clients)),
-                    targets.setdefault(row.target, len(targets)) if row.target else UNKNOWN, *row[5:],
+                    targets.setdefault(row.target, len(targets)) if row.target else UNKNOWN,
+                    *row[5:],
                 )
                 for row in rows
             ]  # fmt: skip
@@ -125,7 +133,9 @@ def request_columns(connection: Connection, route: str, spans_us: Sequence[tuple
                 target = targets.setdefault(row.target, len(targets))
                 found.append((place, target, OUTCOMES.index(row.outcome), fault, *row[8:]))
             found.sort(key=lambda one: one[0])
-            attempts.append(np.array(found, np.int64).reshape(len(found), len(LoggedAttempts.__struct_fields__)))
+            attempts.append(
+                np.array(found, np.int64).reshape(len(found), len(LoggedAttempts.__struct_fields__))
+            )
             before += len(rows)
     call_names = ("outcome", "client", "target", *_CALL_NUMBERS)
     attempt_names = LoggedAttempts.__struct_fields__
@@ -138,17 +148,28 @@ def request_columns(connection: Connection, route: str, spans_us: Sequence[tuple
     )
 
 
-def calls_by_hour(connection: Connection, route: str, since_us: int, until_us: int) -> list[tuple[int, int]]:
+def calls_by_hour(
+    connection: Connection, route: str, since_us: int, until_us: int
+) -> list[tuple[int, int]]:
     """Return each hour (hours since 1970) with calls to `route`, and their number."""
     hour_us = (_C.came_us - _C.came_us % US_PER_HOUR).label("hour_us")
-    query = select(hour_us, func.count()).where(_wanted(route, since_us, until_us)).group_by("hour_us")
+    query = (
+        select(hour_us, func.count()).where(_wanted(route, since_us, until_us)).group_by("hour_us")
+    )
     return sorted((at_us // US_PER_HOUR, count) for at_us, count in connection.execute(query))
 
 
 def routes(connection: Connection, since_us: int, until_us: int) -> list[tuple[str, int]]:
-    """Return the routes of calls in this time, the most frequent first, with the number of their calls."""
-    query = select(_C.route, func.count()).where(_C.came_us >= since_us, _C.came_us < until_us).group_by(_C.route)
-    return sorted(((route, count) for route, count in connection.execute(query)), key=lambda one: -one[1])
+    """Return the routes of calls in this time, the most frequent first, with the number of their
+    calls."""
+    query = (
+        select(_C.route, func.count())
+        .where(_C.came_us >= since_us, _C.came_us < until_us)
+        .group_by(_C.route)
+    )
+    return sorted(
+        ((route, count) for route, count in connection.execute(query)), key=lambda one: -one[1]
+    )
 
 
 def _wanted(route: str, since_us: int, until_us: int) -> ColumnElement[bool]:
@@ -163,11 +184,28 @@ def _wanted(route: str, since_us: int, until_us: int) -> ColumnElement[bool]:
     )
 
 
-def _pages(connection: Connection, route: str, since_us: int, until_us: int) -> Iterator[Sequence[Row[Any]]]:
-    filled = (func.coalesce(_C[name], _MAIN_AGENT if name == "agent" else UNKNOWN) for name in _CALL_NUMBERS[2:])
-    names = (_C.n, _C.call, _C.outcome, _C.client, _C.target, *(_C[name] for name in _CALL_NUMBERS[:2]))
+def _pages(
+    connection: Connection, route: str, since_us: int, until_us: int
+) -> Iterator[Sequence[Row[Any]]]:
+    filled = (
+        func.coalesce(_C[name], _MAIN_AGENT if name == "agent" else UNKNOWN)
+        for name in _CALL_NUMBERS[2:]
+    )
+    names = (
+        _C.n,
+        _C.call,
+        _C.outcome,
+        _C.client,
+        _C.target,
+        *(_C[name] for name in _CALL_NUMBERS[:2]),
+    )
     columns = (*names, *filled)
-    page = select(*columns).where(_wanted(route, since_us, until_us)).order_by(_C.came_us, _C.n).limit(PAGE)
+    page = (
+        select(*columns)
+        .where(_wanted(route, since_us, until_us))
+        .order_by(_C.came_us, _C.n)
+        .limit(PAGE)
+    )
     after: ColumnElement[bool] = _C.came_us >= since_us
     while rows := connection.execute(page.where(after)).all():
         yield rows
@@ -177,8 +215,21 @@ def _pages(connection: Connection, route: str, since_us: int, until_us: int) -> 
 
 def _attempts(connection: Connection, first_us: int, last_us: int) -> Iterator[Row[Any]]:
     numbers = [func.coalesce(_A[name], UNKNOWN) for name in _ATTEMPT_NUMBERS]
-    names = (_A.came_us, _A.call, _A.target, _A.outcome, _A.fault_type, _A.fault, _A.phase, _A.fault_status)
-    query = select(*names, *numbers).where(_A.came_us >= first_us, _A.came_us <= last_us).order_by(_A.came_us, _A.n)
+    names = (
+        _A.came_us,
+        _A.call,
+        _A.target,
+        _A.outcome,
+        _A.fault_type,
+        _A.fault,
+        _A.phase,
+        _A.fault_status,
+    )
+    query = (
+        select(*names, *numbers)
+        .where(_A.came_us >= first_us, _A.came_us <= last_us)
+        .order_by(_A.came_us, _A.n)
+    )
     yield from connection.execute(query)
 
 

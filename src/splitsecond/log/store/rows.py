@@ -30,12 +30,22 @@ NAME_LENGTH = 200
 LONGEST_REASON = 1000
 """Longest finish reason that is examined, in characters."""
 _NO_TOKENS: tuple[Any, ...] = (None, None, None, None, None, None, "")
-SESSION_COLUMNS = ("session", "agent", "parent", "turn", "new_tokens", "reusable_tokens", "idle_ms", "repeated")
+SESSION_COLUMNS = (
+    "session",
+    "agent",
+    "parent",
+    "turn",
+    "new_tokens",
+    "reusable_tokens",
+    "idle_ms",
+    "repeated",
+)
 """The columns of the session of a call."""
 _NO_SESSION: tuple[int | None, ...] = (None,) * len(SESSION_COLUMNS)
 _NO_FAULT = ("", "", "", "", 0)
 QUEUE_TIME = "queue_time"
-"""The name of the time before any work among the timings of an attempt that was read from the log, in seconds."""
+"""The name of the time before any work among the timings of an attempt that was read from the log,
+in seconds."""
 _SERVER_TIMES = {
     QUEUE_TIME: 0,
     "prompt_time": 1,
@@ -48,8 +58,9 @@ _SERVER_TIMES = {
     "total_time": 4,
     "total_duration": 4,
 }
-"""Places among the columns `server_queue_ns` to `server_total_ns`, by the names of Groq, Cerebras and Replicate (which
-end in ``_time``), of llama.cpp and OpenAI (``_ms``), and of Ollama (``_duration``). Other names are dropped."""
+"""Places among the columns `server_queue_ns` to `server_total_ns`, by the names of Groq, Cerebras
+and Replicate (which end in ``_time``), of llama.cpp and OpenAI (``_ms``), and of Ollama
+(``_duration``). Other names are dropped."""
 _NO_SERVER_TIMES: tuple[int | None, ...] = (None,) * 5
 
 
@@ -78,7 +89,9 @@ def rows(record: CallRecord) -> Rows:
         )
         if o.role == "winner":
             answer = tokens
-        attempts.append(_attempt(o, (came_us, record.call, o.id, client), start, tokens, route, same))
+        attempts.append(
+            _attempt(o, (came_us, record.call, o.id, client), start, tokens, route, same)
+        )
     first_token = record.first_token_ns
     call = (
         came_us,
@@ -126,7 +139,12 @@ def session_id(number: int | None) -> str:
 
 
 def _attempt(
-    o: Observation, key: tuple[Any, ...], start: int, tokens: tuple[Any, ...], route: str, same: tuple[int, int]
+    o: Observation,
+    key: tuple[Any, ...],
+    start: int,
+    tokens: tuple[Any, ...],
+    route: str,
+    same: tuple[int, int],
 ) -> tuple[Any, ...]:
     fault = o.fault
     first_token, target, tier = o.first_token_ns, _line(o.target), _line(o.tier)
@@ -193,15 +211,23 @@ def _server_times(reported: Mapping[str, float]) -> tuple[int | None, ...]:
 
 @lru_cache(maxsize=4096)
 def _line(name: str) -> str:
-    """Shorten a name to a line that any database accepts: PostgreSQL refuses NUL, both refuse half a surrogate pair."""
+    """Shorten a name to a line that any database accepts: PostgreSQL refuses NUL, both refuse half
+    a surrogate pair."""
     return name if len(name) <= NAME_LENGTH and name.isprintable() else excerpt(name)[:NAME_LENGTH]
 
 
-_SAME_NAMES = [c.name for c in ATTEMPTS.c if c.name in Observation.__struct_fields__ and c.name != "fault"]
+_SAME_NAMES = [
+    c.name for c in ATTEMPTS.c if c.name in Observation.__struct_fields__ and c.name != "fault"
+]
 _FAULT = ("fault_type", "fault", "phase", "message", "fault_status")
-_CALL = [c.name for c in CALLS.c if c.name in CallRecord.__struct_fields__ and c.name not in ("attempts", "session")]
+_CALL = [
+    c.name
+    for c in CALLS.c
+    if c.name in CallRecord.__struct_fields__ and c.name not in ("attempts", "session")
+]
 ATTEMPT_COLUMNS = [
-    ATTEMPTS.c[name] for name in ("came_us", "first_event_tokens", "server_queue_ns", *_FAULT, *_SAME_NAMES)
+    ATTEMPTS.c[name]
+    for name in ("came_us", "first_event_tokens", "server_queue_ns", *_FAULT, *_SAME_NAMES)
 ]
 """The columns that `observation` reads, in this order."""
 CALL_COLUMNS = [CALLS.c[name] for name in ("came_us", "n", *SESSION_COLUMNS, *_CALL)]
@@ -216,7 +242,10 @@ def observation(row: Sequence[Any]) -> Observation:
     counted = [] if first is None else [first]
     timings = {} if queue_ns is None else {QUEUE_TIME: queue_ns / NS_PER_S}
     return Observation(
-        fault=fault, tokens_so_far=counted, server_timings=timings, **dict(zip(_SAME_NAMES, same, strict=True))
+        fault=fault,
+        tokens_so_far=counted,
+        server_timings=timings,
+        **dict(zip(_SAME_NAMES, same, strict=True)),
     )
 
 
@@ -224,7 +253,9 @@ def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
     own = 2 + len(SESSION_COLUMNS)
     found = None if row.session is None else call_session(row[2:own])
     call = tuple(row)[own:]
-    return CallRecord(start_ns=0, session=found, attempts=tuple(attempts), **dict(zip(_CALL, call, strict=True)))
+    return CallRecord(
+        start_ns=0, session=found, attempts=tuple(attempts), **dict(zip(_CALL, call, strict=True))
+    )
 
 
 def call_session(columns: Sequence[Any]) -> CallSession:

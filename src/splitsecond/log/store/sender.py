@@ -14,7 +14,8 @@ from splitsecond.log.store.hub_connection import AGAIN, CHUNK, RECORD, Frames, H
 from splitsecond.log.store.record_counts import SETTLED, RecordCounts
 
 DECODED_AT_ONCE = 16
-"""Records that are decoded before the processor is yielded to a request that waits for it (see `log/store/writer`)."""
+"""Records that are decoded before the processor is yielded to a request that waits for it (see
+`log/store/writer`)."""
 MAX_UNSENT = 16 << 20
 """Bytes that wait for a worker, beyond which it gets no more messages."""
 _DECODER = msgspec.msgpack.Decoder(CallRecord)
@@ -24,9 +25,10 @@ Arrival = tuple[CallRecord, bytes, bool]
 
 
 class Sender:
-    """One connected worker. `taken` and `settled` count its records since it connected. `lost` counts lost records, of
-    others too if they were lost after they had been settled. `saved`: records in files, of all workers. `hello`: its
-    first message. `on_message` gets it and all other messages that are no records, of the type `messages`."""
+    """One connected worker. `taken` and `settled` count its records since it connected. `lost`
+    counts lost records, of others too if they were lost after they had been settled. `saved`:
+    records in files, of all workers. `hello`: its first message. `on_message` gets it and all other
+    messages that are no records, of the type `messages`."""
 
     def __init__(
         self,
@@ -83,11 +85,13 @@ class Sender:
     def _begin(self, hello: Hello) -> None:
         self.hello = hello
         path = Path(self.connection.getsockname())
-        counts = RecordCounts(path, hello.worker, lambda problem: None)  # which the worker has reported
+        # which the worker has reported
+        counts = RecordCounts(path, hello.worker, lambda problem: None)
         self._counts = counts.row(hello.row)
 
     def send(self, message: Struct) -> None:
-        """Send a message, unless the worker has not read too many. Call `flush` when it has read some of `unsent`."""
+        """Send a message, unless the worker has not read too many. Call `flush` when it has read
+        some of `unsent`."""
         if len(self.unsent) < MAX_UNSENT:
             self.unsent += frame(message)
             self.flush()

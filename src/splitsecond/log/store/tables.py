@@ -1,12 +1,14 @@
 """Tables of the gateway's log, and their version in a database.
 
-There are two wide tables that can be queried directly, `calls` and `attempts`. A call and its attempts are found
-together by `came_us` (wall clock, UTC, microseconds) and `call`. In PostgreSQL both have a partition for each day
-(`log/store/partitions`). Rows are written in the order of time, so an index on a time grows at its end, while an index
-on the random ids of calls would touch a page of its own for each row.
+There are two wide tables that can be queried directly, `calls` and `attempts`. A call and its
+attempts are found together by `came_us` (wall clock, UTC, microseconds) and `call`. In PostgreSQL
+both have a partition for each day (`log/store/partitions`). Rows are written in the order of time,
+so an index on a time grows at its end, while an index on the random ids of calls would touch a page
+of its own for each row.
 
-The texts of the columns are the source of docs/reference/log.md. A column of `attempts` without a text has the name and
-meaning of a field of `Observation`, except that times (`sent_ns` to `end_ns`) count from the arrival of the call.
+The texts of the columns are the source of docs/reference/log.md. A column of `attempts` without a
+text has the name and meaning of a field of `Observation`, except that times (`sent_ns` to `end_ns`)
+count from the arrival of the call.
 """
 
 from sqlalchemy import (
@@ -32,7 +34,8 @@ from splitsecond.log.store import partitions
 VERSION = 3
 """The newest revision in `log/store/migrations`."""
 
-_KEY = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only for a column of exactly this type
+# SQLite numbers rows only for a column of exactly this type
+_KEY = BigInteger().with_variant(Integer, "sqlite")
 
 
 def _text(**columns: str) -> list[Column[str]]:
@@ -68,7 +71,8 @@ CALLS = Table(
     *_flags(stream="Whether the client asked for a stream."),
     *_whole(status="HTTP status of the response; 499 if the client left before it."),
     *_text(
-        cache="`hit`, `shared` (with an identical call in flight), `miss`, or empty without a cache.",
+        cache="`hit`, `shared` (with an identical call in flight), "
+        "`miss`, or empty without a cache.",
         target="The target that answered, or empty.",
         outcome="`ok`, `failed` or `cancelled`.",
         fault="Kind of the fault that the client received, or empty.",
@@ -82,20 +86,28 @@ CALLS = Table(
         input_tokens="Input tokens of the attempt that answered, like the following counts.",
         cached_tokens="Input tokens read from the provider's prompt cache.",
         cache_write_tokens="Input tokens written to the provider's prompt cache.",
-        cache_write_1h_tokens="Of these, the tokens that were written for an hour, which cost more.",
+        cache_write_1h_tokens="Of these, the tokens that were written for an "
+        "hour, which cost more.",
         output_tokens="Output tokens, reasoning included.",
         reasoning_tokens="Output tokens that were reasoning.",
     ),
-    *_text(token_source="Where `output_tokens` comes from: `usage`, `tokenizer`, `events` or `estimate`."),
+    *_text(
+        token_source="Where `output_tokens` comes from: `usage`, `tokenizer`, `events` or "
+        "`estimate`."
+    ),
     *_maybe(
-        session="The session that the call belongs to: a keyed hash, signed; null without one, like the following.",
-        agent="The agent within the session that sent it: a keyed hash, signed; null for the main one.",
+        session="The session that the call belongs to: a keyed hash, signed; null without one, "
+        "like the following.",
+        agent="The agent within the session that sent it: a keyed hash, "
+        "signed; null for the main one.",
         parent="The agent that started this agent, if the client says so.",
         turn="Number of the call within its agent, from 1.",
         new_tokens="Estimated input tokens that the agent had not sent before.",
         reusable_tokens="Estimated input tokens that a prompt cache without limits would contain.",
-        idle_ms="Milliseconds from the end of the agent's answer before to the arrival of the call.",
-        repeated="How often in a row the model had called a tool with the same arguments, if three times or more.",
+        idle_ms="Milliseconds from the end of the agent's answer before "
+        "to the arrival of the call.",
+        repeated="How often in a row the model had called a tool with the same arguments, if "
+        "three times or more.",
     ),
     Index("calls_by_time", "came_us"),
 )
@@ -124,10 +136,13 @@ ATTEMPTS = Table(
     *_text(finish_reason=""),
     *_whole(dns_ns="", tcp_ns="", tls_ns=""),
     *_flags(reused="", resent=""),
-    *_maybe(rtt_ns="", sent_ns="", head_ns="", first_token_ns="", first_answer_ns="", last_token_ns=""),
+    *_maybe(
+        rtt_ns="", sent_ns="", head_ns="", first_token_ns="", first_answer_ns="", last_token_ns=""
+    ),
     *_whole(end_ns=""),
     *_maybe(
-        first_event_tokens="Tokens that arrived with the first one; all, if the speed after it is not known.",
+        first_event_tokens="Tokens that arrived with the first one; all, if the speed after it is "
+        "not known.",
         input_tokens="",
         cached_tokens="",
         cache_write_tokens="",
@@ -139,28 +154,34 @@ ATTEMPTS = Table(
     *_whole(lag_max_ns=""),
     *_flags(kernel_time=""),
     *_maybe(
-        server_queue_ns="Time before any work, by the server's own report, like the following times.",
+        server_queue_ns="Time before any work, by the server's own report, "
+        "like the following times.",
         server_prefill_ns="Time to read the prompt.",
         server_decode_ns="Time to write the answer.",
         server_head_ns="Time from the arrival of the request to the head of the response.",
         server_total_ns="Time from the arrival of the request to the end of the answer.",
         unstreamed_tokens="",
     ),
-    *_text(tier="The speed tier that served the request, in the provider's word; empty if unknown."),
+    *_text(
+        tier="The speed tier that served the request, in the provider's word; empty if unknown."
+    ),
     Column(
         "packed",
         LargeBinary,
         doc="The numbers of this row that `speed` and `cost` read, in the layout of "
         "`splitsecond/core/timing/packed_attempt.py`; null where a number is too large.",
     ),
-    # In SQLite it contains `packed`, so `speed` reads it alone: in the table, 41 columns come before that one.
+    # In SQLite it contains `packed`, so `speed` reads it alone: in the table, 41 columns come
+    # before that one.
     Index("attempts_by_time", "came_us", "packed").ddl_if(dialect="sqlite"),
     Index("attempts_by_time", "came_us").ddl_if(dialect="postgresql"),
     Index("attempts_by_target", "target", "came_us"),
     Index("attempts_by_client", "client", "came_us"),
 )
 
-WITH_CALL = ATTEMPTS.outerjoin(CALLS, and_(CALLS.c.came_us == ATTEMPTS.c.came_us, CALLS.c.call == ATTEMPTS.c.call))
+WITH_CALL = ATTEMPTS.outerjoin(
+    CALLS, and_(CALLS.c.came_us == ATTEMPTS.c.came_us, CALLS.c.call == ATTEMPTS.c.call)
+)
 """Attempts with their calls."""
 
 partitions.partition(CALLS)
@@ -176,16 +197,18 @@ def are_current(connection: Connection) -> bool:
 
 
 def prepare(connection: Connection, where: str, *, shared: bool) -> None:
-    """Create the tables, or migrate them to this version. Call it in a transaction that excludes other writers.
+    """Create the tables, or migrate them to this version. Call it in a transaction that excludes
+    other writers.
 
-    `shared`: the database may contain other tables. Raises `CallerFault` if the log has a newer version, or the
-    database is not a log.
+    `shared`: the database may contain other tables. Raises `CallerFault` if the log has a newer
+    version, or the database is not a log.
     """
     present = set(inspect(connection).get_table_names())
     if STAMP.name not in present:
         if present & {CALLS.name, ATTEMPTS.name} if shared else present:
             raise CallerFault(
-                f"the database {where} is not a log: it has a table {min(present)!r}, but none of a log",
+                f"the database {where} is not a log: it has a table "
+                f"{min(present)!r}, but none of a log",
                 kind="not_a_log",
                 hint="Give the log a database of its own.",
             )

@@ -1,13 +1,14 @@
 """Files with records of calls that wait to be written to the log.
 
-The hub saves what it cannot write within a second, and at its end what it has not written. A worker saves what
-the hub does not take, and what a hub had of it that died. A hub writes the records when the database answers, and
-removes the file. A record can be in two files, or in the log as well, so the reader asks the log first
-(`Log.contained`).
+The hub saves what it cannot write within a second, and at its end what it has not written. A worker
+saves what the hub does not take, and what a hub had of it that died. A hub writes the records when
+the database answers, and removes the file. A record can be in two files, or in the log as well, so
+the reader asks the log first (`Log.contained`).
 
-The files are beside a SQLite log, as LOG.unwritten-*, and otherwise in the temporary folder. A file begins with
-`MAGIC`. Then come frames as on the socket of the hub: a length, and a `CallRecord` in MessagePack. A process
-holds a lock (flock) on a file while it writes or reads it. A file that was cut off is read up to its last whole record.
+The files are beside a SQLite log, as LOG.unwritten-*, and otherwise in the temporary folder. A file
+begins with `MAGIC`. Then come frames as on the socket of the hub: a length, and a `CallRecord` in
+MessagePack. A process holds a lock (flock) on a file while it writes or reads it. A file that was
+cut off is read up to its last whole record.
 """
 
 import contextlib
@@ -31,15 +32,18 @@ from splitsecond.log.store.call_record import CallRecord
 MAGIC = b"splitsecond unwritten 1\n"
 LENGTH = struct.Struct(">I")
 MIN_FREE = 0.05
-"""Share of the disk that the files leave free. Beyond it, records wait in memory as long as there is room."""
+"""Share of the disk that the files leave free. Beyond it, records wait in memory as long as there
+is room."""
 LONGEST_RECORD = 64 << 20
 _DECODER = msgspec.msgpack.Decoder(CallRecord)
 
 
 class UnwrittenFile:
-    """A file for records of the log whose files' paths begin with `stem`. It is created with the first record.
+    """A file for records of the log whose files' paths begin with `stem`. It is created with the
+    first record.
 
-    `only_writes`: this process writes no records into the log, so others may do that with other files meanwhile.
+    `only_writes`: this process writes no records into the log, so others may do that with other
+    files meanwhile.
     """
 
     def __init__(self, stem: Path, *, only_writes: bool = False) -> None:
@@ -51,11 +55,15 @@ class UnwrittenFile:
         self._begin()
 
     def add(self, records: Sequence[bytes]) -> None:
-        """Append encoded records, all or none of them. Raises `OSError`, also if too little of the disk is free."""
+        """Append encoded records, all or none of them. Raises `OSError`, also if too little of the
+        disk is free."""
         if not records:
             return
-        # Few calls of the system, and few steps of the interpreter: a thread that does this waits for each of them.
-        data = b"".join(chain.from_iterable(zip(map(LENGTH.pack, map(len, records)), records, strict=True)))
+        # Few calls of the system, and few steps of the interpreter: a thread that does this waits
+        # for each of them.
+        data = b"".join(
+            chain.from_iterable(zip(map(LENGTH.pack, map(len, records)), records, strict=True))
+        )
         self._check_room(len(data))
         if self._broken:
             raise OSError(errno.EIO, "the file ends in half a record")
@@ -108,10 +116,14 @@ class UnwrittenFile:
     def _opened(self) -> int:
         if self.records:
             with contextlib.suppress(OSError):  # a hub reads it, or has read it
-                if (descriptor := _locked(self.path, os.O_RDWR | os.O_APPEND, self._lock)) is not None:
+                if (
+                    descriptor := _locked(self.path, os.O_RDWR | os.O_APPEND, self._lock)
+                ) is not None:
                     return descriptor
         self._begin()
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(
+            self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
         try:
             fcntl.flock(descriptor, self._lock)
         except OSError:  # the file system has no locks
@@ -187,9 +199,11 @@ def room(folder: Path) -> int:
 
 
 def claim(stem: Path, ignored: Set[Path] = frozenset()) -> tuple[list[FoundFile], dict[Path, str]]:
-    """Lock and return the files of the log but for those `ignored`, and why others of that name cannot be read.
+    """Lock and return the files of the log but for those `ignored`, and why others of that name
+    cannot be read.
 
-    Returns none while another process reads one of them: two processes must not write the same record at once.
+    Returns none while another process reads one of them: two processes must not write the same
+    record at once.
     """
     claimed: list[FoundFile] = []
     wrong: dict[Path, str] = {}
@@ -238,7 +252,8 @@ def _is_only_written(path: Path) -> bool:
 
 
 def _locked(path: Path, mode: int, lock: int) -> int | None:
-    """Open and lock a file. Return its descriptor; None if it is not there any more, empty, or of another user.
+    """Open and lock a file. Return its descriptor; None if it is not there any more, empty, or of
+    another user.
 
     Raises `BlockingIOError` if another process has it locked.
     """
@@ -253,7 +268,12 @@ def _locked(path: Path, mode: int, lock: int) -> int | None:
     except BaseException:
         os.close(descriptor)
         raise
-    if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and found.st_size and found.st_nlink:
+    if (
+        stat.S_ISREG(found.st_mode)
+        and found.st_uid == os.getuid()
+        and found.st_size
+        and found.st_nlink
+    ):
         return descriptor
     os.close(descriptor)
     return None

@@ -1,18 +1,22 @@
 """The thread that writes the log, so that traffic never waits for a disk.
 
-The event loop appends to a bounded queue. The thread takes what has gathered in a quarter of a second and writes it in
-one transaction. A few dozen rows are inserted with one statement, because the interpreter is free for the event loop
-while the database works on it; with a statement for each row, the two threads would compete for it at every row.
+The event loop appends to a bounded queue. The thread takes what has gathered in a quarter of a
+second and writes it in one transaction. A few dozen rows are inserted with one statement, because
+the interpreter is free for the event loop while the database works on it; with a statement for each
+row, the two threads would compete for it at every row.
 
-Between statements the thread yields the processor. The scheduler lets a process finish its time slice, a millisecond or
-more, before another one that has just woken up: a request that waits for the same processor would be that late.
+Between statements the thread yields the processor. The scheduler lets a process finish its time
+slice, a millisecond or more, before another one that has just woken up: a request that waits for
+the same processor would be that late.
 
-Rows that the database refuses are kept and tried again with the next batch, after a pause that doubles. All of this is
-bounded: if a queue is full, records are dropped and counted, and traffic continues. A record that can never be written
-(a number too large) is found by halving its batch, and dropped alone. If the confirmation of a commit is lost, the
-batch is written again, and may then be in the log twice.
+Rows that the database refuses are kept and tried again with the next batch, after a pause that
+doubles. All of this is bounded: if a queue is full, records are dropped and counted, and traffic
+continues. A record that can never be written (a number too large) is found by halving its batch,
+and dropped alone. If the confirmation of a commit is lost, the batch is written again, and may then
+be in the log twice.
 
-Rows older than `keep_days` are deleted from time to time, a few hundred at a time, so that no other process waits long.
+Rows older than `keep_days` are deleted from time to time, a few hundred at a time, so that no other
+process waits long.
 """
 
 import contextlib
@@ -59,7 +63,8 @@ _yield_processor: Callable[[], None] | None = getattr(os, "sched_yield", None)
 class LogWriter:
     """The queue and its thread. `start` the thread, `put` from any other thread, `close`.
 
-    `written` and `dropped` count records, `errors` batches that the database refused. `failing`: the last batch was.
+    `written` and `dropped` count records, `errors` batches that the database refused. `failing`:
+    the last batch was.
     """
 
     def __init__(
@@ -73,7 +78,8 @@ class LogWriter:
         self.written = 0
         self.errors = 0
         self.failing = False
-        self._refused = 0  # counted by callers of `put`, and `_lost` by the thread, so that no increment is lost
+        # counted by callers of `put`, and `_lost` by the thread, so that no increment is lost
+        self._refused = 0
         self._lost = 0
         self._database = database
         self._keep_us = round(keep_days * clock.US_PER_DAY)
@@ -154,8 +160,8 @@ class LogWriter:
             self._wake.clear()
 
     def write(self) -> bool:
-        """Write what waits in one transaction, at most a batch of the queue, then delete some old rows. Return whether
-        that succeeded. Called by the thread, and by tests that have none."""
+        """Write what waits in one transaction, at most a batch of the queue, then delete some old
+        rows. Return whether that succeeded. Called by the thread, and by tests that have none."""
         if not self._pending and not self._queue and not self._sweeping:
             return True
         try:
@@ -174,9 +180,12 @@ class LogWriter:
         return True
 
     def _write_batch(self, connection: Connection, *, alone: bool = False) -> None:
-        """Write the pending rows and, unless `alone`, queued ones. Rows stay pending until all are in the database."""
-        cursor = connection.connection.cursor()  # the driver's: SQLAlchemy's execution costs more than the insert
-        with contextlib.closing(cursor):  # left open, it would keep the lock of a transaction that failed
+        """Write the pending rows and, unless `alone`, queued ones. Rows stay pending until all are
+        in the database."""
+        # the driver's: SQLAlchemy's execution costs more than the insert
+        cursor = connection.connection.cursor()
+        # left open, it would keep the lock of a transaction that failed
+        with contextlib.closing(cursor):
             cursor.execute(self._database.begin)
             waiting = list(self._pending)
             for i in range(0, len(waiting), _AT_ONCE[0]):
@@ -212,27 +221,35 @@ class LogWriter:
             cursor.execute(self._statement(table, len(chunk)), values)
 
     def yield_processor(self) -> None:
-        """Let another process run that waits for this processor, unless there is enough to write for a whole batch."""
+        """Let another process run that waits for this processor, unless there is enough to write
+        for a whole batch."""
         if len(self._queue) < BATCH and _yield_processor is not None:
             _yield_processor()
 
     def _copy_statement(self, table: Table) -> str:
-        """Return the SQL that takes any number of rows from a stream: PostgreSQL reads no values as SQL then."""
+        """Return the SQL that takes any number of rows from a stream: PostgreSQL reads no values as
+        SQL then."""
         names = ", ".join(column.name for column in table.columns if not column.primary_key)
         return f"COPY {table.name} ({names}) FROM STDIN"
 
     def _statement(self, table: Table, count: int) -> str:
-        """Return the SQL that inserts `count` rows. It is cached, because composing it costs more than the insert."""
+        """Return the SQL that inserts `count` rows. It is cached, because composing it costs more
+        than the insert."""
         statement = self._inserts.get((table.name, count))
         if statement is None:
             names = [column.name for column in table.columns if not column.primary_key]
-            one = str(insert(table).inline().compile(dialect=self._database.dialect, column_keys=names))
+            one = str(
+                insert(table).inline().compile(dialect=self._database.dialect, column_keys=names)
+            )
             head, _, values = one.partition(" VALUES ")
-            statement = self._inserts[table.name, count] = f"{head} VALUES {', '.join([values] * count)}"
+            statement = self._inserts[table.name, count] = (
+                f"{head} VALUES {', '.join([values] * count)}"
+            )
         return statement
 
     def _write_good_ones(self) -> bool:
-        """Write the pending rows except for those of a bad record, which is found by halving and dropped."""
+        """Write the pending rows except for those of a bad record, which is found by halving and
+        dropped."""
         self._hold_back()
         waiting, self._pending = list(self._pending), deque()
         parts = [waiting]
@@ -278,7 +295,9 @@ class LogWriter:
         self._disconnect()
         self.errors += 1
         self.failing = True
-        self._report(f"cannot write the log {self._database.where}: {self._database.error_text(error)}")
+        self._report(
+            f"cannot write the log {self._database.where}: {self._database.error_text(error)}"
+        )
         self._pause = min(max(1, self._pause * 2), LONGEST_PAUSE)
         self._rounds_left = self._pause
         self._hold_back()
@@ -287,7 +306,10 @@ class LogWriter:
         self._pause, self.failing = 0, False
         if self._reported:
             self._reported = False
-            self._say(f"the log {self._database.where} is written again; records lost so far: {self.dropped:,}")
+            self._say(
+                f"the log {self._database.where} is written again; records lost so far: "
+                f"{self.dropped:,}"
+            )
 
     def _hold_back(self) -> None:
         """Convert the queue to rows, which are smaller. Beyond the limit the oldest are dropped."""
@@ -314,7 +336,8 @@ class LogWriter:
         return clock.now_ns() >= self._sweep_ns
 
     def _sweep(self, connection: Connection) -> None:
-        """Delete a few rows that are too old. If there are no more, look again some minutes later."""
+        """Delete a few rows that are too old. If there are no more, look again some minutes
+        later."""
         now_us = clock.now_ns() // 1000 + clock.wall_offset_us()
         cutoff_us = now_us - self._keep_us
         if self._database.is_server:
@@ -322,7 +345,12 @@ class LogWriter:
                 self._report(f"log {self._database.where}: {words}")
         deleted = 0
         for table in (CALLS, ATTEMPTS):
-            old = select(table.c.n).where(table.c.came_us < cutoff_us).order_by(table.c.came_us).limit(SWEEP_ROWS)
+            old = (
+                select(table.c.n)
+                .where(table.c.came_us < cutoff_us)
+                .order_by(table.c.came_us)
+                .limit(SWEEP_ROWS)
+            )
             deleted += connection.execute(delete(table).where(table.c.n.in_(old))).rowcount
         if not deleted:
             self._sweep_ns = clock.now_ns() + SWEEP_S * clock.NS_PER_S

@@ -1,10 +1,12 @@
 """The requests of a batch, in the line format of OpenAI or Anthropic, and the file of its results.
 
-    {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {"model": "fast", "messages": [...]}}
-    {"custom_id": "1", "params": {"model": "smart", "max_tokens": 100, "messages": [...]}}
+    {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {"model": "fast",
+    "messages": [...]}} {"custom_id": "1", "params": {"model": "smart", "max_tokens": 100,
+    "messages": [...]}}
 
-The first line has OpenAI's format, which is accepted for each path of the gateway; the second has Anthropic's. If the
-file of results exists, the batch continues it: requests with a result are not sent again.
+The first line has OpenAI's format, which is accepted for each path of the gateway; the second has
+Anthropic's. If the file of results exists, the batch continues it: requests with a result are not
+sent again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -73,7 +75,8 @@ def read(path: Path, model: str = "") -> list[BatchItem]:
         if item.custom_id in seen:
             first = seen[item.custom_id]
             raise CallerFault(
-                f"{path}, line {item.line}: line {first} has the same custom_id, {item.custom_id!r}",
+                f"{path}, line {item.line}: line {first} has the same custom_id, "
+                f"{item.custom_id!r}",
                 kind="bad_batch",
             )
         seen[item.custom_id] = item.line
@@ -95,7 +98,9 @@ def result_ids(path: Path) -> set[str]:
                 found.add(_decode_result(line).custom_id)
             except PARSER_ERRORS:
                 raise CallerFault(
-                    f"{path}, line {number} is not a result of a batch", kind="bad_batch", hint="Name another file."
+                    f"{path}, line {number} is not a result of a batch",
+                    kind="bad_batch",
+                    hint="Name another file.",
                 ) from None
     return found
 
@@ -132,7 +137,9 @@ def _item(number: int, line: bytes, model: str) -> BatchItem:
     endpoint = ENDPOINTS.get(url)
     if endpoint is None or endpoint.counts or found.method != "POST":
         known = ", ".join(path for path, each in ENDPOINTS.items() if not each.counts)
-        raise CallerFault(f"there is no endpoint {found.method} {url}", hint=f"Use POST and one of {known}.")
+        raise CallerFault(
+            f"there is no endpoint {found.method} {url}", hint=f"Use POST and one of {known}."
+        )
     if not body:
         raise CallerFault("the request has neither a body nor params")
     name = f"line-{number}" if found.custom_id is None else str(found.custom_id)
@@ -144,6 +151,8 @@ def _with_model(body: bytes, model: str) -> bytes:
     try:
         fields = msgspec.json.decode(body, type=dict[str, Raw])
     except PARSER_ERRORS as error:
-        raise CallerFault(f"the request's body is not a JSON object: {parser_words(error)}") from None
+        raise CallerFault(
+            f"the request's body is not a JSON object: {parser_words(error)}"
+        ) from None
     fields["model"] = Raw(msgspec.json.encode(model))
     return msgspec.json.encode(fields)

@@ -1,9 +1,10 @@
 """Adaptive limit on the requests in flight: as many as the targets accept.
 
-The limit follows TCP's congestion window (Jacobson, "Congestion Avoidance and Control", 1988). At first each success
-adds one, so the window doubles with each round. A rejection for load, such as HTTP 429, halves the window; after that a
-whole window of successes adds one. Targets often reject many requests of one window together, so only a request that
-was sent after the last cut can cut again. If a target asks for a wait, all requests wait.
+The limit follows TCP's congestion window (Jacobson, "Congestion Avoidance and Control", 1988). At
+first each success adds one, so the window doubles with each round. A rejection for load, such as
+HTTP 429, halves the window; after that a whole window of successes adds one. Targets often reject
+many requests of one window together, so only a request that was sent after the last cut can cut
+again. If a target asks for a wait, all requests wait.
 """
 
 import asyncio
@@ -17,8 +18,8 @@ FIRST = 4
 class ConcurrencyWindow:
     """Limits the requests in flight.
 
-    `most`: the upper bound of the window. `cuts`: how often the window was halved. `widest`: the most requests that
-    were in flight together.
+    `most`: the upper bound of the window. `cuts`: how often the window was halved. `widest`: the
+    most requests that were in flight together.
     """
 
     def __init__(self, most: int) -> None:
@@ -28,9 +29,9 @@ class ConcurrencyWindow:
         self.widest = 0
         self._size = float(min(FIRST, most))
         self._cut_ns = 0
-        self._full_ns = (
-            -1
-        )  # when the window was last full: successes in a window that is not full do not justify a wider one
+        # when the window was last full: successes in a window that is not full do not justify a
+        # wider one
+        self._full_ns = -1
         self._closed_until_ns = 0
         self._waiting: list[asyncio.Future[None]] = []
 

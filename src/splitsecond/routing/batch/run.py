@@ -1,8 +1,9 @@
-"""Execution of a batch: sends its requests as fast as their targets accept them, and reports one result for each.
+"""Execution of a batch: sends its requests as fast as their targets accept them, and reports one
+result for each.
 
-A request that fails for a reason that may pass (load, a broken connection, a timeout) is retried with growing pauses,
-up to `TRIES` attempts. If a provider rejects its key or the account has no money left, all requests would fail: the
-batch stops, and the rest is left for another run.
+A request that fails for a reason that may pass (load, a broken connection, a timeout) is retried
+with growing pauses, up to `TRIES` attempts. If a provider rejects its key or the account has no
+money left, all requests would fail: the batch stops, and the rest is left for another run.
 """
 
 import asyncio
@@ -32,7 +33,8 @@ FIRST_PAUSE_NS = clock.NS_PER_S
 LONGEST_WAIT_NS = 300 * clock.NS_PER_S
 """A request whose target asks for a longer wait is not retried."""
 ENDS_WITHIN_NS = 2 * clock.NS_PER_S
-"""Longest wait for attempts that have delivered their response, but whose providers keep the connection open."""
+"""Longest wait for attempts that have delivered their response, but whose providers keep the
+connection open."""
 OK = 200
 
 
@@ -78,8 +80,8 @@ class Batch:
         return len(self._left)
 
     async def wait_for_attempts(self) -> None:
-        """Wait until all attempts are recorded, `ENDS_WITHIN_NS` at most: an attempt ends after its response, when its
-        connection is free again."""
+        """Wait until all attempts are recorded, `ENDS_WITHIN_NS` at most: an attempt ends after its
+        response, when its connection is free again."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ENDS_WITHIN_NS / clock.NS_PER_S):
                 await self._tracker.wait_for_attempts()
@@ -110,7 +112,11 @@ class Batch:
             except Fault as failed:
                 fault = open_call.fault = failed.without_traceback()
                 wait_ns = retry_after_ns(fault)
-                self.window.leave(entered_ns, refused=remedy(fault) == "later", wait_ns=min(wait_ns, LONGEST_WAIT_NS))
+                self.window.leave(
+                    entered_ns,
+                    refused=remedy(fault) == "later",
+                    wait_ns=min(wait_ns, LONGEST_WAIT_NS),
+                )
                 self._tracker.close(open_call, error_response(fault).status)
                 if self._is_final(fault, wait_ns):
                     break
@@ -136,13 +142,19 @@ class Batch:
         self.window.leave(entered_ns)
         self._tracker.close(open_call, OK)
         response = BatchResponse(OK, call.id, body)
-        return BatchOutcome(BatchResult(item.custom_id, response, open_call.target, call.id), ok=True)
+        return BatchOutcome(
+            BatchResult(item.custom_id, response, open_call.target, call.id), ok=True
+        )
 
     def _open(self, item: BatchItem) -> OpenCall:
         call = Call(
             id=f"batch-{self._chance.getrandbits(128):032x}",
             operation=item.endpoint.operation,
-            body={name: value for name, value in item.request.body.items() if name not in ("stream", "stream_options")},
+            body={
+                name: value
+                for name, value in item.request.body.items()
+                if name not in ("stream", "stream_options")
+            },
             api_format=item.endpoint.format.name,
             start_ns=clock.now_ns(),
             stream=False,
@@ -150,7 +162,13 @@ class Batch:
         return self._tracker.open(call, item.request.model)
 
     def _is_final(self, fault: Fault, wait_ns: int) -> bool:
-        may_pass = remedy(fault) in ("again", "later") or ejected(fault) or isinstance(decisive(fault), TimedOut)
-        if not may_pass and any(of_fault(record_fault(cause)) in ("locked", "unpaid") for cause in causes(fault)):
+        may_pass = (
+            remedy(fault) in ("again", "later")
+            or ejected(fault)
+            or isinstance(decisive(fault), TimedOut)
+        )
+        if not may_pass and any(
+            of_fault(record_fault(cause)) in ("locked", "unpaid") for cause in causes(fault)
+        ):
             self.stopped, self._stopping = fault, True
         return not may_pass or wait_ns > LONGEST_WAIT_NS

@@ -1,6 +1,8 @@
-"""Report of `serve --check`: a configuration's policies as trees, its targets, clients, log, fleet, and warnings.
+"""Report of `serve --check`: a configuration's policies as trees, its targets, clients, log, fleet,
+and warnings.
 
-It shows no key, only the names of the variables that are set; what looks like a key in a URL is redacted.
+It shows no key, only the names of the variables that are set; what looks like a key in a URL is
+redacted.
 """
 
 import glob
@@ -30,16 +32,28 @@ def checkup(settings: GatewaySettings) -> list[str]:
         found += [f"route {name}", *tree(policy, 1), *_resume(name, settings)]
     asked = dict.fromkeys(name for policy in settings.routes.values() for name in targets(policy))
     found += [_target(settings.spec(name), settings) for name in asked]
-    found += [f"keys of providers in the environment: {', '.join(keys_of_providers(settings)) or 'none'}"]
+    found += [
+        f"keys of providers in the environment: {', '.join(keys_of_providers(settings)) or 'none'}"
+    ]
     found += map(_client, settings.keys)
     if settings.policies is not None:
-        found.append(f"policies of {settings.policies.path}: {', '.join(settings.policies.policies())}")
+        found.append(
+            f"policies of {settings.policies.path}: {', '.join(settings.policies.policies())}"
+        )
     if settings.log is not None:
-        found.append(f"log: {_place(settings.log.url)}, kept for {counted_as(settings.log.keep_days, 'day')}")
+        found.append(
+            f"log: {_place(settings.log.url)}, kept for {counted_as(settings.log.keep_days, 'day')}"
+        )
     if settings.shared is not None:
         found.append(_shared(settings.shared, settings))
-    found += [f"seeds: {counted_as(len(glob.glob(pattern)), 'run')} in {pattern}" for pattern in settings.seeds]
-    found += [f"problem: {words}" for words in (*problems(settings), *misspelt(settings), *unpriced(settings))]
+    found += [
+        f"seeds: {counted_as(len(glob.glob(pattern)), 'run')} in {pattern}"
+        for pattern in settings.seeds
+    ]
+    found += [
+        f"problem: {words}"
+        for words in (*problems(settings), *misspelt(settings), *unpriced(settings))
+    ]
     listen = settings.listen
     where = f"{listen.host}:{listen.port}, {counted_as(listen.workers, 'worker')}"
     return [*found, f"ok: {summary(settings)}, listens on {where}"]
@@ -85,7 +99,11 @@ def _resume(name: str, settings: GatewaySettings) -> list[str]:
     resume = settings.resumes.get(name)
     if resume is None:
         return []
-    stall = "" if resume.stall_ns is None else f", also after {resume.stall_ns / 1e9:g} s without a token"
+    stall = (
+        ""
+        if resume.stall_ns is None
+        else f", also after {resume.stall_ns / 1e9:g} s without a token"
+    )
     return [f"  a broken answer is continued at another target{stall}"]
 
 
@@ -109,7 +127,12 @@ def _target(spec: TargetSpec, settings: GatewaySettings) -> str:
 def _price(price: PriceConfig) -> str:
     if not (price.input_usd or price.output_usd or price.per_hour_usd):
         return "free"
-    given = {"in": price.input_usd, "out": price.output_usd, "cached": price.cached_usd, "an hour": price.per_hour_usd}
+    given = {
+        "in": price.input_usd,
+        "out": price.output_usd,
+        "cached": price.cached_usd,
+        "an hour": price.per_hour_usd,
+    }
     return ", ".join(f"${usd:g} {name}" for name, usd in given.items() if usd is not None)
 
 
@@ -124,14 +147,18 @@ def _listed(like: str, model: str) -> str:
 
 def _client(key: ClientKey) -> str:
     limits = [
-        f"{counted_as(key.requests_per_minute, 'request')} per minute" if key.requests_per_minute else "",
+        f"{counted_as(key.requests_per_minute, 'request')} per minute"
+        if key.requests_per_minute
+        else "",
         f"{key.usd_per_day:g} USD per day" if key.usd_per_day else "",
     ]
     return f"client {key.name}: {'; '.join(filter(None, [', '.join(key.routes), *limits]))}"
 
 
 def _shared(shared: FleetSettings, settings: GatewaySettings) -> str:
-    limited = sum(key.requests_per_minute is not None or key.usd_per_day is not None for key in settings.keys)
+    limited = sum(
+        key.requests_per_minute is not None or key.usd_per_day is not None for key in settings.keys
+    )
     things = ["what workers learn about targets", "turns of probes"]
     if limited:
         things.insert(0, f"the limits of {counted_as(limited, 'key')}")

@@ -12,13 +12,16 @@ ROUTE = "default"
 KEYS_TO_NAME = "OPENAI_API_KEY, ANTHROPIC_API_KEY or GROQ_API_KEY"
 """Examples in the message of a gateway without keys."""
 _FOR_INFERENCE = ("_API_KEY", "_API_TOKEN")
-"""Endings of variables whose keys are only for inference. A GITHUB_TOKEN alone does not select GitHub Models."""
+"""Endings of variables whose keys are only for inference. A GITHUB_TOKEN alone does not select
+GitHub Models."""
 
 
 def unconfigured(environment: Mapping[str, str], simulator: str = NO_SIMULATOR) -> GatewaySettings:
     names = [f"{each.name}/{each.default_model}" for each in present(environment)]
     routes = {ROUTE: _policy(names)} if names else {}
-    return GatewaySettings(environment=dict(environment), routes=routes, providers=simulated(simulator))
+    return GatewaySettings(
+        environment=dict(environment), routes=routes, providers=simulated(simulator)
+    )
 
 
 def present(environment: Mapping[str, str]) -> list[Provider]:
@@ -35,8 +38,10 @@ def found(settings: GatewaySettings) -> str:
         return f"no configuration; the route {ROUTE} is {settings.routes[ROUTE]!r}"
     local = [SIMULATED, *(name for name in names() if not provider(name).api_key_env)]
     return (
-        "no configuration (`splitsecond init` writes one), and no provider's key in the environment, such as "
-        f"{KEYS_TO_NAME} (`splitsecond providers` lists all); clients can still name targets that need no key: "
+        "no configuration (`splitsecond init` writes one), and no provider's key in the "
+        "environment, such as "
+        f"{KEYS_TO_NAME} (`splitsecond providers` lists all); clients can still name targets that "
+        f"need no key: "
         f"{', '.join(f'{name}/MODEL' for name in local)}"
     )
 

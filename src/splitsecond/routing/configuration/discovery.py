@@ -35,18 +35,32 @@ class _ModelList(Struct):
     data: list[ListedModel]
 
 
-def listed_models(base_url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None) -> list[ListedModel]:
-    """Return the models that an OpenAI-compatible server lists, without those whose names no target can have.
+def listed_models(
+    base_url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None
+) -> list[ListedModel]:
+    """Return the models that an OpenAI-compatible server lists, without those whose names no target
+    can have.
 
     Raises one of `LIST_ERRORS`.
     """
     body = fetch(f"{base_url.rstrip('/')}/models", timeout_s=timeout_s, headers=headers)
     listed = msgspec.json.decode(body, type=_ModelList).data
-    return [each for each in listed if 0 < len(each.id) <= MAX_NAME and each.id.isprintable() and " " not in each.id]
+    return [
+        each
+        for each in listed
+        if 0 < len(each.id) <= MAX_NAME and each.id.isprintable() and " " not in each.id
+    ]
 
 
-def fetch(url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None, most: int = LONGEST_LIST) -> bytes:
-    """Return up to `most` bytes of a page, without proxies and redirects. Raises one of `LIST_ERRORS`."""
+def fetch(
+    url: str,
+    *,
+    timeout_s: float,
+    headers: Mapping[str, str] | None = None,
+    most: int = LONGEST_LIST,
+) -> bytes:
+    """Return up to `most` bytes of a page, without proxies and redirects. Raises one of
+    `LIST_ERRORS`."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
     request = urllib.request.Request(url, headers=dict(headers or {}))
     try:
@@ -66,8 +80,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def find_servers(ports: Iterable[int] = tuple(PORTS)) -> list[Provider]:
-    """Return the servers of this machine that list models, with these. A server that is not at the port of its entry
-    in the catalogue is ``local-PORT``."""
+    """Return the servers of this machine that list models, with these. A server that is not at the
+    port of its entry in the catalogue is ``local-PORT``."""
     with ThreadPoolExecutor() as pool:
         return [found for found in pool.map(_server, ports) if found is not None]
 
@@ -82,4 +96,6 @@ def _server(port: int) -> Provider | None:
         return None
     owner = OWNERS.get(data[0].owned_by, "")
     name = owner if owner and PORTS.get(port) == owner else f"local-{port}"
-    return Provider(name=name, title=name, base_url=base_url, models={each.id: CatalogModel() for each in data})
+    return Provider(
+        name=name, title=name, base_url=base_url, models={each.id: CatalogModel() for each in data}
+    )

@@ -1,4 +1,5 @@
-"""Faults of a configuration file. Each names its place as the file writes it: ``routes.fast.policy``."""
+"""Faults of a configuration file. Each names its place as the file writes it:
+``routes.fast.policy``."""
 
 from types import TracebackType
 from typing import Any, TypeVar
@@ -14,17 +15,21 @@ def bad(place: str, message: str, hint: str = "") -> CallerFault:
 
 
 def shaped(place: str, value: Any, shape: type[T]) -> T:
-    """Return `value` as a `shape`, usually of `file_schema`. Raises `CallerFault` with the place of the first error."""
+    """Return `value` as a `shape`, usually of `file_schema`. Raises `CallerFault` with the place of
+    the first error."""
     return converted(place, value, shape, bad)
 
 
 class SeveralMistakes(CallerFault):
-    """Several mistakes of a configuration. Its own text is that of the first, with the number of the others."""
+    """Several mistakes of a configuration. Its own text is that of the first, with the number of
+    the others."""
 
     def __init__(self, mistakes: list[CallerFault]) -> None:
         first, more = mistakes[0], len(mistakes) - 1
         others = "another mistake" if more == 1 else f"{more:,} other mistakes"
-        hint = f"{first.hint} The file has {others}: `splitsecond serve --check` lists all.".lstrip()
+        hint = (
+            f"{first.hint} The file has {others}: `splitsecond serve --check` lists all.".lstrip()
+        )
         super().__init__(first.message, kind=first.kind, hint=hint)
         self.mistakes = mistakes
 
@@ -39,7 +44,10 @@ class Mistakes:
         pass
 
     def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        traceback: TracebackType | None,
     ) -> bool:
         if not isinstance(fault, CallerFault):
             return False

@@ -1,4 +1,5 @@
-"""Schema of `splitsecond.yaml`: the structs that it is read into, and the JSON schema made from them."""
+"""Schema of `splitsecond.yaml`: the structs that it is read into, and the JSON schema made from
+them."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,12 +9,21 @@ from msgspec import Meta, Struct
 from splitsecond.core.catalog.model import Prefill
 from splitsecond.core.catalog.provider import Auth, Credentials
 from splitsecond.routing.configuration.settings import Listen
-from splitsecond.routing.router.settings import ModelConfig, PriceConfig, SessionBudget, TelemetrySettings
+from splitsecond.routing.router.settings import (
+    ModelConfig,
+    PriceConfig,
+    SessionBudget,
+    TelemetrySettings,
+)
 
 MAX_LIMIT = 1_000_000_000
 """Largest limit of a key. Shared counters have 64 bits, and count billionths of a dollar."""
-Duration = Annotated[str, Meta(examples=["300ms", "2s"], extra_json_schema={"pattern": r"^[0-9.]+(ms|s|m|h|d)$"})]
-Secret = Annotated[str, Meta(examples=["env:NAME"], extra_json_schema={"pattern": "^(env|file):.+"})]
+Duration = Annotated[
+    str, Meta(examples=["300ms", "2s"], extra_json_schema={"pattern": r"^[0-9.]+(ms|s|m|h|d)$"})
+]
+Secret = Annotated[
+    str, Meta(examples=["env:NAME"], extra_json_schema={"pattern": "^(env|file):.+"})
+]
 
 
 class SessionLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,12 +33,14 @@ class SessionLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Annotated[float, Meta(gt=0, le=MAX_LIMIT)] | None, Meta(description="None: no limit.")
     ] = None
     turns_per_session: Annotated[
-        Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None, Meta(description="Calls of a session. None: no limit.")
+        Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None,
+        Meta(description="Calls of a session. None: no limit."),
     ] = None
     at_limit: Annotated[
         Literal["stop", "ask"],
         Meta(
-            description="What a call gets at a limit of its session. stop: status 429. ask: an answer that says what "
+            description="What a call gets at a limit of its session. stop: status 429. ask: an "
+            "answer that says what "
             "was spent and how to go on."
         ),
     ] = "stop"
@@ -37,7 +49,9 @@ class SessionLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def budget(self) -> SessionBudget | None:
         if self.usd_per_session is None and self.turns_per_session is None:
             return None
-        return SessionBudget(usd=self.usd_per_session, turns=self.turns_per_session, at_limit=self.at_limit)
+        return SessionBudget(
+            usd=self.usd_per_session, turns=self.turns_per_session, at_limit=self.at_limit
+        )
 
 
 class KeyConfig(SessionLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,28 +61,42 @@ class KeyConfig(SessionLimits, frozen=True, kw_only=True, forbid_unknown_fields=
     key: Annotated[Secret, Meta(description="Its key: env:NAME or file:PATH.")]
     routes: Annotated[
         tuple[str, ...],
-        Meta(description='Routes, "provider/model", "provider/*", a page such as "/metrics", or "*" for everything.'),
+        Meta(
+            description='Routes, "provider/model", "provider/*", a page such as "/metrics", or '
+            '"*" for everything.'
+        ),
     ] = ("*",)
     requests_per_minute: Annotated[
         Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None, Meta(description="None: no limit.")
     ] = None
-    usd_per_day: Annotated[Annotated[float, Meta(gt=0, le=MAX_LIMIT)] | None, Meta(description="None: no limit.")] = (
-        None
-    )
+    usd_per_day: Annotated[
+        Annotated[float, Meta(gt=0, le=MAX_LIMIT)] | None, Meta(description="None: no limit.")
+    ] = None
 
 
 class TimeoutsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Timeouts of each phase of an attempt."""
 
-    connect: Annotated[Duration | None, Meta(description="DNS, TCP and TLS together; 5s by default.")] = None
-    head: Annotated[Duration | None, Meta(description="From the request to the status line; 60s by default.")] = None
-    first_token: Annotated[Duration | None, Meta(description="Up to the first token; 60s by default.")] = None
-    stall: Annotated[Duration | None, Meta(description="Longest silence between two tokens; 30s by default.")] = None
-    total: Annotated[Duration | None, Meta(description="The whole attempt; no limit by default.")] = None
+    connect: Annotated[
+        Duration | None, Meta(description="DNS, TCP and TLS together; 5s by default.")
+    ] = None
+    head: Annotated[
+        Duration | None, Meta(description="From the request to the status line; 60s by default.")
+    ] = None
+    first_token: Annotated[
+        Duration | None, Meta(description="Up to the first token; 60s by default.")
+    ] = None
+    stall: Annotated[
+        Duration | None, Meta(description="Longest silence between two tokens; 30s by default.")
+    ] = None
+    total: Annotated[
+        Duration | None, Meta(description="The whole attempt; no limit by default.")
+    ] = None
 
 
 class ProviderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A provider. Defaults come from the catalogue's entry of the same name, or the one named by `like`."""
+    """A provider. Defaults come from the catalogue's entry of the same name, or the one named by
+    `like`."""
 
     like: Annotated[str, Meta(description="Name of the catalogue's entry to use.")] = ""
     base_url: Annotated[str, Meta(description="Required if the catalogue has no such entry.")] = ""
@@ -78,30 +106,44 @@ class ProviderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     credentials: Annotated[
         Credentials | None,
         Meta(
-            description="client: requests carry the client's own credentials, if the client uses the vendor's API; the "
+            description="client: requests carry the client's own credentials, if the client uses "
+            "the vendor's API; the "
             "gateway needs no key. They are not stored."
         ),
     ] = None
     region: Annotated[str, Meta(description="Its region, such as eu or us-east.")] = ""
     account: Annotated[
         str,
-        Meta(description="Providers of one account share a rejected key. Default: one account for each key at a host."),
+        Meta(
+            description="Providers of one account share a rejected key. Default: one account for "
+            "each key at a host."
+        ),
     ] = ""
     headers: Annotated[
-        dict[str, str], Meta(description="Headers of each request. Keys only as env:NAME or file:PATH.")
+        dict[str, str],
+        Meta(description="Headers of each request. Keys only as env:NAME or file:PATH."),
     ] = {}
-    quirks: Annotated[dict[str, Any] | None, Meta(description="Its deviations from the API format.")] = None
+    quirks: Annotated[
+        dict[str, Any] | None, Meta(description="Its deviations from the API format.")
+    ] = None
     timeouts: TimeoutsConfig = TimeoutsConfig()
-    stream: Annotated[bool, Meta(description="false: requests without streaming are sent without streaming.")] = True
+    stream: Annotated[
+        bool, Meta(description="false: requests without streaming are sent without streaming.")
+    ] = True
     prefill: Annotated[
         Prefill | None,
         Meta(
-            description="Whether it continues an answer that is given as the last message, of the assistant: plain, "
+            description="Whether it continues an answer that is given as the last message, of the "
+            "assistant: plain, "
             'or marked with "prefix": true or "partial": true; false: it does not.'
         ),
     ] = None
     trusted: Annotated[
-        bool, Meta(description="Its requests carry traceparent, so that its spans join the trace of the call.")
+        bool,
+        Meta(
+            description="Its requests carry traceparent, so that its spans "
+            "join the trace of the call."
+        ),
     ] = False
     price: PriceConfig | None = None
     models: dict[str, ModelConfig] = {}
@@ -110,19 +152,31 @@ class ProviderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class RouteConfig(SessionLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A route: a name for `model` in requests, and its policy."""
 
-    policy: Annotated[str, Meta(examples=['fallback("a/x", "b/x", ttft="2s")'], description="A policy over targets.")]
+    policy: Annotated[
+        str,
+        Meta(examples=['fallback("a/x", "b/x", ttft="2s")'], description="A policy over targets."),
+    ]
     resume: Annotated[
         Literal["replay"] | None,
-        Meta(description="replay: a broken answer is continued at another target that repeats its beginning."),
+        Meta(
+            description="replay: a broken answer is continued at another target that repeats its "
+            "beginning."
+        ),
     ] = None
-    stall: Annotated[Duration | None, Meta(description="Silence after which an answer counts as broken.")] = None
+    stall: Annotated[
+        Duration | None, Meta(description="Silence after which an answer counts as broken.")
+    ] = None
 
 
 class LogConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The log of calls. It contains no prompt, no answer and no key."""
 
     url: Annotated[
-        str, Meta(description="sqlite:///FILE or postgresql://...; a URL with a password as env:NAME or file:PATH.")
+        str,
+        Meta(
+            description="sqlite:///FILE or postgresql://...; a URL with a password as env:NAME or "
+            "file:PATH."
+        ),
     ]
     keep_days: Annotated[int, Meta(ge=1, le=3650)] = 30
 
@@ -132,7 +186,8 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     listen: Listen = Listen()
     keys: Annotated[
-        list[KeyConfig], Meta(description="Clients. Without keys, only this machine may send requests.")
+        list[KeyConfig],
+        Meta(description="Clients. Without keys, only this machine may send requests."),
     ] = []
     providers: Annotated[
         dict[str, ProviderConfig],
@@ -140,12 +195,16 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = {}
     routes: Annotated[
         dict[str, RouteConfig],
-        Meta(description='By the name that clients use as `model`. "*": the route of every other model.'),
+        Meta(
+            description='By the name that clients use as `model`. "*": the '
+            "route of every other model."
+        ),
     ] = {}
     pass_through: Annotated[
         bool,
         Meta(
-            description="Any other model is one of the vendor whose API the client uses: anthropic, openai, "
+            description="Any other model is one of the vendor whose API the client uses: "
+            "anthropic, openai, "
             "openai-responses, gemini or ollama."
         ),
     ] = False
@@ -153,30 +212,39 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str | None,
         Meta(
             examples=["my_policies.py"],
-            description="A Python file with your own policies, for routes. It runs with the gateway's rights.",
+            description="A Python file with your own policies, for routes. It runs with the "
+            "gateway's rights.",
         ),
     ] = None
     log: Annotated[
-        str | LogConfig | None, Meta(description="Where calls are logged: a URL, env:NAME or file:PATH. off: no log.")
+        str | LogConfig | None,
+        Meta(description="Where calls are logged: a URL, env:NAME or file:PATH. off: no log."),
     ] = None
     access_log: Annotated[
         str | None,
-        Meta(examples=["access.jsonl", "-"], description="File for a line of JSON a request. -: standard output."),
+        Meta(
+            examples=["access.jsonl", "-"],
+            description="File for a line of JSON a request. -: standard output.",
+        ),
     ] = None
     telemetry: Annotated[
-        TelemetrySettings | None, Meta(description="OpenTelemetry's spans and metrics. Default: none.")
+        TelemetrySettings | None,
+        Meta(description="OpenTelemetry's spans and metrics. Default: none."),
     ] = None
     shared: Annotated[
         str | None,
         Meta(
             examples=["postgresql://splitsecond@db.internal/splitsecond", "env:SHARED_URL"],
-            description="PostgreSQL that several gateways share their limits by: a URL; one with a password as "
+            description="PostgreSQL that several gateways share their limits by: a URL; one with "
+            "a password as "
             "env:NAME or file:PATH. Default: this gateway is alone.",
         ),
     ] = None
     seeds: Annotated[
         list[str],
-        Meta(examples=[["runs/2026-11-*"]], description="Run folders of a bench for the warm start."),
+        Meta(
+            examples=[["runs/2026-11-*"]], description="Run folders of a bench for the warm start."
+        ),
     ] = []
 
 

@@ -1,4 +1,5 @@
-"""Configurations of other programs as ours: LiteLLM's `config.yaml`, and OpenRouter's list of models.
+"""Configurations of other programs as ours: LiteLLM's `config.yaml`, and OpenRouter's list of
+models.
 
 What has no equivalent is named in `InitialConfig.not_carried`. Literal keys are never copied.
 """
@@ -19,24 +20,36 @@ from splitsecond.routing.configuration.target_specs import NAME
 from splitsecond.routing.configuration.yaml_text import parsed
 
 _STRATEGIES = {
-    "simple-shuffle": "weighted", "latency-based-routing": "fastest", "cost-based-routing": "cheapest",
+    "simple-shuffle": "weighted", "latency-based-routing": "fastest",
+    "cost-based-routing": "cheapest",
 }  # fmt: skip
 """LiteLLM's routing strategies and the policies that correspond."""
-_LITELLM_PROVIDERS = {"cohere-chat": "cohere", "ollama-chat": "ollama", "text-completion-openai": "openai"}
+_LITELLM_PROVIDERS = {
+    "cohere-chat": "cohere",
+    "ollama-chat": "ollama",
+    "text-completion-openai": "openai",
+}
 _MAKERS = {
-    "claude": "anthropic", "gemini": "gemini", "gpt-": "openai", "o1": "openai", "o3": "openai", "o4": "openai",
+    "claude": "anthropic", "gemini": "gemini", "gpt-": "openai", "o1": "openai", "o3": "openai",
+    "o4": "openai",
     "text-embedding-": "openai",
 }  # fmt: skip
 """Providers by the beginnings of the model names that LiteLLM accepts without a provider."""
 _NO_KEYS = frozenset({"", "none", "empty", "dummy", "fake", "sk-no-key-required", "not-needed"})
-_SORTS = {"price": ("cheapest", {}), "latency": ("fastest", {"by": "ttft"}), "throughput": ("fastest", {"by": "tps"})}
+_SORTS = {
+    "price": ("cheapest", {}),
+    "latency": ("fastest", {"by": "ttft"}),
+    "throughput": ("fastest", {"by": "tps"}),
+}
 """OpenRouter's sorting of providers and the policies that correspond."""
 
 
 def read_foreign(path: Path) -> InitialConfig:
-    """Return a configuration made from the file of another program, without a client key unless the file names one.
+    """Return a configuration made from the file of another program, without a client key unless the
+    file names one.
 
-    Raises `CallerFault` for a file that cannot be read, whose format is unknown, or without a usable target.
+    Raises `CallerFault` for a file that cannot be read, whose format is unknown, or without a
+    usable target.
     """
     with file_faults(f"cannot read {path}", kind="bad_config"):
         text = read_file(path)
@@ -48,7 +61,8 @@ def read_foreign(path: Path) -> InitialConfig:
             return _openrouter(document)
         raise bad(
             "the file",
-            "this is neither LiteLLM's configuration (model_list), nor an OpenRouter request (models, provider), "
+            "this is neither LiteLLM's configuration (model_list), nor an OpenRouter request "
+            "(models, provider), "
             "nor a list of models (MAKER/MODEL)",
         )
     except CallerFault as fault:
@@ -73,7 +87,9 @@ class _LiteLLM:
         """Targets and their weights, by the name of their group."""
 
     def config(self) -> InitialConfig:
-        for number, entry in enumerate(shaped("model_list", self._document["model_list"], list[Any])):
+        for number, entry in enumerate(
+            shaped("model_list", self._document["model_list"], list[Any])
+        ):
             self._add(f"model_list[{number}]", entry)
         if not self._targets:
             raise bad("model_list", "no entry can be carried over", " ".join(self._not_carried))
@@ -82,13 +98,20 @@ class _LiteLLM:
         general = self._section("general_settings")
         strategy = str(router.pop("routing_strategy", "simple-shuffle"))
         if strategy not in _STRATEGIES:
-            self._drop("router_settings.routing_strategy", f"{strategy} has no equivalent; weighted is used")
+            self._drop(
+                "router_settings.routing_strategy",
+                f"{strategy} has no equivalent; weighted is used",
+            )
         policies = self._policies(strategy, router, settings)
         master_key = general.pop("master_key", None)
         variable = _variable(master_key)
         if master_key and not variable:
-            self._drop("general_settings.master_key", "secrets are not copied; clients need the new key")
-        self._drop_unread({"router_settings": router, "litellm_settings": settings, "general_settings": general})
+            self._drop(
+                "general_settings.master_key", "secrets are not copied; clients need the new key"
+            )
+        self._drop_unread(
+            {"router_settings": router, "litellm_settings": settings, "general_settings": general}
+        )
         return InitialConfig(
             routes={self._route_name(name): policy for name, policy in policies.items()},
             providers=self._providers,
@@ -97,17 +120,24 @@ class _LiteLLM:
             not_carried=self._not_carried,
         )
 
-    def _policies(self, strategy: str, router: dict[str, Any], settings: dict[str, Any]) -> dict[str, str]:
+    def _policies(
+        self, strategy: str, router: dict[str, Any], settings: dict[str, Any]
+    ) -> dict[str, str]:
         groups = {name: [each for each, _ in targets] for name, targets in self._targets.items()}
         fallbacks = self._fallbacks(router, settings)
         policies: dict[str, str] = {}
         for name, targets in self._targets.items():
             policies[name] = self._policy(targets, strategy, self._others(name, groups, fallbacks))
-        for alias, name in _mapping("router_settings.model_group_alias", router.pop("model_group_alias", {})).items():
+        for alias, name in _mapping(
+            "router_settings.model_group_alias", router.pop("model_group_alias", {})
+        ).items():
             if isinstance(name, str) and name in policies:
                 policies[alias] = policies[name]
             else:
-                self._drop(f"router_settings.model_group_alias.{alias}", "only names of models are carried over")
+                self._drop(
+                    f"router_settings.model_group_alias.{alias}",
+                    "only names of models are carried over",
+                )
         return policies
 
     def _drop_unread(self, sections: Mapping[str, Mapping[str, Any]]) -> None:
@@ -120,17 +150,23 @@ class _LiteLLM:
     def _add(self, place: str, entry: Any) -> None:
         given = shaped(place, entry, dict[str, Any])
         name = shaped(f"{place}.model_name", given.get("model_name"), str)
-        params = dict(shaped(f"{place}.litellm_params", given.get("litellm_params"), dict[str, Any]))
+        params = dict(
+            shaped(f"{place}.litellm_params", given.get("litellm_params"), dict[str, Any])
+        )
         model = shaped(f"{place}.litellm_params.model", params.pop("model", None), str)
         if "*" in name or "*" in model:
-            self._drop(f"{place} ({name})", "wildcards are not needed: clients may name any PROVIDER/MODEL")
+            self._drop(
+                f"{place} ({name})", "wildcards are not needed: clients may name any PROVIDER/MODEL"
+            )
             return
         found = _provider_of(model, str(params.pop("custom_llm_provider", "") or ""))
         api_base = params.pop("api_base", None) or params.pop("base_url", None)
         if found is None:
             self._drop(f"{place} ({model})", "its provider is not in the catalogue")
             return
-        entry_name = self._provider(f"{place} ({name})", found[0], api_base, params.pop("api_key", None))
+        entry_name = self._provider(
+            f"{place} ({name})", found[0], api_base, params.pop("api_key", None)
+        )
         if entry_name is None:
             return
         weight = params.pop("weight", 1)
@@ -148,7 +184,10 @@ class _LiteLLM:
         if api_base:
             address = _address(entry, api_base)
             if not address:
-                self._drop(place, f"the address {api_base} is not carried over; give {entry.name} a base_url")
+                self._drop(
+                    place,
+                    f"the address {api_base} is not carried over; give {entry.name} a base_url",
+                )
                 return None
             if address != entry.base_url:
                 own = entry.name == "openai"  # LiteLLM's name for any server with OpenAI's API
@@ -178,22 +217,32 @@ class _LiteLLM:
         if len(own) == 1:
             return in_turn
         policy = _STRATEGIES.get(strategy, "weighted")
-        weights = {target: sum(weight for each, weight in targets if each == target) for target in own}
+        weights = {
+            target: sum(weight for each, weight in targets if each == target) for target in own
+        }
         uneven = policy == "weighted" and len(set(weights.values())) > 1
-        chosen = policy_text(policy, own, **({"weights": ",".join(map(str, weights.values()))} if uneven else {}))
+        chosen = policy_text(
+            policy, own, **({"weights": ",".join(map(str, weights.values()))} if uneven else {})
+        )
         return f"fallback({chosen}, {in_turn.removeprefix('fallback(')}"
 
     def _fallbacks(self, router: dict[str, Any], settings: dict[str, Any]) -> dict[str, list[Any]]:
         found: dict[str, list[Any]] = {}
         for section, where in (("router_settings", router), ("litellm_settings", settings)):
-            for each in shaped(f"{section}.fallbacks", where.pop("fallbacks", None) or [], list[dict[str, list[Any]]]):
+            for each in shaped(
+                f"{section}.fallbacks",
+                where.pop("fallbacks", None) or [],
+                list[dict[str, list[Any]]],
+            ):
                 found |= each
             place = f"{section}.default_fallbacks"
             if default := shaped(place, where.pop("default_fallbacks", None) or [], list[Any]):
                 found["*"] = default
         return found
 
-    def _others(self, name: str, groups: Mapping[str, list[str]], fallbacks: Mapping[str, list[Any]]) -> list[str]:
+    def _others(
+        self, name: str, groups: Mapping[str, list[str]], fallbacks: Mapping[str, list[Any]]
+    ) -> list[str]:
         found: list[str] = []
         for other in fallbacks.get(name, fallbacks.get("*", [])):
             if isinstance(other, str) and other in groups:
@@ -208,7 +257,10 @@ class _LiteLLM:
     def _route_name(self, name: str) -> str:
         fitting = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:64]
         if not NAME.fullmatch(name):
-            self._drop(f"the name {name}", f"a route's name has letters, digits, dots and dashes only; it is {fitting}")
+            self._drop(
+                f"the name {name}",
+                f"a route's name has letters, digits, dots and dashes only; it is {fitting}",
+            )
         return fitting
 
     def _drop(self, what: str, why: str = "") -> None:
@@ -244,12 +296,18 @@ def _address(entry: Provider, api_base: Any) -> str:
     if "{" not in entry.base_url:
         return address
     resource, end, path = entry.base_url.partition("}")
-    is_resource = resource.startswith("{") and end and "{" not in path and address.count("/") == len("//")
+    is_resource = (
+        resource.startswith("{") and end and "{" not in path and address.count("/") == len("//")
+    )
     return address + path if is_resource else ""
 
 
 def _variable(value: Any) -> str:
-    return value.removeprefix("os.environ/") if isinstance(value, str) and value.startswith("os.environ/") else ""
+    return (
+        value.removeprefix("os.environ/")
+        if isinstance(value, str) and value.startswith("os.environ/")
+        else ""
+    )
 
 
 def _openrouter(document: dict[str, Any]) -> InitialConfig:
@@ -257,11 +315,15 @@ def _openrouter(document: dict[str, Any]) -> InitialConfig:
     if document.get("model"):
         models = [shaped("model", document["model"], str), *models]
     routing = dict(_mapping("provider", document.get("provider")))
-    order = shaped("provider.order", routing.pop("order", None) or routing.pop("only", None) or [], list[str])
+    order = shaped(
+        "provider.order", routing.pop("order", None) or routing.pop("only", None) or [], list[str]
+    )
     others_allowed = routing.pop("allow_fallbacks", True) is not False
     sort = routing.pop("sort", None)
     not_carried = [f"provider.{field}." for field in routing]
-    not_carried += [f"{field}." for field in document.keys() - {"model", "models", "provider", "messages"}]
+    not_carried += [
+        f"{field}." for field in document.keys() - {"model", "models", "provider", "messages"}
+    ]
     targets = list[str]()
     for model in dict.fromkeys(models):
         targets += _targets_of(model, order, not_carried, others_allowed=others_allowed)
@@ -270,14 +332,20 @@ def _openrouter(document: dict[str, Any]) -> InitialConfig:
     policy, comments = policy_text("fallback", targets), list[str]()
     if sort is not None and str(sort) in _SORTS and len(set(targets)) > 1 and len(set(models)) == 1:
         name, settings = _SORTS[str(sort)]
-        policy = f"fallback({policy_text(name, targets, **settings)}, {policy.removeprefix('fallback(')}"
+        policy = (
+            f"fallback({policy_text(name, targets, **settings)}, {policy.removeprefix('fallback(')}"
+        )
         comments = _twice(name, [policy])
     elif sort is not None:
         not_carried.append(f"provider.sort: {sort}: it needs one model at several providers.")
-    return InitialConfig(routes={"default": policy}, comments=comments, not_carried=list(dict.fromkeys(not_carried)))
+    return InitialConfig(
+        routes={"default": policy}, comments=comments, not_carried=list(dict.fromkeys(not_carried))
+    )
 
 
-def _targets_of(model: str, order: Sequence[str], not_carried: list[str], *, others_allowed: bool) -> list[str]:
+def _targets_of(
+    model: str, order: Sequence[str], not_carried: list[str], *, others_allowed: bool
+) -> list[str]:
     direct = list(filter(None, [_at(slug, model, not_carried) for slug in order]))
     return [*direct, f"openrouter/{model}"] if others_allowed or not direct else direct
 
@@ -285,7 +353,10 @@ def _targets_of(model: str, order: Sequence[str], not_carried: list[str], *, oth
 def _twice(choosing: str, policies: Iterable[str]) -> list[str]:
     if not any(policy.startswith(f"fallback({choosing}(") for policy in policies):
         return []
-    return [f"fallback({choosing}(A, B), A, B): {choosing} chooses A or B; if that one fails, each is tried in order."]
+    return [
+        f"fallback({choosing}(A, B), A, B): {choosing} chooses A or B; if that one fails, each is "
+        f"tried in order."
+    ]
 
 
 def _at(slug: str, model: str, not_carried: list[str]) -> str:
@@ -299,5 +370,7 @@ def _at(slug: str, model: str, not_carried: list[str]) -> str:
     for known in [*entry.models, *provider_models(entry)]:
         if model_name(known) == wanted:
             return f"{name}/{known}"
-    not_carried.append(f"provider.order: {slug}: its name for {model} is not known; see splitsecond models {name}.")
+    not_carried.append(
+        f"provider.order: {slug}: its name for {model} is not known; see splitsecond models {name}."
+    )
     return ""

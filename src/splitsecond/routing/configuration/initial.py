@@ -1,4 +1,5 @@
-"""The first configuration of a gateway, as `splitsecond init` writes it: few settings, each with a comment."""
+"""The first configuration of a gateway, as `splitsecond init` writes it: few settings, each with a
+comment."""
 
 import json
 from collections.abc import Sequence
@@ -16,9 +17,10 @@ PORT = 8800
 class InitialConfig(Struct, kw_only=True):
     """Content of a configuration file that is to be written.
 
-    `routes`: policies by route. `providers`: their entries by name, with secrets as references. `key`: the reference to
-    the client's key. `comments`: lines above the routes, such as other models of a server. `not_carried`: what another
-    program's configuration has and this one does not, one sentence each.
+    `routes`: policies by route. `providers`: their entries by name, with secrets as references.
+    `key`: the reference to the client's key. `comments`: lines above the routes, such as other
+    models of a server. `not_carried`: what another program's configuration has and this one does
+    not, one sentence each.
     """
 
     routes: dict[str, str]
@@ -31,8 +33,14 @@ class InitialConfig(Struct, kw_only=True):
 
 def config_text(config: InitialConfig) -> str:
     parts = [
-        _block("Written by splitsecond init. All settings: docs/gateway.md. Check with: splitsecond serve --check"),
-        _block("Where clients connect. A running gateway applies changes of this file by itself, except this line.")
+        _block(
+            "Written by splitsecond init. All settings: docs/gateway.md. Check with: splitsecond "
+            "serve --check"
+        ),
+        _block(
+            "Where clients connect. A running gateway applies changes of this file by itself, "
+            "except this line."
+        )
         + _entry("listen", {"host": "127.0.0.1", "port": config.port}),
         _block("Clients. Secrets are references: env:NAME or file:PATH, relative to this file.")
         + "keys:\n"
@@ -40,18 +48,28 @@ def config_text(config: InitialConfig) -> str:
     ]
     if config.providers:
         parts.append(
-            _block("Servers and providers whose settings differ from the catalogue (splitsecond providers).")
+            _block(
+                "Servers and providers whose settings differ from the catalogue (splitsecond "
+                "providers)."
+            )
             + "providers:\n"
-            + "".join(_line(f"  {_scalar(name)}: {_flow(entry)}") for name, entry in config.providers.items())
+            + "".join(
+                _line(f"  {_scalar(name)}: {_flow(entry)}")
+                for name, entry in config.providers.items()
+            )
         )
     routes = _block(
-        "Clients give a route's name as the model. fallback tries its targets in this order; fastest, cheapest, race,",
+        "Clients give a route's name as the model. fallback tries its targets in this order; "
+        "fastest, cheapest, race,",
         "hedge and others are in docs/policies.md. Clients may also name any PROVIDER/MODEL.",
         *config.comments,
     )
     parts.append(routes + "routes:\n" + "".join(_route(*route) for route in config.routes.items()))
     parts.append(
-        _block("One line per call, for splitsecond speed, cost and recommend: no prompts, no responses.")
+        _block(
+            "One line per call, for splitsecond speed, cost and recommend: no prompts, no "
+            "responses."
+        )
         + _entry("log", "sqlite:///splitsecond.db")
     )
     if config.not_carried:
@@ -64,7 +82,8 @@ def policy_text(policy: str, targets: Sequence[str], **settings: str) -> str:
     if len(unique) == 1 and not settings:
         return json.dumps(unique[0], ensure_ascii=False)
     branches = [json.dumps(name, ensure_ascii=False) for name in unique]
-    return f"{policy}({', '.join([*branches, *(f'{name}={json.dumps(value)}' for name, value in settings.items())])})"
+    named = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
+    return f"{policy}({', '.join([*branches, *named])})"
 
 
 def _route(name: str, policy: str) -> str:

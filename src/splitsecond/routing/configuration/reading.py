@@ -53,8 +53,8 @@ from splitsecond.routing.router.settings import (
 MIN_KEY = 16
 """Least length of a client's key in characters. Shorter keys can be guessed."""
 MAX_LIMITED = 2048
-"""Keys with limits in a fleet: half the places of `shared_counters`. The others are for keys that replace these while
-the gateway runs."""
+"""Keys with limits in a fleet: half the places of `shared_counters`. The others are for keys that
+replace these while the gateway runs."""
 _ORIGIN = re.compile(r"\*|https?://[^/?#@\s]+")
 _SQLITE = "sqlite:///"
 Check = Callable[[GatewaySettings], None]
@@ -62,8 +62,8 @@ Check = Callable[[GatewaySettings], None]
 
 
 class Overrides(Struct, frozen=True):
-    """What comes before the file: `policies`, a file of policies; `listen`, fields of that entry; and the address of
-    the `simulator`."""
+    """What comes before the file: `policies`, a file of policies; `listen`, fields of that entry;
+    and the address of the `simulator`."""
 
     policies: Path | None = None
     listen: Mapping[str, Any] = {}
@@ -78,16 +78,24 @@ def load(
     overrides: Overrides | None = None,
     checks: Sequence[Check] = (),
 ) -> GatewaySettings:
-    """Return the settings in the file at `path`. Raises `CallerFault` with the place of what is wrong; for several
-    mistakes `SeveralMistakes`.
+    """Return the settings in the file at `path`. Raises `CallerFault` with the place of what is
+    wrong; for several mistakes `SeveralMistakes`.
 
-    If the settings are not for `serving`, keys may be missing: such settings cannot send requests, and have no client
-    keys. `checks`: find more mistakes. They get settings without the parts of the file that are wrong.
+    If the settings are not for `serving`, keys may be missing: such settings cannot send requests,
+    and have no client keys. `checks`: find more mistakes. They get settings without the parts of
+    the file that are wrong.
     """
     with file_faults(f"cannot read {path}", kind="bad_config"):
         text = read_file(path)
     try:
-        settings = read(text, environment, folder=path.parent, serving=serving, overrides=overrides, checks=checks)
+        settings = read(
+            text,
+            environment,
+            folder=path.parent,
+            serving=serving,
+            overrides=overrides,
+            checks=checks,
+        )
         return structs.replace(settings, source=path)
     except CallerFault as fault:
         for mistake in (fault, *(fault.mistakes if isinstance(fault, SeveralMistakes) else ())):
@@ -108,7 +116,14 @@ def read(
     mistakes = Mistakes()
     file = _entries(parsed(text), mistakes)
     secrets = Secrets(environment, folder, keys=serving)
-    address, log, telemetry, access_log, user_policies, seeds = Listen(), None, None, None, None, list[str]()
+    address, log, telemetry, access_log, user_policies, seeds = (
+        Listen(),
+        None,
+        None,
+        None,
+        None,
+        list[str](),
+    )
     shared: FleetSettings | None = None
     pass_through = False
     with mistakes:
@@ -146,7 +161,8 @@ def read(
         seeds = shaped("seeds", file["seeds"], list[str])
     settings = GatewaySettings(
         listen=structs.replace(address, **first.listen),
-        providers={**simulated(first.simulator), **providers},  # a configured provider of that name comes first
+        # a configured provider of that name comes first
+        providers={**simulated(first.simulator), **providers},
         routes=routes,
         resumes=resumes,
         budgets=budgets,
@@ -167,7 +183,9 @@ def read(
     with mistakes:
         _check_number(keys, shared)
     settings = structs.replace(
-        settings, keys=keys, files=(*secrets.files, *([Path(user_policies.path)] if user_policies else []))
+        settings,
+        keys=keys,
+        files=(*secrets.files, *([Path(user_policies.path)] if user_policies else [])),
     )
     with mistakes:
         if not file["keys"]:  # if all keys are wrong, there are keys nevertheless
@@ -180,9 +198,11 @@ def read(
 
 
 def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
-    """Return all top-level entries, not yet converted: each is converted by itself, so that errors name it.
+    """Return all top-level entries, not yet converted: each is converted by itself, so that errors
+    name it.
 
-    Raises `CallerFault` for a file without entries: an editor may have emptied it before it writes it again.
+    Raises `CallerFault` for a file without entries: an editor may have emptied it before it writes
+    it again.
     """
     if found is None:
         raise bad("the file", "it has no entries", "`splitsecond init` writes a configuration.")
@@ -190,7 +210,11 @@ def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
     for name in entries:
         with mistakes:
             if name not in ConfigFile.__struct_fields__:
-                raise bad("the file", f"unknown field `{name}`", nearest(name, ConfigFile.__struct_fields__))
+                raise bad(
+                    "the file",
+                    f"unknown field `{name}`",
+                    nearest(name, ConfigFile.__struct_fields__),
+                )
     given: dict[str, Any] = {"listen": {}, "keys": [], "providers": {}, "routes": {}, "seeds": []}
     given |= {
         "pass_through": False,
@@ -200,8 +224,13 @@ def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
         "access_log": None,
         "shared": None,
     }
-    given |= {name: value for name, value in entries.items() if value is not None}  # None: its lines are comments
-    for name, shape in (("keys", list[Any]), ("providers", dict[str, Any]), ("routes", dict[str, Any])):
+    # None: its lines are comments
+    given |= {name: value for name, value in entries.items() if value is not None}
+    for name, shape in (
+        ("keys", list[Any]),
+        ("providers", dict[str, Any]),
+        ("routes", dict[str, Any]),
+    ):
         entry, given[name] = given[name], shape()
         with mistakes:
             given[name] = shaped(name, entry, shape)
@@ -212,7 +241,11 @@ def _listen(entry: Any) -> Listen:
     listen = shaped("listen", entry, Listen)
     for number, origin in enumerate(listen.cors):
         if not _ORIGIN.fullmatch(origin):
-            raise bad(f"listen.cors[{number}]", f"{origin} is not an origin", "Write https://HOST, without a path.")
+            raise bad(
+                f"listen.cors[{number}]",
+                f"{origin} is not an origin",
+                "Write https://HOST, without a path.",
+            )
     return listen
 
 
@@ -224,9 +257,15 @@ def _provider(name: str, entry: Any) -> ProviderConfig:
 
 def _route(name: str, entry: Any) -> RouteConfig:
     if name != OTHERS and not target_specs.NAME.fullmatch(name):
-        raise bad(f"routes.{name}", "a route's name has letters, digits, dots and dashes only, at most 64")
+        raise bad(
+            f"routes.{name}", "a route's name has letters, digits, dots and dashes only, at most 64"
+        )
     if isinstance(entry, str):
-        raise bad(f"routes.{name}", "this is a string, expected an object", f"Write it as {name}: {{policy: {entry}}}.")
+        raise bad(
+            f"routes.{name}",
+            "this is a string, expected an object",
+            f"Write it as {name}: {{policy: {entry}}}.",
+        )
     return shaped(f"routes.{name}", entry, RouteConfig)
 
 
@@ -234,7 +273,9 @@ def _policy(name: str, route: RouteConfig, own: Mapping[str, Policy]) -> Express
     try:
         return parse(route.policy, own)
     except CallerFault as fault:
-        raise bad(f"routes.{name}.policy", fault.message.removeprefix("policy: "), fault.hint) from None
+        raise bad(
+            f"routes.{name}.policy", fault.message.removeprefix("policy: "), fault.hint
+        ) from None
 
 
 def _policies(given: Path | None, entry: Any, folder: Path) -> PolicyFile | None:
@@ -246,10 +287,14 @@ def _policies(given: Path | None, entry: Any, folder: Path) -> PolicyFile | None
 def _resume(name: str, route: RouteConfig) -> ResumeSettings | None:
     if route.resume is None:
         if route.stall is not None:
-            raise bad(f"routes.{name}.stall", "stall has no effect without resume", "Add resume: replay.")
+            raise bad(
+                f"routes.{name}.stall", "stall has no effect without resume", "Add resume: replay."
+            )
         return None
     try:
-        return ResumeSettings(None if route.stall is None else Duration.parse("stall", route.stall).ns)
+        return ResumeSettings(
+            None if route.stall is None else Duration.parse("stall", route.stall).ns
+        )
     except CallerFault as fault:
         raise bad(f"routes.{name}.stall", fault.message.removeprefix("stall is ")) from None
 
@@ -274,14 +319,20 @@ def _check_hosts(route: str, expression: Expression, settings: GatewaySettings) 
             other = hosts.setdefault(VENDORS[own.api_format], host)
             if other != host:
                 words = f"{other} and {host} would get the same credentials of a client"
-                raise bad(f"routes.{route}.policy", words, "Use credentials: client for one of them.")
+                raise bad(
+                    f"routes.{route}.policy", words, "Use credentials: client for one of them."
+                )
 
 
 def _check_target(route: str, target: str, settings: GatewaySettings) -> None:
     try:
         settings.spec(target)
     except CallerFault as fault:
-        ours = "" if fault.kind != "unknown_provider" else nearest(target.partition("/")[0], settings.providers)
+        ours = (
+            ""
+            if fault.kind != "unknown_provider"
+            else nearest(target.partition("/")[0], settings.providers)
+        )
         raise bad(f"routes.{route}.policy", fault.message, ours or fault.hint) from None
 
 
@@ -299,7 +350,11 @@ def _database_url(place: str, url: str, secrets: Secrets) -> str:
     if is_reference(url):
         return secrets.take(place, url)
     if _password(url):
-        raise bad(place, "the file must not contain a password", "Write env:NAME or file:PATH with the whole URL.")
+        raise bad(
+            place,
+            "the file must not contain a password",
+            "Write env:NAME or file:PATH with the whole URL.",
+        )
     return url
 
 
@@ -308,14 +363,20 @@ def _shared(entry: Any, secrets: Secrets) -> FleetSettings | None:
         return None
     url = _database_url("shared", shaped("shared", entry, str), secrets)
     if not re.fullmatch(r"postgres(ql)?(\+psycopg)?://.*", url):
-        raise bad("shared", "this is no URL of a PostgreSQL database", "Write postgresql://USER@HOST/DATABASE.")
+        raise bad(
+            "shared",
+            "this is no URL of a PostgreSQL database",
+            "Write postgresql://USER@HOST/DATABASE.",
+        )
     if importlib.util.find_spec("psycopg") is None:
         raise bad("shared", "PostgreSQL needs its driver", "pip install 'splitsecond[postgres]'")
     return FleetSettings(re.sub(r"^[^:]+", "postgresql", url))
 
 
 def _check_number(keys: Sequence[ClientKey], shared: FleetSettings | None) -> None:
-    limited = sum(each.requests_per_minute is not None or each.usd_per_day is not None for each in keys)
+    limited = sum(
+        each.requests_per_minute is not None or each.usd_per_day is not None for each in keys
+    )
     if shared is not None and limited > MAX_LIMITED:
         what = f"{limited:,} keys have limits; with `shared` the maximum is {MAX_LIMITED:,}"
         raise bad("keys", what, "Remove limits, or divide the keys between two fleets.")
@@ -333,8 +394,13 @@ def _telemetry(entry: Any, secrets: Secrets) -> TelemetrySettings | None:
         return None
     found = shaped("telemetry", entry, TelemetrySettings)
     if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", found.endpoint):
-        raise bad("telemetry.endpoint", f"{found.endpoint} is not an address", "Write http://HOST:4318.")
-    headers = {name: target_specs.header("telemetry", name, value, secrets) for name, value in found.headers.items()}
+        raise bad(
+            "telemetry.endpoint", f"{found.endpoint} is not an address", "Write http://HOST:4318."
+        )
+    headers = {
+        name: target_specs.header("telemetry", name, value, secrets)
+        for name, value in found.headers.items()
+    }
     return structs.replace(found, headers=headers)
 
 
@@ -345,7 +411,9 @@ def _password(url: str) -> bool:
         return True  # an invalid URL is not shown either
 
 
-def _keys(entries: list[Any], secrets: Secrets, routes: Collection[str], mistakes: Mistakes) -> tuple[ClientKey, ...]:
+def _keys(
+    entries: list[Any], secrets: Secrets, routes: Collection[str], mistakes: Mistakes
+) -> tuple[ClientKey, ...]:
     found: dict[str, ClientKey] = {}
     for number, entry in enumerate(entries):
         with mistakes:
@@ -355,7 +423,11 @@ def _keys(entries: list[Any], secrets: Secrets, routes: Collection[str], mistake
 
 
 def _key(
-    place: str, entry: Any, secrets: Secrets, routes: Collection[str], others: Mapping[str, ClientKey]
+    place: str,
+    entry: Any,
+    secrets: Secrets,
+    routes: Collection[str],
+    others: Mapping[str, ClientKey],
 ) -> ClientKey:
     given = shaped(place, entry, KeyConfig)
     if given.name in others:
@@ -363,7 +435,9 @@ def _key(
     key = secrets.take(f"{place}.key", given.key)
     if len(key) < MIN_KEY:
         hint = "Make one with: openssl rand -hex 32"
-        raise bad(f"{place}.key", f"the key has {len(key)} characters, expected {MIN_KEY} or more", hint)
+        raise bad(
+            f"{place}.key", f"the key has {len(key)} characters, expected {MIN_KEY} or more", hint
+        )
     digest = hashlib.sha256(key.encode()).digest()
     if any(other.digest == digest for other in others.values()):
         raise bad(f"{place}.key", "another client has the same key")

@@ -1,4 +1,5 @@
-"""Secrets of the configuration, which the file contains only as references: ``env:NAME`` or ``file:PATH``."""
+"""Secrets of the configuration, which the file contains only as references: ``env:NAME`` or
+``file:PATH``."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +12,8 @@ from splitsecond.routing.configuration.error_messages import bad
 class Secrets:
     """Resolved references to secrets. Paths are relative to `folder`.
 
-    `found`: each secret by its reference. `files`: the files that were read, to detect changes. `keys`: whether the
-    keys of providers are needed; if not, a reference resolves to itself.
+    `found`: each secret by its reference. `files`: the files that were read, to detect changes.
+    `keys`: whether the keys of providers are needed; if not, a reference resolves to itself.
     """
 
     def __init__(self, environment: Mapping[str, str], folder: Path, *, keys: bool = True) -> None:
@@ -23,14 +24,18 @@ class Secrets:
         self._keys = keys
 
     def take(self, place: str, reference: str) -> str:
-        """Return the secret that `reference`, found at `place`, refers to. Raises `CallerFault` if it is unusable."""
+        """Return the secret that `reference`, found at `place`, refers to. Raises `CallerFault` if
+        it is unusable."""
         if not self._keys and place.startswith("providers.") and is_reference(reference):
             self.found[reference] = reference
             return reference
         kind, _, name = reference.partition(":")
         if kind == "env" and name:
             value = self.environment.get(name, "").strip()
-            missing, hint = f"the environment variable {name} is not set", keys_like([name], self.environment).rstrip()
+            missing, hint = (
+                f"the environment variable {name} is not set",
+                keys_like([name], self.environment).rstrip(),
+            )
         elif kind == "file" and name:
             value = self._read(place, self._folder / name)
             missing, hint = f"the file {name} is empty", ""

@@ -18,25 +18,39 @@ class Listen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Address of the gateway, and what it accepts there."""
 
     host: Annotated[
-        str, Meta(description="The address to listen on. Without keys, only an address of this machine.")
+        str,
+        Meta(
+            description="The address to listen on. Without keys, only an address of this machine."
+        ),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="0: a free one.")] = 8800
-    workers: Annotated[int, Meta(ge=1, le=256, description="Worker processes, which share the port.")] = 1
+    workers: Annotated[
+        int, Meta(ge=1, le=256, description="Worker processes, which share the port.")
+    ] = 1
     cors: Annotated[
         tuple[str, ...],
-        Meta(description='Origins whose pages may send requests from a browser: "https://app.example", or "*".'),
+        Meta(
+            description="Origins whose pages may send requests from a browser: "
+            '"https://app.example", or "*".'
+        ),
     ] = ()
     metrics: Annotated[
         Literal["loopback", "key", "off"],
         Meta(
-            description="Who may read /metrics, /explain and /dashboard: this machine without a key, and keys for all "
+            description="Who may read /metrics, /explain and /dashboard: this machine without a "
+            "key, and keys for all "
             "routes or for that page; only such keys; nobody."
         ),
     ] = "loopback"
-    client: Annotated[str, Meta(max_length=64, description="Name of clients without a key in logs and metrics.")] = ""
+    client: Annotated[
+        str, Meta(max_length=64, description="Name of clients without a key in logs and metrics.")
+    ] = ""
     max_body_mib: Annotated[int, Meta(ge=1, le=1024, description="Largest request.")] = 32
     drain_s: Annotated[
-        int, Meta(ge=1, le=3600, description="Seconds that responses in flight have to end after SIGTERM.")
+        int,
+        Meta(
+            ge=1, le=3600, description="Seconds that responses in flight have to end after SIGTERM."
+        ),
     ] = 30
 
     @property
@@ -48,7 +62,8 @@ class Listen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class FleetSettings(Struct, frozen=True):
-    """The PostgreSQL database that the gateways of a fleet share. The repr omits the URL: it may contain a password."""
+    """The PostgreSQL database that the gateways of a fleet share. The repr omits the URL: it may
+    contain a password."""
 
     url: str
 
@@ -61,9 +76,10 @@ STANDARD_OUTPUT = "-"
 
 
 class GatewaySettings(RouterSettings, frozen=True, kw_only=True):
-    """Settings of a gateway. `policies`: the file of the user's policies. `files`: it, and the files with
-    secrets. `telemetry`: where spans and metrics go; None: nowhere. `access_log`: the path of the access log;
-    "-": standard output; None: there is none. `shared`: the database of a fleet; None: the gateway is alone."""
+    """Settings of a gateway. `policies`: the file of the user's policies. `files`: it, and the
+    files with secrets. `telemetry`: where spans and metrics go; None: nowhere. `access_log`: the
+    path of the access log; "-": standard output; None: there is none. `shared`: the database of a
+    fleet; None: the gateway is alone."""
 
     listen: Listen = Listen()
     keys: tuple[ClientKey, ...] = ()
@@ -81,7 +97,9 @@ def encode(settings: GatewaySettings) -> bytes:
     """
     fields = structs.asdict(settings)
     fields["environment"] = {
-        name: value for name, value in settings.environment.items() if _is_unicode(name) and _is_unicode(value)
+        name: value
+        for name, value in settings.environment.items()
+        if _is_unicode(name) and _is_unicode(value)
     }
     fields["routes"] = {name: repr(policy) for name, policy in settings.routes.items()}
     return msgspec.json.encode(fields, enc_hook=str) + b"\n"
@@ -92,25 +110,32 @@ def _is_unicode(text: str) -> bool:
 
 
 def decode(line: bytes) -> GatewaySettings:
-    """Return the settings that `encode` wrote. Raises `CallerFault` if the file of policies cannot be run here."""
-    types = {field.name: field.type for field in structs.fields(GatewaySettings)} | {"routes": dict[str, str]}
+    """Return the settings that `encode` wrote. Raises `CallerFault` if the file of policies cannot
+    be run here."""
+    types = {field.name: field.type for field in structs.fields(GatewaySettings)} | {
+        "routes": dict[str, str]
+    }
     fields = {
         name: msgspec.json.decode(value, type=types[name], dec_hook=lambda kind, text: kind(text))
         for name, value in msgspec.json.decode(line, type=dict[str, Raw]).items()
     }
     longest = 2 * LONGEST  # the text of a parsed policy has spaces that the file may not have
     own = fields["policies"].policies() if fields["policies"] else {}
-    fields["routes"] = {name: parse(policy, own, longest=longest) for name, policy in fields["routes"].items()}
+    fields["routes"] = {
+        name: parse(policy, own, longest=longest) for name, policy in fields["routes"].items()
+    }
     return GatewaySettings(**fields)
 
 
 def check_reach(settings: GatewaySettings) -> None:
-    """Raise `CallerFault` if other machines could use the gateway, and so our providers' keys, without a key."""
+    """Raise `CallerFault` if other machines could use the gateway, and so our providers' keys,
+    without a key."""
     if not settings.keys and not settings.listen.is_loopback:
         raise CallerFault(
             f"without keys the gateway listens only on this machine, not on {settings.listen.host}",
             kind="no_keys",
-            hint="Add keys: [{name: web, key: env:WEB_KEY}] to the configuration, or listen on 127.0.0.1.",
+            hint="Add keys: [{name: web, key: env:WEB_KEY}] to the configuration, or listen on "
+            "127.0.0.1.",
         )
 
 

@@ -39,7 +39,9 @@ def provider_settings(name: str, given: ProviderConfig, secrets: Secrets) -> Pro
         if api_format not in API_FORMATS:
             known = ", ".join(API_FORMATS)
             raise bad(
-                f"{place}.api_format", f"got {api_format}, expected one of {known}", nearest(api_format, API_FORMATS)
+                f"{place}.api_format",
+                f"got {api_format}, expected one of {known}",
+                nearest(api_format, API_FORMATS),
             )
     with mistakes:
         if given.api_key:
@@ -50,7 +52,11 @@ def provider_settings(name: str, given: ProviderConfig, secrets: Secrets) -> Pro
         with mistakes:
             if given.trusted and key.lower() == "traceparent":
                 hint = "Remove the header, or set trusted: false."
-                raise bad(f"{place}.headers.{key}", "trusted: true gives each request its own traceparent", hint)
+                raise bad(
+                    f"{place}.headers.{key}",
+                    "trusted: true gives each request its own traceparent",
+                    hint,
+                )
             headers[key] = header(place, key, value, secrets)
     with mistakes:
         quirks = _quirks(place, given, entry)
@@ -65,7 +71,11 @@ def provider_settings(name: str, given: ProviderConfig, secrets: Secrets) -> Pro
         like=entry.name,
         base_url=base_url,
         api_format=api_format,
-        api_key_env=(given.api_key,) if given.api_key else () if credentials == "client" else entry.api_key_env,
+        api_key_env=(given.api_key,)
+        if given.api_key
+        else ()
+        if credentials == "client"
+        else entry.api_key_env,
         auth=given.auth or _auth(api_format, entry),
         credentials=credentials,
         headers=headers,
@@ -82,7 +92,10 @@ def provider_settings(name: str, given: ProviderConfig, secrets: Secrets) -> Pro
 
 def _check_client_credentials(place: str, given: ProviderConfig, api_format: str) -> None:
     if given.api_key:
-        raise bad(f"{place}.credentials", "requests carry the client's own credentials, so api_key has no effect")
+        raise bad(
+            f"{place}.credentials",
+            "requests carry the client's own credentials, so api_key has no effect",
+        )
     if api_format not in VENDORS:
         words = f"clients have no credentials for the API format {api_format}"
         raise bad(f"{place}.credentials", words, f"Possible with {listed(list(VENDORS))}.")
@@ -100,14 +113,18 @@ def catalogue_entry(name: str, given: ProviderConfig) -> Provider:
             raise bad(f"{place}.like", f"{given.like} is not in the catalogue", near) from None
         if given.base_url:
             return Provider(title=name, base_url=given.base_url)
-        raise bad(place, "not in the catalogue, and without a base_url", nearest(name, _catalogued(name))) from None
+        raise bad(
+            place, "not in the catalogue, and without a base_url", nearest(name, _catalogued(name))
+        ) from None
     return _in_region(place, entry, given)
 
 
 def _in_region(place: str, entry: Provider, given: ProviderConfig) -> Provider:
-    """Return `entry` in the given region. Raises `CallerFault` if the catalogue has only other regions of it.
+    """Return `entry` in the given region. Raises `CallerFault` if the catalogue has only other
+    regions of it.
 
-    For a provider without regions in the catalogue, or another address, the region is only informative.
+    For a provider without regions in the catalogue, or another address, the region is only
+    informative.
     """
     if given.region in entry.regions:
         return provider(f"{entry.name}-{given.region}")
@@ -120,7 +137,10 @@ def _in_region(place: str, entry: Provider, given: ProviderConfig) -> Provider:
 
 def _catalogued(name: str) -> list[str]:
     owners = [owner for owner in names() if name.startswith(f"{owner}-")]
-    return [*(f"{owner}-{region}" for owner in owners for region in provider(owner).regions), *names()]
+    return [
+        *(f"{owner}-{region}" for owner in owners for region in provider(owner).regions),
+        *names(),
+    ]
 
 
 def _base_url(place: str, given: ProviderConfig, entry: Provider, secrets: Secrets) -> str:
@@ -136,7 +156,11 @@ def _base_url(place: str, given: ProviderConfig, entry: Provider, secrets: Secre
 
 
 def _auth(api_format: str, entry: Provider) -> Auth:
-    return entry.auth if api_format == entry.api_format or api_format not in names() else provider(api_format).auth
+    return (
+        entry.auth
+        if api_format == entry.api_format or api_format not in names()
+        else provider(api_format).auth
+    )
 
 
 def _quirks(place: str, given: ProviderConfig, entry: Provider) -> dict[str, Any]:
@@ -158,9 +182,16 @@ def header(place: str, name: str, value: str, secrets: Secrets) -> str:
 
 
 def _timeouts(place: str, given: TimeoutsConfig) -> Timeouts:
-    said = {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not None}
+    said = {
+        name: value
+        for name in given.__struct_fields__
+        if (value := getattr(given, name)) is not None
+    }
     try:
-        found = {f"{name}_ms": max(1, Duration.parse(name, value).ns // 1_000_000) for name, value in said.items()}
+        found = {
+            f"{name}_ms": max(1, Duration.parse(name, value).ns // 1_000_000)
+            for name, value in said.items()
+        }
     except CallerFault as fault:
         raise bad(place, fault.message) from None
     return msgspec.structs.replace(TIMEOUTS, **found)

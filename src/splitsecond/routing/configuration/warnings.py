@@ -35,14 +35,18 @@ def _unusable_providers(settings: GatewaySettings) -> Iterator[str]:
         except CallerFault as fault:
             yield f"providers.{name}: {fault.message}; it cannot be used."
         if own.api_key_env and _in_clear(own.base_url):
-            yield f"providers.{name}: our key is sent to {redacted(own.base_url)} unencrypted. Use https."
+            yield (
+                f"providers.{name}: our key is sent to {redacted(own.base_url)} unencrypted. "
+                f"Use https."
+            )
 
 
 def _free_providers(settings: GatewaySettings) -> Iterator[str]:
     for name, own in settings.providers.items():
         if not own.like and own.price is None and own.api_key_env:
             yield (
-                f"providers.{name}: it has no price, so it is free for keys with usd_per_day, except models with "
+                f"providers.{name}: it has no price, so it is free for keys with usd_per_day, "
+                f"except models with "
                 "a price of their own. Set price, also if it is free."
             )
 
@@ -68,9 +72,12 @@ def misspelt(settings: GatewaySettings) -> Iterator[str]:
         day, near = replacements(f"{like}/{model}")
         if day or not near:
             continue
-        gone = (each for each, about in provider(like).models.items() if about.replaced_by)  # or one of these is near
+        # or one of these is near
+        gone = (each for each, about in provider(like).models.items() if about.replaced_by)
         nearest = split_target(near[0])[1]
-        if any(SequenceMatcher(None, model, each).ratio() >= TYPO_RATIO for each in (nearest, *gone)):
+        if any(
+            SequenceMatcher(None, model, each).ratio() >= TYPO_RATIO for each in (nearest, *gone)
+        ):
             yield f"routes.{route}: {target} is unknown. Did you mean {name}/{nearest}?"
 
 
@@ -83,7 +90,10 @@ def unpriced(settings: GatewaySettings) -> Iterator[str]:
     for route, policy in settings.routes.items():
         for target in targets(policy):
             if directory.price_state(target) == "missing":
-                yield f"routes.{route}: {target} has no known price. Keys with usd_per_day cannot use it."
+                yield (
+                    f"routes.{route}: {target} has no known price. Keys with "
+                    f"usd_per_day cannot use it."
+                )
 
 
 def _has_spending_limits(settings: GatewaySettings) -> bool:

@@ -1,7 +1,8 @@
 """YAML as configurations use it: the words of YAML 1.2's core schema, and no tags.
 
-PyYAML reads YAML 1.1, in which `off`, `1:30`, `0777`, `1_000` and `2026-01-31` are no strings. Sources: chapter 10.3 of
-the specification of YAML 1.2.2, and https://yaml.org/type/merge.html for the merge key `<<`.
+PyYAML reads YAML 1.1, in which `off`, `1:30`, `0777`, `1_000` and `2026-01-31` are no strings.
+Sources: chapter 10.3 of the specification of YAML 1.2.2, and https://yaml.org/type/merge.html for
+the merge key `<<`.
 """
 
 import math
@@ -31,7 +32,8 @@ _BASES = {"0o": 8, "0x": 16}
 
 
 class CoreLoader(yaml.SafeLoader):
-    """Loader of YAML 1.2's core schema. It refuses tags, duplicate names, and text that is not Unicode."""
+    """Loader of YAML 1.2's core schema. It refuses tags, duplicate names, and text that is not
+    Unicode."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own form
 
@@ -90,13 +92,16 @@ class CoreDumper(yaml.SafeDumper):
 
 for _name, (_pattern, _begins) in _WORDS.items():
     for _class in (CoreLoader, CoreDumper):
-        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(rf"(?:{_pattern})\Z"), _begins)
+        _class.add_implicit_resolver(
+            f"tag:yaml.org,2002:{_name}", re.compile(rf"(?:{_pattern})\Z"), _begins
+        )
 CoreLoader.add_constructor("tag:yaml.org,2002:int", CoreLoader.construct_yaml_int)
 CoreLoader.add_constructor("tag:yaml.org,2002:float", CoreLoader.construct_yaml_float)
 
 
 def parsed(text: str) -> Any:
-    """Return what the YAML `text` describes. Raises `CallerFault` with the place of what is wrong."""
+    """Return what the YAML `text` describes. Raises `CallerFault` with the place of what is
+    wrong."""
     try:
         return yaml.load(text, CoreLoader)
     except yaml.MarkedYAMLError as error:
@@ -108,18 +113,23 @@ def parsed(text: str) -> Any:
     except yaml.YAMLError as error:
         raise bad("the file", f"this is not YAML: {' '.join(str(error).split())}") from None
     except (ValueError, OverflowError):
-        raise bad("the file", "this is not YAML: an escape such as \\UFFFFFFFF is no character") from None
+        raise bad(
+            "the file", "this is not YAML: an escape such as \\UFFFFFFFF is no character"
+        ) from None
 
 
 def _unicode(event: yaml.ScalarEvent) -> str:
-    """Return the text of a scalar. Two halves of a surrogate pair, as in escapes of JSON, become one character."""
+    """Return the text of a scalar. Two halves of a surrogate pair, as in escapes of JSON, become
+    one character."""
     text: str = event.value
     if "\0" in text:
         raise _error("the text has a NUL character. Remove it", event)
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        raise _error("the text has half of a surrogate pair. Write the whole character, or remove it", event) from None
+        raise _error(
+            "the text has half of a surrogate pair. Write the whole character, or remove it", event
+        ) from None
 
 
 def _error(problem: str, at: Any) -> yaml.MarkedYAMLError:

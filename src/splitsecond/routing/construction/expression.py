@@ -2,9 +2,10 @@
 
     fallback(race("a/x", "b/x"), hedge("c/x", "d/x", extra_load=0.05), ttft="2s")
 
-Python's own parser reads the text into a tree of names, calls and literals. Nothing is evaluated: anything else is
-refused, with its place, what was expected there, and the nearest names. The tree is a value: it can be compared, sent
-to another process as text, and printed; ``parse(repr(x)) == x``. `building` makes services of it.
+Python's own parser reads the text into a tree of names, calls and literals. Nothing is evaluated:
+anything else is refused, with its place, what was expected there, and the nearest names. The tree
+is a value: it can be compared, sent to another process as text, and printed; ``parse(repr(x)) ==
+x``. `building` makes services of it.
 """
 
 import ast
@@ -38,8 +39,8 @@ class TargetName(Struct, frozen=True):
 class PolicyExpression(Struct, frozen=True):
     """A policy over branches, with the settings that were written, in their order.
 
-    `named` holds the branches that were given by name, as in ``by_complexity(simple="a/x", complex="b/x")``. `own` is
-    the definition of a policy of a user, None for a built-in one.
+    `named` holds the branches that were given by name, as in ``by_complexity(simple="a/x",
+    complex="b/x")``. `own` is the definition of a policy of a user, None for a built-in one.
     """
 
     policy: str
@@ -63,15 +64,20 @@ class PolicyExpression(Struct, frozen=True):
 Expression = TargetName | PolicyExpression
 
 
-def parse(text: str, policies: Mapping[str, Policy] | None = None, *, longest: int = LONGEST) -> Expression:
+def parse(
+    text: str, policies: Mapping[str, Policy] | None = None, *, longest: int = LONGEST
+) -> Expression:
     """Return the tree that `text` describes.
 
-    It may name the built-in policies and `policies`, which are those of users; None: those registered in this process.
-    A single target needs no quotes, because YAML and shells remove them. Raises `CallerFault` with the place of the
-    mistake, counted in characters.
+    It may name the built-in policies and `policies`, which are those of users; None: those
+    registered in this process. A single target needs no quotes, because YAML and shells remove
+    them. Raises `CallerFault` with the place of the mistake, counted in characters.
     """
     if len(text) > longest:
-        raise CallerFault(f"the policy has {len(text):,} characters; the maximum is {longest:,}", kind="bad_policy")
+        raise CallerFault(
+            f"the policy has {len(text):,} characters; the maximum is {longest:,}",
+            kind="bad_policy",
+        )
     if _UNQUOTED.fullmatch(text.strip()):
         return TargetName(text.strip())
     line = re.sub(r"\s", " ", text)  # line breaks are allowed anywhere; places stay the same
@@ -82,7 +88,11 @@ def parse(text: str, policies: Mapping[str, Policy] | None = None, *, longest: i
             tree = ast.parse(line[begin:], mode="eval")
     except SyntaxError as error:
         raise _fault(error.msg, begin + (error.offset or 1)) from None
-    except (ValueError, RecursionError, MemoryError):  # invalid characters, or nesting that is too deep
+    except (
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ):  # invalid characters, or nesting that is too deep
         raise _fault("this cannot be read", begin + 1) from None
     known = {**POLICIES, **(REGISTERED if policies is None else policies)}
     return _Reader(line, begin, known).expression(tree.body, 1)
@@ -118,7 +128,9 @@ class _Reader:
             case ast.Constant(value=str(name)):
                 if not name or not name.isprintable() or " " in name:
                     raise self._fault(
-                        node, f"{setting_text(name)} is not a target's name", 'Write one as "provider/model".'
+                        node,
+                        f"{setting_text(name)} is not a target's name",
+                        'Write one as "provider/model".',
                     )
                 return TargetName(name)
             case ast.Call(func=ast.Name(id=name)):
@@ -127,7 +139,9 @@ class _Reader:
                 raise self._fault(node, f"{name} has no branches", self._policies[name].hint)
             case _:
                 hint = 'Put targets in quotes, as in race("a/x", "b/x").'
-                raise self._fault(node, f"expected a target or a policy, got {self._text(node)}", hint)
+                raise self._fault(
+                    node, f"expected a target or a policy, got {self._text(node)}", hint
+                )
 
     def _policy(self, node: ast.Call, name: str, depth: int) -> PolicyExpression:
         policy = self._policies.get(name)
@@ -160,7 +174,9 @@ class _Reader:
             raise self._fault(keyword, f"{policy.name} has no setting {name}", hint)
         value = _literal(keyword.value)
         if value is None:
-            raise self._fault(keyword, f"{name} is not a plain value: {self._text(keyword.value)}", policy.hint)
+            raise self._fault(
+                keyword, f"{name} is not a plain value: {self._text(keyword.value)}", policy.hint
+            )
         self._check(keyword, lambda: policy.setting(name, value))
         return value
 

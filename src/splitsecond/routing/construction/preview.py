@@ -1,6 +1,7 @@
 """The targets that a policy would ask now, found by running it over probes that never answer.
 
-The policy itself decides, by the present states of the targets, so the preview cannot differ from it.
+The policy itself decides, by the present states of the targets, so the preview cannot differ from
+it.
 """
 
 import asyncio
@@ -44,7 +45,12 @@ async def preview_sessions(
 
 
 async def preview(
-    expression: Expression, states: TargetStates, call: Call, *, calls: int = 100, session: CallSession | None = None
+    expression: Expression,
+    states: TargetStates,
+    call: Call,
+    *,
+    calls: int = 100,
+    session: CallSession | None = None,
 ) -> list[PreviewedChoice]:
     asked: list[str] = []
     names = targets(expression)
@@ -96,7 +102,9 @@ class _Probe:
     async def __call__(self, call: Call) -> Reply:
         states = self._states
         if not states.available(self._name) and any(map(states.available, self._names)):
-            raise Overloaded(states.unavailable_reason(self._name), kind="ejected", target=self._name)
+            raise Overloaded(
+                states.unavailable_reason(self._name), kind="ejected", target=self._name
+            )
         self._asked.append(self._name)
         await asyncio.get_running_loop().create_future()
         raise TimeoutError("a probe never answers")

@@ -1,4 +1,5 @@
-"""Policies that users write as functions, in this process or in a file that other processes read as well."""
+"""Policies that users write as functions, in this process or in a file that other processes read as
+well."""
 
 import inspect
 import sys
@@ -25,15 +26,17 @@ _MARK = "__splitsecond_policy__"
 
 
 class PolicyFailed(Fault):
-    """A policy of a user raised an exception that is no `Fault`, or returned no reply: a mistake in its code."""
+    """A policy of a user raised an exception that is no `Fault`, or returned no reply: a mistake in
+    its code."""
 
 
 def policy(function: F) -> F:
     """Register an asynchronous function as a policy under its name, and return it unchanged.
 
-    Its first parameter is the call. Further positional parameters are branches, ``*others`` any number of them, and
-    keyword-only parameters are settings: their type is `bool`, a `Literal` of words, or a class of
-    `splitsecond.routing.machinery.settings`. The function returns a reply of one of its branches, or raises a `Fault`::
+    Its first parameter is the call. Further positional parameters are branches, ``*others`` any
+    number of them, and keyword-only parameters are settings: their type is `bool`, a `Literal` of
+    words, or a class of `splitsecond.routing.machinery.settings`. The function returns a reply of
+    one of its branches, or raises a `Fault`::
 
         @policy
         async def small_first(call, small, large):
@@ -42,12 +45,14 @@ def policy(function: F) -> F:
             except Fault:
                 return await large(call)
 
-    The policy can then be used in the expressions of this process. Defining it again replaces it. Raises `CallerFault`
-    for the name of a built-in policy, and for a function that cannot be one.
+    The policy can then be used in the expressions of this process. Defining it again replaces it.
+    Raises `CallerFault` for the name of a built-in policy, and for a function that cannot be one.
     """
     name = function.__name__
     if name in POLICIES:
-        raise CallerFault(f"{name} is a built-in policy", kind="bad_policy", hint="Use another name.")
+        raise CallerFault(
+            f"{name} is a built-in policy", kind="bad_policy", hint="Use another name."
+        )
     signature = inspect.signature(function, eval_str=True)
     others = list(signature.parameters.values())[1:]
     asynchronous: bool = inspect.iscoroutinefunction(function)
@@ -69,13 +74,16 @@ def policy(function: F) -> F:
     try:
         made = Policy(make, example=f"{name}({example})")
     except TypeError as error:
-        raise CallerFault(str(error), kind="bad_policy", hint="Give it one of these types.") from None
+        raise CallerFault(
+            str(error), kind="bad_policy", hint="Give it one of these types."
+        ) from None
     vars(function)[_MARK] = REGISTERED[name] = made
     return function
 
 
 class PolicyFile(Struct, frozen=True):
-    """A Python file with policies. `text` is its content, so that all processes run the same version."""
+    """A Python file with policies. `text` is its content, so that all processes run the same
+    version."""
 
     path: str
     text: str
@@ -90,7 +98,8 @@ class PolicyFile(Struct, frozen=True):
     def policies(self) -> Mapping[str, Policy]:
         """Run the file and return its policies by name: the same objects for the same text.
 
-        Raises `CallerFault` with the line if it is not Python, raises an exception, or has no policy.
+        Raises `CallerFault` with the line if it is not Python, raises an exception, or has no
+        policy.
         """
         return _run(self)
 
@@ -103,12 +112,18 @@ def _run(file: PolicyFile) -> Mapping[str, Policy]:
     before = dict(REGISTERED)
     try:
         exec(compile(file.text, file.path, "exec"), vars(module))
-    except BaseException as error:  # also its SystemExit and KeyboardInterrupt: a reload must not end the gateway
+    except (
+        BaseException
+    ) as error:  # also its SystemExit and KeyboardInterrupt: a reload must not end the gateway
         raise _not_run(file.path, error) from None
     finally:
         REGISTERED.clear()
         REGISTERED.update(before)
-    found = [made for value in vars(module).values() if isinstance(made := getattr(value, _MARK, None), Policy)]
+    found = [
+        made
+        for value in vars(module).values()
+        if isinstance(made := getattr(value, _MARK, None), Policy)
+    ]
     if not found:
         hint = "Put @splitsecond.policy above an asynchronous function."
         raise CallerFault(f"{file.path} has no policy", kind="bad_policy_file", hint=hint)
@@ -122,7 +137,9 @@ def _not_run(path: str, error: BaseException) -> CallerFault:
     else:
         words = error.message if isinstance(error, Fault) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, Fault) else "Correct the file."
-    return CallerFault(f"{path}, line {lines[-1] if lines else '?'}: {words}", kind="bad_policy_file", hint=hint)
+    return CallerFault(
+        f"{path}, line {lines[-1] if lines else '?'}: {words}", kind="bad_policy_file", hint=hint
+    )
 
 
 class _FunctionService(PolicyService):
@@ -153,4 +170,6 @@ class _FunctionService(PolicyService):
 
     def _failed(self, words: str) -> PolicyFailed:
         name = self._function.__name__
-        return PolicyFailed(f"the policy {name} failed: {words}", kind="policy_failed", phase="queue")
+        return PolicyFailed(
+            f"the policy {name} failed: {words}", kind="policy_failed", phase="queue"
+        )

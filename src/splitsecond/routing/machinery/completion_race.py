@@ -1,4 +1,5 @@
-"""The branches of one call of `race(..., by="total")`: each holds its reply while another branch may end sooner."""
+"""The branches of one call of `race(..., by="total")`: each holds its reply while another branch
+may end sooner."""
 
 import asyncio
 from collections.abc import Iterable
@@ -28,13 +29,20 @@ class _Hold(Struct, eq=False):
 class CompletionRace:
     """One call, raced by the time of the whole answer.
 
-    If `whole`, a branch returns its reply when the answer is complete. Otherwise it returns its reply when no other
-    branch can be expected to end sooner; meanwhile its answer is read ahead, so its end is not delayed. `tokens`: the
-    expected length of the answer. A branch of unknown speed is not waited for.
+    If `whole`, a branch returns its reply when the answer is complete. Otherwise it returns its
+    reply when no other branch can be expected to end sooner; meanwhile its answer is read ahead, so
+    its end is not delayed. `tokens`: the expected length of the answer. A branch of unknown speed
+    is not waited for.
     """
 
     def __init__(
-        self, call: Call, branches: Iterable[Branch], states: TargetStates, tokens: int, *, whole: bool
+        self,
+        call: Call,
+        branches: Iterable[Branch],
+        states: TargetStates,
+        tokens: int,
+        *,
+        whole: bool,
     ) -> None:
         self._call = call
         self._whole = whole
@@ -78,14 +86,17 @@ class CompletionRace:
             if not scope.expired():
                 raise
         finally:
-            del self._holds[branch], scope  # the scope refers to the task, and the task to this frame: a cycle
+            # the scope refers to the task, and the task to this frame: a cycle
+            del self._holds[branch], scope
         if reply.broken is not None:
             raise reply.broken.fault
 
     def _due_ns(self, branch: Branch, end_ns: float, now_ns: int) -> float | None:
-        """Return until when a reply that should end at `end_ns` is held; None: until it is complete.
+        """Return until when a reply that should end at `end_ns` is held; None: until it is
+        complete.
 
-        That is the latest time at which the first token of another branch would still make that branch end sooner.
+        That is the latest time at which the first token of another branch would still make that
+        branch end sooner.
         """
         if self._whole:
             return None
@@ -97,7 +108,10 @@ class CompletionRace:
                 due_ns = max(due_ns, end_ns if held.end_ns < end_ns else 0.0)
                 continue
             for estimate in rival.estimates(self._states, stream=True):
-                ttft_ns, tpot_ns = estimate.ttft_ns(input_tokens=input_tokens(self._call)), estimate.tpot_ns()
+                ttft_ns, tpot_ns = (
+                    estimate.ttft_ns(input_tokens=input_tokens(self._call)),
+                    estimate.tpot_ns(),
+                )
                 if ttft_ns is None or tpot_ns is None:
                     continue
                 latest_ns = end_ns - self._tokens * tpot_ns

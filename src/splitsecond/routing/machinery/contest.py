@@ -1,17 +1,20 @@
-"""Attempts in flight at once for one call: the first with a token wins, and all others are closed at once.
+"""Attempts in flight at once for one call: the first with a token wins, and all others are closed
+at once.
 
-The obvious way is ``asyncio.wait(..., FIRST_COMPLETED)`` over loose tasks, and then to cancel the rest. It leaks: when
-the caller is cancelled while it waits, the tasks continue; when two replies arrive in the same turn of the loop, the
-second is never closed; when the caller is cancelled in the turn in which the winner arrived, the winner is lost.
+The obvious way is ``asyncio.wait(..., FIRST_COMPLETED)`` over loose tasks, and then to cancel the
+rest. It leaks: when the caller is cancelled while it waits, the tasks continue; when two replies
+arrive in the same turn of the loop, the second is never closed; when the caller is cancelled in the
+turn in which the winner arrived, the winner is lost.
 
-Our way: the caller does not wait for the winner. All attempts are tasks of one `TaskGroup`, and the caller waits for
-the group to end. An attempt that gets a reply stores it as the winner and cancels the others, which close their
-connections; so the group ends, and only the winner is open when the caller continues. An attempt that fails stores its
-fault and ends; when all have failed, so does the group. An attempt never raises into the group, unless it is a bug.
+Our way: the caller does not wait for the winner. All attempts are tasks of one `TaskGroup`, and the
+caller waits for the group to end. An attempt that gets a reply stores it as the winner and cancels
+the others, which close their connections; so the group ends, and only the winner is open when the
+caller continues. An attempt that fails stores its fault and ends; when all have failed, so does the
+group. An attempt never raises into the group, unless it is a bug.
 
-A reply always has one owner: the attempt until it is stored, then the contest, which closes it if the caller is
-cancelled before it could take it. An attempt that gets its reply after another has won (it delayed its own
-cancellation) closes it itself.
+A reply always has one owner: the attempt until it is stored, then the contest, which closes it if
+the caller is cancelled before it could take it. An attempt that gets its reply after another has
+won (it delayed its own cancellation) closes it itself.
 """
 
 import asyncio
@@ -24,7 +27,8 @@ from splitsecond.routing.machinery.fault_handling import all_failed, answered
 
 
 class Contest:
-    """Attempts for one call: inside ``async with``, `enter` starts them; after it, `reply` is the winner's."""
+    """Attempts for one call: inside ``async with``, `enter` starts them; after it, `reply` is the
+    winner's."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -43,7 +47,8 @@ class Contest:
         return self._winner is not None
 
     def reply(self) -> Reply:
-        """Return the winner's reply. Raises the fault of the only attempt, or `AllFailed` with all, in order."""
+        """Return the winner's reply. Raises the fault of the only attempt, or `AllFailed` with all,
+        in order."""
         if self._winner is not None:
             return self._winner
         faults = [self._faults[place] for place in sorted(self._faults)]
@@ -68,7 +73,10 @@ class Contest:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         try:
             await self._group.__aexit__(kind, error, trace)

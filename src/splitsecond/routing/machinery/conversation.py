@@ -1,4 +1,5 @@
-"""The prompt of a conversation: its beginning, which all of its requests have in common, and its text without marks."""
+"""The prompt of a conversation: its beginning, which all of its requests have in common, and its
+text without marks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,8 +11,8 @@ from splitsecond.core.upstream.prompt_size import raw_bytes
 from splitsecond.core.validation import MAX_VALUES, has_too_many_values
 
 BEGINNING_BYTES = 1024
-"""The part of a plain prompt that is its beginning. Providers cache from about as many tokens on, but by then prompts
-differ already."""
+"""The part of a plain prompt that is its beginning. Providers cache from about as many tokens on,
+but by then prompts differ already."""
 _MARK = b'"cache_control"'
 _BEFORE = ("system", "instructions", "tools")
 _CONVERSATIONS = ("messages", "input", "prompt")
@@ -26,7 +27,8 @@ _messages = msgspec.json.Decoder(list[_Message]).decode
 
 
 def conversation_beginning(body: Mapping[str, Raw | Any]) -> list[bytes | memoryview] | None:
-    """Return the system prompt, the tools, and the messages up to the first one of the user; None: there is no prompt.
+    """Return the system prompt, the tools, and the messages up to the first one of the user; None:
+    there is no prompt.
 
     Takes time in proportion to the messages' size.
     """
@@ -43,7 +45,8 @@ def conversation_beginning(body: Mapping[str, Raw | Any]) -> list[bytes | memory
 
 
 def first_messages(data: bytes | memoryview) -> list[bytes | memoryview]:
-    """Return the messages up to the first one of the user, without marks for caches; of a plain text its beginning."""
+    """Return the messages up to the first one of the user, without marks for caches; of a plain
+    text its beginning."""
     try:
         messages = [] if len(data) > MAX_VALUES and has_too_many_values(data) else _messages(data)
     except (ValueError, RecursionError):  # a text, or a form that only the provider knows
@@ -57,10 +60,11 @@ def first_messages(data: bytes | memoryview) -> list[bytes | memoryview]:
 
 
 def without_cache_marks(data: bytes) -> bytes:
-    """Return JSON without its fields ``cache_control``, which clients move to the end of the prompt with each turn.
+    """Return JSON without its fields ``cache_control``, which clients move to the end of the prompt
+    with each turn.
 
-    A mark is removed with the comma before it (or after it, if it is the first field). A text cannot look like one: its
-    quotes are escaped.
+    A mark is removed with the comma before it (or after it, if it is the first field). A text
+    cannot look like one: its quotes are escaped.
     """
     if _MARK not in data:
         return data
@@ -72,5 +76,7 @@ def without_cache_marks(data: bytes) -> bytes:
         parts.append(before.removesuffix(b","))
         done = end
         if before.endswith(b"{"):  # it is the first field of its object
-            done = data.find(b",", end) + 1 if data[end : end + 8].lstrip().startswith(b",") else end
+            done = (
+                data.find(b",", end) + 1 if data[end : end + 8].lstrip().startswith(b",") else end
+            )
     return b"".join([*parts, data[done:]])

@@ -1,4 +1,5 @@
-"""Policies as definitions: how a policy is written, read from its signature, and how its service is made."""
+"""Policies as definitions: how a policy is written, read from its signature, and how its service is
+made."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,7 +16,14 @@ from splitsecond.core.service import Call, Reply, Service
 from splitsecond.routing.machinery.budget import ExtraRequestBudget
 from splitsecond.routing.machinery.choosing.branch import Branch
 from splitsecond.routing.machinery.replies.resumable import MakeEncoder
-from splitsecond.routing.machinery.settings import Setting, SettingLiteral, Share, flag, one_of, written
+from splitsecond.routing.machinery.settings import (
+    Setting,
+    SettingLiteral,
+    Share,
+    flag,
+    one_of,
+    written,
+)
 from splitsecond.routing.targets.target_states import TargetStates
 
 ANY_NAME = None
@@ -27,11 +35,12 @@ ALWAYS = None
 class PolicyContext(Struct, frozen=True, kw_only=True):
     """Context of a policy, beside its branches and settings.
 
-    `states`: the states of all targets. `names`: for each branch the names of its targets, named branches last; empty
-    where a policy is made in Python. `budget`: the budget for extra requests that all policies of an expression share.
-    `make_encoder`: makes the encoder with which `resume` continues an answer; None: answers are not continued.
-    `trim_logprobs`: removes log-probabilities that only a policy asked for from the bytes of an answer; None: they stay
-    in it. `continued`: a policy around it continues its broken answers. `text`: the policy as it is written. `chance`:
+    `states`: the states of all targets. `names`: for each branch the names of its targets, named
+    branches last; empty where a policy is made in Python. `budget`: the budget for extra requests
+    that all policies of an expression share. `make_encoder`: makes the encoder with which `resume`
+    continues an answer; None: answers are not continued. `trim_logprobs`: removes log-probabilities
+    that only a policy asked for from the bytes of an answer; None: they stay in it. `continued`: a
+    policy around it continues its broken answers. `text`: the policy as it is written. `chance`:
     the source of random numbers.
     """
 
@@ -53,8 +62,8 @@ class PolicyContext(Struct, frozen=True, kw_only=True):
 
 
 class ExtraLoad(NamedTuple):
-    """`share`: the share of calls that extra requests follow; None: the setting `extra_load`. `reserve`: so many are
-    allowed from the start."""
+    """`share`: the share of calls that extra requests follow; None: the setting `extra_load`.
+    `reserve`: so many are allowed from the start."""
 
     share: Share | None = None
     reserve: int = 0
@@ -80,18 +89,20 @@ class Policy:
     These are read from the signature of `make`, a class or a function that returns a service:
 
     - Positional parameters are branches. ``*others`` stands for any number of further branches.
-    - Keyword parameters of the type `Service` are branches with a name. ``**branches`` accepts any name.
-    - All other keyword parameters are settings. Their type is a subclass of `Setting`, a `Literal` of words, or `bool`.
-      A setting without a default must be given.
+    - Keyword parameters of the type `Service` are branches with a name. ``**branches`` accepts any
+      name.
+    - All other keyword parameters are settings. Their type is a subclass of `Setting`, a `Literal`
+      of words, or `bool`. A setting without a default must be given.
     - A first parameter of the type `PolicyContext` gets the context.
 
-    The rest cannot be seen from a signature. `example` begins with the name of the policy. Of `one_of`, settings or
-    named branches, at least one must be given. `branches`, by what they can do for each other: "alternatives", every
-    branch can answer every call, so a branch that is down is left out; "takes over", only the first branch can, and the
-    others take over where its answer breaks off; "backed", the second branch answers what the first does not, so the
-    first is left out while it is down. `reachable`: the targets that can get a call, of branches with the given names
-    of targets (default: all). `extra`: its extra requests. `needs_stream`: the settings with which it waits for first
-    tokens or follows the stream; `ALWAYS`: it does so without any.
+    The rest cannot be seen from a signature. `example` begins with the name of the policy. Of
+    `one_of`, settings or named branches, at least one must be given. `branches`, by what they can
+    do for each other: "alternatives", every branch can answer every call, so a branch that is down
+    is left out; "takes over", only the first branch can, and the others take over where its answer
+    breaks off; "backed", the second branch answers what the first does not, so the first is left
+    out while it is down. `reachable`: the targets that can get a call, of branches with the given
+    names of targets (default: all). `extra`: its extra requests. `needs_stream`: the settings with
+    which it waits for first tokens or follows the stream; `ALWAYS`: it does so without any.
     """
 
     def __init__(
@@ -120,11 +131,13 @@ class Policy:
     def __repr__(self) -> str:
         return f"<Policy {self.name}>"
 
-    def __call__(self, *services: Service, context: PolicyContext | None = None, **keywords: Any) -> Service:
+    def __call__(
+        self, *services: Service, context: PolicyContext | None = None, **keywords: Any
+    ) -> Service:
         """Return the service of this policy over `services`.
 
-        A setting is a literal (``ttft="2s"``) or its parsed value; None: not given. Raises `CallerFault` for what is
-        not valid.
+        A setting is a literal (``ttft="2s"``) or its parsed value; None: not given. Raises
+        `CallerFault` for what is not valid.
         """
         given = {name: value for name, value in keywords.items() if value is not None}
         named = {name: value for name, value in given.items() if self.names_branch(name)}
@@ -140,7 +153,8 @@ class Policy:
         settings: Mapping[str, object],
         context: PolicyContext,
     ) -> Service:
-        """Return the service of this policy. Raises `CallerFault` for a setting that is not valid."""
+        """Return the service of this policy. Raises `CallerFault` for a setting that is not
+        valid."""
         parsed = {name: self.setting(name, value) for name, value in settings.items()}
         shown = {name: parsed.get(name, default) for name, default in self._defaults.items()}
         if not self._takes_context:
@@ -156,7 +170,9 @@ class Policy:
     def setting(self, name: str, value: object) -> object:
         kind = self.settings.get(name)
         if kind is None:
-            raise CallerFault(f"{self.name} has no setting {name}", kind="bad_policy", hint=self.hint)
+            raise CallerFault(
+                f"{self.name} has no setting {name}", kind="bad_policy", hint=self.hint
+            )
         return value if isinstance(value, Setting) else _parse(kind, name, value)
 
     def check_count(self, count: int) -> None:
@@ -203,25 +219,37 @@ class Policy:
         first = next(iter(parameters.values()), None)
         self._takes_context = first is not None and first.annotation is PolicyContext
         kinds = [each.kind for each in parameters.values()][self._takes_context :]
-        positional = kinds.count(Parameter.POSITIONAL_ONLY) + kinds.count(Parameter.POSITIONAL_OR_KEYWORD)
-        keywords = [name for name, each in parameters.items() if each.kind is Parameter.KEYWORD_ONLY]
+        positional = kinds.count(Parameter.POSITIONAL_ONLY) + kinds.count(
+            Parameter.POSITIONAL_OR_KEYWORD
+        )
+        keywords = [
+            name for name, each in parameters.items() if each.kind is Parameter.KEYWORD_ONLY
+        ]
         types = {name: _without_none(parameters[name].annotation) for name in keywords}
         _check_types(make, types)
         self.least: int = positional
         self.most: int | None = None if Parameter.VAR_POSITIONAL in kinds else positional
-        self.named: tuple[str, ...] | None = tuple(name for name, kind in types.items() if kind is Service)
+        self.named: tuple[str, ...] | None = tuple(
+            name for name, kind in types.items() if kind is Service
+        )
         if Parameter.VAR_KEYWORD in kinds:
             self.named = ANY_NAME
-        self.settings: Mapping[str, Any] = {name: kind for name, kind in types.items() if kind is not Service}
+        self.settings: Mapping[str, Any] = {
+            name: kind for name, kind in types.items() if kind is not Service
+        }
         defaults = {name: parameters[name].default for name in self.settings}
-        self.required = tuple(name for name, default in defaults.items() if default is Parameter.empty)
+        self.required = tuple(
+            name for name, default in defaults.items() if default is Parameter.empty
+        )
         self._defaults: Mapping[str, object] = defaults | dict.fromkeys(self.required)
 
 
 def _check_types(make: Callable[..., Service], types: Mapping[str, Any]) -> None:
     for name, kind in types.items():
         if kind is not Service and not _is_setting(kind):
-            raise TypeError(f"{make.__name__}: {name} is no setting: {kind} is not a Setting, a Literal or bool")
+            raise TypeError(
+                f"{make.__name__}: {name} is no setting: {kind} is not a Setting, a Literal or bool"
+            )
 
 
 def _without_none(hint: Any) -> Any:
@@ -230,10 +258,18 @@ def _without_none(hint: Any) -> Any:
 
 
 def _is_setting(kind: Any) -> bool:
-    return kind is bool or get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, Setting))
+    return (
+        kind is bool
+        or get_origin(kind) is Literal
+        or (isinstance(kind, type) and issubclass(kind, Setting))
+    )
 
 
 def _parse(kind: Any, name: str, value: object) -> object:
     if kind is bool:
         return flag(name, value)
-    return one_of(name, value, get_args(kind)) if get_origin(kind) is Literal else kind.parse(name, value)
+    return (
+        one_of(name, value, get_args(kind))
+        if get_origin(kind) is Literal
+        else kind.parse(name, value)
+    )

@@ -1,4 +1,5 @@
-"""Fields of a request that policies read in any API format: its messages, its response format, its reasoning effort.
+"""Fields of a request that policies read in any API format: its messages, its response format, its
+reasoning effort.
 
 A call holds its fields as the client's own bytes.
 """
@@ -21,7 +22,9 @@ LONGEST_BYTES = 64 * 1024
 """The most messages that are decoded. Of longer ones only the length is known."""
 
 _SYSTEM_ROLES = ("system", "developer")
-_TEXT_PARTS = frozenset({"text", "input_text", "output_text", "refusal", "thinking", "tool_use", "tool_result"})
+_TEXT_PARTS = frozenset(
+    {"text", "input_text", "output_text", "refusal", "thinking", "tool_use", "tool_result"}
+)
 """Types of parts without pictures or sound."""
 _OPTIONAL = (None, "auto", "none")
 """Values of ``tool_choice`` that do not require a tool."""
@@ -35,7 +38,8 @@ class PromptPart(Struct, gc=False):
 
 
 class PromptMessage(Struct, gc=False):
-    """One message. `content` None: a tool call, or an item of OpenAI's Responses that is not a message."""
+    """One message. `content` None: a tool call, or an item of OpenAI's Responses that is not a
+    message."""
 
     role: str = ""
     content: str | list[PromptPart] | None = None
@@ -48,7 +52,9 @@ class PromptMessage(Struct, gc=False):
 
     @property
     def has_media(self) -> bool:
-        return not isinstance(self.content, str) and any(part.type not in _TEXT_PARTS for part in self.content or ())
+        return not isinstance(self.content, str) and any(
+            part.type not in _TEXT_PARTS for part in self.content or ()
+        )
 
 
 _decode = msgspec.json.Decoder(list[PromptMessage] | str).decode
@@ -75,13 +81,17 @@ def messages(call: Call) -> list[PromptMessage] | None:
 
 
 def raw_items(call: Call, name: str) -> list[Raw] | None:
-    """Return the items of the list in a field, not decoded; None: it is not a list, or one of too many values."""
+    """Return the items of the list in a field, not decoded; None: it is not a list, or one of too
+    many values."""
     data = raw_bytes(call.body.get(name))
     return None if has_too_many_values(data) else read_json(data, _decode_raw)
 
 
 def last_user_text(turns: list[PromptMessage]) -> str:
-    return next((text for message in reversed(turns) if message.role == "user" and (text := message.text)), "")
+    return next(
+        (text for message in reversed(turns) if message.role == "user" and (text := message.text)),
+        "",
+    )
 
 
 def field_value(call: Call, name: str) -> Any:
@@ -113,9 +123,11 @@ def _at(call: Call, path: tuple[str, ...]) -> Any:
 
 
 def with_instruction(call: Call, instruction: str) -> Call | None:
-    """Return `call` with `instruction` at the end of its system prompt; None: these are not the messages of a chat.
+    """Return `call` with `instruction` at the end of its system prompt; None: these are not the
+    messages of a chat.
 
-    Many models take one system message only, as the first one: it is extended, or added if it is missing.
+    Many models take one system message only, as the first one: it is extended, or added if it is
+    missing.
     """
     request = client_format(call)
     if request.system_field:
@@ -127,7 +139,9 @@ def with_instruction(call: Call, instruction: str) -> Call | None:
     content = first.get("content")
     if first.get("role") in _SYSTEM_ROLES and isinstance(content, str | list):
         text = {"type": "text", "text": instruction}
-        first["content"] = f"{content}\n\n{instruction}" if isinstance(content, str) else [*content, text]
+        first["content"] = (
+            f"{content}\n\n{instruction}" if isinstance(content, str) else [*content, text]
+        )
         turns[0] = Raw(msgspec.json.encode(first))
     else:
         turns.insert(0, Raw(msgspec.json.encode({"role": "system", "content": instruction})))

@@ -1,7 +1,8 @@
 """Settings of policies: typed values that remember how they were written.
 
-A setting is written in the same way in a configuration, in `repr` and in Python (``ttft="2s"``, ``extra_load=0.05``).
-`Setting.parse` turns that literal into a value, or raises `CallerFault` with what was expected.
+A setting is written in the same way in a configuration, in `repr` and in Python (``ttft="2s"``,
+``extra_load=0.05``). `Setting.parse` turns that literal into a value, or raises `CallerFault` with
+what was expected.
 """
 
 import json
@@ -21,14 +22,20 @@ SettingLiteral = str | int | float
 _DAY_S = 24 * 3600
 LONGEST_S = _DAY_S
 MIN_SHARE = 0.001
-"""The smallest share of calls. An event that is rarer than one in 1,000 does not show in the 1,000 calls that are
-remembered."""
+"""The smallest share of calls. An event that is rarer than one in 1,000 does not show in the 1,000
+calls that are remembered."""
 HIGHEST_QUANTILE = 0.99
 HEAVIEST = 1000
 LARGEST_COUNT = 1_000_000
 LARGEST_MEMORY = 64_000_000_000
 
-_UNITS = {"ms": NS_PER_MS, "s": NS_PER_S, "m": 60 * NS_PER_S, "h": 3600 * NS_PER_S, "d": _DAY_S * NS_PER_S}
+_UNITS = {
+    "ms": NS_PER_MS,
+    "s": NS_PER_S,
+    "m": 60 * NS_PER_S,
+    "h": 3600 * NS_PER_S,
+    "d": _DAY_S * NS_PER_S,
+}
 _SIZES = {"MB": 1_000_000, "GB": 1_000_000_000}
 _MEMORY = re.compile(r"(\d{1,5})(MB|GB)", re.ASCII)
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h|d)", re.ASCII)
@@ -45,7 +52,8 @@ class Setting(Struct, frozen=True):
 
     @classmethod
     def parse(cls, name: str, value: object) -> Self:
-        """Return the setting `name` that is written as `value`. Raises `CallerFault` where it is not valid."""
+        """Return the setting `name` that is written as `value`. Raises `CallerFault` where it is
+        not valid."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -53,7 +61,8 @@ class Setting(Struct, frozen=True):
 
 
 class Duration(Setting, frozen=True):
-    """A time: "300ms", "2s", "1.5m", "3h", "1d". More than zero, and at most a day or `longest_s`."""
+    """A time: "300ms", "2s", "1.5m", "3h", "1d". More than zero, and at most a day or
+    `longest_s`."""
 
     ns: int
 
@@ -90,7 +99,11 @@ class Count(Setting, frozen=True):
 
     @classmethod
     def parse(cls, name: str, value: object) -> Self:
-        if isinstance(value, bool) or not isinstance(value, int) or not cls.least <= value <= LARGEST_COUNT:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not cls.least <= value <= LARGEST_COUNT
+        ):
             raise invalid(name, value, f"a whole number, {cls.least} or more")
         return cls(value, value)
 
@@ -113,7 +126,8 @@ class UseCase(Setting, frozen=True):
 
 
 class Statistic(Setting, frozen=True):
-    """What stands for times that vary: "mean", or a quantile (half of them are within 0.5, nearly all within 0.95).
+    """What stands for times that vary: "mean", or a quantile (half of them are within 0.5, nearly
+    all within 0.95).
 
     `quantile`: None for the mean.
     """
@@ -126,7 +140,9 @@ class Statistic(Setting, frozen=True):
             return cls("mean", None)
         number = _number(value)
         if number is None or not 0.5 <= number <= HIGHEST_QUANTILE:
-            raise invalid(name, value, f'"mean", or a number from 0.5 to {HIGHEST_QUANTILE}, such as 0.95')
+            raise invalid(
+                name, value, f'"mean", or a number from 0.5 to {HIGHEST_QUANTILE}, such as 0.95'
+            )
         return cls(number, float(number))
 
 
@@ -193,7 +209,9 @@ class SpendingRate(Setting, frozen=True):
         match = _SPENDING.fullmatch(value) if isinstance(value, str) else None
         usd = float(match[1]) / (3600 if match[2] == "h" else 60) if match else 0.0
         if not isinstance(value, str) or not usd:
-            raise invalid(name, value, 'US dollars an hour or a minute such as "0.60/h" or "0.01/m"')
+            raise invalid(
+                name, value, 'US dollars an hour or a minute such as "0.60/h" or "0.01/m"'
+            )
         return cls(value, usd)
 
 
@@ -210,7 +228,10 @@ def one_of(name: str, value: object, words: Sequence[str]) -> str:
 
 
 def written(
-    policy: str, branches: Sequence[object], named: Mapping[str, object], settings: Mapping[str, object]
+    policy: str,
+    branches: Sequence[object],
+    named: Mapping[str, object],
+    settings: Mapping[str, object],
 ) -> str:
     words = [
         *map(repr, branches),

@@ -1,4 +1,5 @@
-"""Deadlines for the first token of a service: what `deadline`, `fallback` and `resume` have in common."""
+"""Deadlines for the first token of a service: what `deadline`, `fallback` and `resume` have in
+common."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from splitsecond.routing.machinery.settings import Duration
 
 
 class TokenDeadline:
-    """`service`, whose attempt is closed where it has no token after `ttft`; then `TimedOut` is raised.
+    """`service`, whose attempt is closed where it has no token after `ttft`; then `TimedOut` is
+    raised.
 
     `ttft`: the limit, or what returns it (ns) for a call; None: no limit.
     """
@@ -49,8 +51,14 @@ class TokenDeadline:
             cancellation.cancel_timer()
             if cancellation.fired:
                 task.uncancel()
-        words = self._ttft.literal if isinstance(self._ttft, Duration) else f"{limit_ns / clock.NS_PER_S:.3g} s"
-        late = TimedOut(f"no token from {self._service!r} in {words}", phase="first token", after_ns=limit_ns)
+        words = (
+            self._ttft.literal
+            if isinstance(self._ttft, Duration)
+            else f"{limit_ns / clock.NS_PER_S:.3g} s"
+        )
+        late = TimedOut(
+            f"no token from {self._service!r} in {words}", phase="first token", after_ns=limit_ns
+        )
         late.on_trial = call.notes.attempted[-1:] == [call.notes.probed]
         raise late
 
@@ -58,7 +66,8 @@ class TokenDeadline:
 class _Cancellation(TimerEntry, eq=False):
     """Cancels `task` when its time comes. `cancelling`: how often the task was cancelled before.
 
-    This is `asyncio.timeout` without a timer of its own for each call, which costs more than the rest of a policy.
+    This is `asyncio.timeout` without a timer of its own for each call, which costs more than the
+    rest of a policy.
     """
 
     task: asyncio.Task[Any]

@@ -1,10 +1,11 @@
 """The default limit for the first token of a branch, if other branches can answer in its place.
 
-A careful operator would set one: without it, a target that has fallen silent holds its calls for minutes. The limit is
-ten times the 95th percentile of the branch's recent times to first token, at least `MIN_NS`, so that it ends no
-healthy attempt. While nothing is known of the branch, it is `UNKNOWN_NS` and the time that a slow server needs to read
-the prompt. Models that reason before their first token, and send nothing while they do, have no limit but those of
-their target: their wait depends on the question.
+A careful operator would set one: without it, a target that has fallen silent holds its calls for
+minutes. The limit is ten times the 95th percentile of the branch's recent times to first token, at
+least `MIN_NS`, so that it ends no healthy attempt. While nothing is known of the branch, it is
+`UNKNOWN_NS` and the time that a slow server needs to read the prompt. Models that reason before
+their first token, and send nothing while they do, have no limit but those of their target: their
+wait depends on the question.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,8 @@ _REASONING_FIELDS = frozenset({"reasoning_effort", "reasoning", "thinking", "ena
 
 
 class UsualWait:
-    """The default limit for the first token of `branch`, while one of the `later` branches is available."""
+    """The default limit for the first token of `branch`, while one of the `later` branches is
+    available."""
 
     def __init__(self, branch: Branch, later: Sequence[Branch], states: TargetStates) -> None:
         self._branch = branch
@@ -61,5 +63,12 @@ class UsualWait:
         known = [states.estimate(name, stream=stream) for name in names]
         usual = [each and each.ttft_ns(0.95, input_tokens=tokens) for each in known]
         unknown_ns = UNKNOWN_NS + tokens * UNKNOWN_PER_TOKEN_NS
-        limit_ns = round(max((max(TIMES_P95 * ns, MIN_NS) if ns else unknown_ns for ns in usual), default=unknown_ns))
-        return limit_ns, not all(usual) or any(each is not None and each.grows_with_prompt for each in known)
+        limit_ns = round(
+            max(
+                (max(TIMES_P95 * ns, MIN_NS) if ns else unknown_ns for ns in usual),
+                default=unknown_ns,
+            )
+        )
+        return limit_ns, not all(usual) or any(
+            each is not None and each.grows_with_prompt for each in known
+        )

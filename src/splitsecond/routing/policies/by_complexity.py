@@ -1,4 +1,5 @@
-"""`by_complexity(simple=a, medium=b, complex=c)`: easy requests go to a fast model, hard ones to a strong one."""
+"""`by_complexity(simple=a, medium=b, complex=c)`: easy requests go to a fast model, hard ones to a
+strong one."""
 
 from collections.abc import Sequence
 
@@ -31,15 +32,23 @@ LOOKED_AT = 1_000
 """The first characters of the last question, whose words count: they mostly say what is wanted."""
 
 _WORDS = frozenset(word.encode() for word in (
-    "algorithm", "analyse", "analyze", "architecture", "assess", "compare", "complexity", "contradiction", "contrast",
-    "debug", "deduce", "derivative", "derive", "design", "diagnose", "differential", "eigenvalue", "equation",
-    "evaluate", "explain", "hypothesis", "implement", "implications", "inference", "integral", "investigate", "justify",
-    "lemma", "logic", "matrix", "optimal", "optimise", "optimize", "plan", "probability", "proof", "prove", "puzzle",
-    "reason", "reasoning", "refactor", "review", "solve", "step", "strategy", "theorem", "tradeoff", "why",
+    "algorithm", "analyse", "analyze", "architecture", "assess", "compare", "complexity",
+    "contradiction", "contrast",
+    "debug", "deduce", "derivative", "derive", "design", "diagnose", "differential", "eigenvalue",
+    "equation",
+    "evaluate", "explain", "hypothesis", "implement", "implications", "inference", "integral",
+    "investigate", "justify",
+    "lemma", "logic", "matrix", "optimal", "optimise", "optimize", "plan", "probability", "proof",
+    "prove", "puzzle",
+    "reason", "reasoning", "refactor", "review", "solve", "step", "strategy", "theorem",
+    "tradeoff", "why",
 ))  # fmt: skip
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_TO_WORDS = bytes(ord(c.lower()) if c.lower() in _LETTERS else ord(" ") for c in map(chr, range(256)))
-"""A table for `bytes.translate`: lower-case letters, and spaces for all else. Ten times as fast as a pattern."""
+_TO_WORDS = bytes(
+    ord(c.lower()) if c.lower() in _LETTERS else ord(" ") for c in map(chr, range(256))
+)
+"""A table for `bytes.translate`: lower-case letters, and spaces for all else. Ten times as fast as
+a pattern."""
 _MATHS = ("\\frac", "\\int", "\\sum", "\\sqrt", "\\begin{", "$$", "∫", "∑", "√")
 _PROMPT = ("messages", "prompt", "input", "system", "instructions")
 _EFFORT = {"medium": 2, "high": 4, "xhigh": 4, "max": 4}
@@ -69,7 +78,9 @@ class ByComplexity(PolicyService):
                 hint="Send x-splitsecond-complexity: simple, or leave it out.",
             )
         call.notes.chosen = f"by_complexity: {level} ({why})"
-        first, *others = [self._branches[name] for name in _by_preference(level) if name in self._branches]
+        first, *others = [
+            self._branches[name] for name in _by_preference(level) if name in self._branches
+        ]
         try:
             return await first(call)
         except Fault as fault:
@@ -127,7 +138,9 @@ def _message_signs(call: Call) -> list[tuple[str, int]]:
     question = question[:LOOKED_AT]
     if any(sign in question for sign in _MATHS):
         signs.append(("maths", 2))
-    if words := _WORDS.intersection(question.encode("ascii", "replace").translate(_TO_WORDS).split()):
+    if words := _WORDS.intersection(
+        question.encode("ascii", "replace").translate(_TO_WORDS).split()
+    ):
         signs.append((f"words such as {min(words).decode()}", min(2 * len(words) - 1, 4)))
     return signs
 
@@ -138,5 +151,8 @@ def _by_preference(level: str) -> Sequence[str]:
 
 
 by_complexity = Policy(
-    ByComplexity, example='by_complexity(simple="a/small", complex="a/large")', one_of=LEVELS, needs_stream=()
+    ByComplexity,
+    example='by_complexity(simple="a/small", complex="a/large")',
+    one_of=LEVELS,
+    needs_stream=(),
 )

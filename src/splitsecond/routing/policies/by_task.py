@@ -1,4 +1,5 @@
-"""`by_task(code=a, chat=b, default=c)`: the client names its task, and the task decides which branch answers."""
+"""`by_task(code=a, chat=b, default=c)`: the client names its task, and the task decides which
+branch answers."""
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Reply, Service
@@ -18,7 +19,9 @@ class ByTask(PolicyService):
         name = task if task in self._branches else DEFAULT
         branch = self._branches.get(name)
         if branch is None:
-            message = f"there is no task {short_text(task)} here" if task else "the request names no task"
+            message = (
+                f"there is no task {short_text(task)} here" if task else "the request names no task"
+            )
             hint = f"Send x-splitsecond-task: one of {', '.join(self._branches)}."
             raise CallerFault(message, kind="unknown_task", hint=hint)
         call.notes.chosen = f"by_task: {name}"

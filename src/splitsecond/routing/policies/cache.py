@@ -16,7 +16,12 @@ from splitsecond.core.service import WHOLE_OPERATIONS, Call, Reply, Service
 from splitsecond.core.wire.client_format import client_format
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.replies.coalescing import CoalescedRequest
-from splitsecond.routing.machinery.replies.shared_reply import RecordedChunk, SharedReply, StoredReply, joined
+from splitsecond.routing.machinery.replies.shared_reply import (
+    RecordedChunk,
+    SharedReply,
+    StoredReply,
+    joined,
+)
 from splitsecond.routing.machinery.settings import Duration, MemorySize
 
 TTL = Duration.parse("ttl", "10m")
@@ -28,10 +33,12 @@ ENTRY_BYTES = 1024
 CHUNK_BYTES = 8 * 1024
 """An answer is given again in chunks of about this size, however it arrived."""
 LONGEST_REQUEST = 1 << 20
-"""The longest request, in bytes, that is looked up: reading a longer one blocks the event loop for milliseconds."""
+"""The longest request, in bytes, that is looked up: reading a longer one blocks the event loop for
+milliseconds."""
 
 _WITHOUT_EFFECT = frozenset({
-    "stream", "stream_options", "user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+    "stream", "stream_options", "user", "metadata", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention",
     "service_tier",
 })  # fmt: skip
 _NOT_KEPT = ("web_search_options", "background", "thread")
@@ -43,8 +50,8 @@ _NOT_ALIKE = re.compile(
     rb'|"prompt":\{|"type":"(?:web_|item_reference|file_search|mcp)',
     re.IGNORECASE,
 )
-"""Text in the JSON of a request whose answer depends on more than the request: pictures, files and servers by address
-(of any scheme but "data") or by id, web searches, state at the provider."""
+"""Text in the JSON of a request whose answer depends on more than the request: pictures, files and
+servers by address (of any scheme but "data") or by id, web searches, state at the provider."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -62,7 +69,8 @@ class _Entry(Struct):
 
 
 class Cache(PolicyService):
-    """`service`, whose answers are kept for `ttl` in `size` of memory. `sampled`: also those that may vary."""
+    """`service`, whose answers are kept for `ttl` in `size` of memory. `sampled`: also those that
+    may vary."""
 
     def __init__(
         self,
@@ -91,7 +99,9 @@ class Cache(PolicyService):
             if (answer := self._found(key, control)) is not None:
                 call.notes.cache = "hit"
                 return answer.reader(watched=call.watched)
-            flight = next((each for mode in (True, False) if (each := self._flights.get((key, mode)))), None)
+            flight = next(
+                (each for mode in (True, False) if (each := self._flights.get((key, mode)))), None
+            )
             if flight is None or not flight.accepts(call):
                 break
             call.notes.cache = "shared"
@@ -145,9 +155,12 @@ class Cache(PolicyService):
 
 
 class _CachedReply(SharedReply):
-    """A reply that goes into the cache when it is complete. No call joins it after its end, or when it is closed."""
+    """A reply that goes into the cache when it is complete. No call joins it after its end, or when
+    it is closed."""
 
-    def __init__(self, cache: Cache, key: bytes, stream: bool, flight: CoalescedRequest, reply: Reply) -> None:
+    def __init__(
+        self, cache: Cache, key: bytes, stream: bool, flight: CoalescedRequest, reply: Reply
+    ) -> None:
         super().__init__(reply, keep=True)
         self._cache = cache
         self._key = key
@@ -156,7 +169,9 @@ class _CachedReply(SharedReply):
 
     def on_end(self) -> None:
         self._cache._over(self._key, self._stream, self._flight)
-        last = next((event for chunk in reversed(self.chunks) for event in reversed(chunk.events)), None)
+        last = next(
+            (event for chunk in reversed(self.chunks) for event in reversed(chunk.events)), None
+        )
         if self.complete and not self.empty and isinstance(last, Done):
             self._cache._keep(self._key, StoredReply(self.target, _in_large_chunks(self.chunks)))
 
@@ -182,22 +197,38 @@ def _cache_control(header: str) -> _CacheControl:
         return _CacheControl()
     words = {word.strip().lower() for word in header.split(",")}
     ages = [word[8:] for word in words if word.startswith("max-age=")]
-    ages_ns = [int(age) * clock.NS_PER_S for age in ages if age.isascii() and age.isdigit() and len(age) < 10]
+    ages_ns = [
+        int(age) * clock.NS_PER_S
+        for age in ages
+        if age.isascii() and age.isdigit() and len(age) < 10
+    ]
     return _CacheControl(
-        store="no-store" not in words, look="no-cache" not in words, max_age_ns=min(ages_ns) if ages_ns else None
+        store="no-store" not in words,
+        look="no-cache" not in words,
+        max_age_ns=min(ages_ns) if ages_ns else None,
     )
 
 
 def _key(call: Call, *, sampled: bool) -> bytes | None:
     """Return the key of all calls with the same answer; None: the answer must not be kept."""
     fields = _fields(call.body)
-    if fields is None or fields.get("store", client_format(call).stored) or any(fields.get(name) for name in _NOT_KEPT):
+    if (
+        fields is None
+        or fields.get("store", client_format(call).stored)
+        or any(fields.get(name) for name in _NOT_KEPT)
+    ):
         return None
-    alike = fields.get("temperature") == 0 or fields.get("seed") is not None or call.operation in WHOLE_OPERATIONS
+    alike = (
+        fields.get("temperature") == 0
+        or fields.get("seed") is not None
+        or call.operation in WHOLE_OPERATIONS
+    )
     if not (sampled or alike):
         return None
     try:
-        encoded = _encode([call.operation, call.api_format, *map(call.hints.get, _HINTS), call.client, fields])
+        encoded = _encode(
+            [call.operation, call.api_format, *map(call.hints.get, _HINTS), call.client, fields]
+        )
     except RecursionError:  # encoding needs a little more stack than decoding
         return None
     if _NOT_ALIKE.search(encoded):

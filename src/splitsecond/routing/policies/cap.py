@@ -24,7 +24,9 @@ class Cap(PolicyService):
     async def __call__(self, call: Call) -> Reply:
         if call.operation in WHOLE_OPERATIONS:
             return await self._service(call)
-        return await self._service(msgspec.structs.replace(call, body=await examined(call, self._capped)))
+        return await self._service(
+            msgspec.structs.replace(call, body=await examined(call, self._capped))
+        )
 
     def _capped(self, call: Call) -> dict[str, Any]:
         fields = dict(call.body)

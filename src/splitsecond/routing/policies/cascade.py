@@ -1,4 +1,5 @@
-"""`cascade(small, large, accept="finished", judge=c, hold="10s")`: the small model answers if that is accepted."""
+"""`cascade(small, large, accept="finished", judge=c, hold="10s")`: the small model answers if that
+is accepted."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +27,8 @@ from splitsecond.routing.policies.race import Race
 MEASURED = 0.02
 """While the large model is asked alone, the share of calls that still goes to the small one."""
 PRICED_EVERY_NS = clock.NS_PER_S
-"""How often the costs of calls are updated: prices rarely change, and the length of answers changes slowly."""
+"""How often the costs of calls are updated: prices rarely change, and the length of answers changes
+slowly."""
 _HELD = ("chat", "completions")
 
 
@@ -54,7 +56,9 @@ class Cascade(PolicyService):
         hold: Duration | None = None,
     ) -> None:
         super().__init__(context)
-        self._branches = context.branches([small, large, *([] if judge is None else [judge])], best=(Race,))
+        self._branches = context.branches(
+            [small, large, *([] if judge is None else [judge])], best=(Race,)
+        )
         self._small, self._large, self._judge = small, large, judge
         self._accepts = (accept or ACCEPT).accepts
         self._logprobs = accept is not None and wants_logprobs(str(accept.literal))
@@ -131,8 +135,11 @@ class Cascade(PolicyService):
 
     def _request(self, call: Call) -> Call:
         if self._adds_logprobs(call):
-            wanted = True if call.operation == "chat" else 0  # for completions: the number of alternative tokens
-            return msgspec.structs.replace(call, watched=True, body={**call.body, "logprobs": wanted})
+            # for completions: the number of alternative tokens
+            wanted = True if call.operation == "chat" else 0
+            return msgspec.structs.replace(
+                call, watched=True, body={**call.body, "logprobs": wanted}
+            )
         return msgspec.structs.replace(call, watched=True)
 
     def _costs_more(self, call: Call) -> bool:
@@ -158,11 +165,15 @@ class Cascade(PolicyService):
 
     def _priced(self, call: Call, tokens_in: int) -> tuple[float, float]:
         tokens_out = [
-            output_tokens(call, usual_output_tokens(call, [branch], self._states)) for branch in self._branches[:2]
+            output_tokens(call, usual_output_tokens(call, [branch], self._states))
+            for branch in self._branches[:2]
         ]
         tokens = [(tokens_in, each) for each in tokens_out]
         tokens.append((judge_input_tokens(tokens_in, tokens_out[0]), 1))
-        costs = [branch.cost_usd(self._states, *each) for branch, each in zip(self._branches, tokens, strict=False)]
+        costs = [
+            branch.cost_usd(self._states, *each)
+            for branch, each in zip(self._branches, tokens, strict=False)
+        ]
         known = [cost for cost in costs if cost is not None]
         if len(known) < len(costs):
             return 0.0, 0.0
@@ -176,7 +187,11 @@ class Cascade(PolicyService):
         call.notes.chosen = f"cascade: the small model's answer was {outcome}; {self._share()}"
 
     def _share(self) -> str:
-        return f"{self._escalations.share:.0%} of the small model's recent answers were not accepted"
+        return (
+            f"{self._escalations.share:.0%} of the small model's recent answers were not accepted"
+        )
 
 
-cascade = Policy(Cascade, example='cascade("a/small", "a/large", accept="json", hold="5s")', branches="backed")
+cascade = Policy(
+    Cascade, example='cascade("a/small", "a/large", accept="json", hold="5s")', branches="backed"
+)

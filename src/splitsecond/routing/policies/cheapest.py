@@ -32,7 +32,9 @@ class PricedBranch:
         self.age_ns = age_ns
 
     def __str__(self) -> str:
-        return f"{self.branch.label}, " + ("no price" if self.cost == inf else f"{self.cost:.2g} USD")
+        return f"{self.branch.label}, " + (
+            "no price" if self.cost == inf else f"{self.cost:.2g} USD"
+        )
 
 
 class Cheapest(PolicyService):
@@ -53,7 +55,9 @@ class Cheapest(PolicyService):
         self._speeds = SpeedRanking(context.states, by="ttft", at=AT)
         self._exploring = Exploration()
         self._lately: TtlCache[list[PricedBranch]] = TtlCache()
-        self._sessions = SessionChoice(context.states, "cheapest", by="usd") if cache != "off" else None
+        self._sessions = (
+            SessionChoice(context.states, "cheapest", by="usd") if cache != "off" else None
+        )
 
     async def __call__(self, call: Call) -> Reply:
         return await ask_in_turn(call, self._choices(call))
@@ -82,7 +86,9 @@ class Cheapest(PolicyService):
         fast = [offer for offer in offers if offer.fast]
         session = None if self._sessions is None else call.notes.session
         if session is not None and (fast or unknown):
-            yield from self._of_session(call, session, [offer.branch for offer in (*fast, *unknown)])
+            yield from self._of_session(
+                call, session, [offer.branch for offer in (*fast, *unknown)]
+            )
             return
         if not fast and not unknown:
             for prospect in self._speeds.ranked(call, available):
@@ -95,7 +101,9 @@ class Cheapest(PolicyService):
             if offer not in explored:
                 yield offer.branch, f"cheapest: {offer}"
 
-    def _of_session(self, call: Call, session: CallSession, among: Sequence[Branch]) -> Iterator[Choice]:
+    def _of_session(
+        self, call: Call, session: CallSession, among: Sequence[Branch]
+    ) -> Iterator[Choice]:
         choices = None if self._sessions is None else self._sessions.choices(call, session, among)
         return choices or in_order(among, "cheapest")
 
@@ -113,12 +121,16 @@ class Cheapest(PolicyService):
         key = call.stream, tokens_in, tokens_out, *among
         offers = self._lately.get(key, now_ns)
         if offers is None:
-            offers = [self._offer(branch, tokens_in, tokens_out, stream=call.stream) for branch in among]
+            offers = [
+                self._offer(branch, tokens_in, tokens_out, stream=call.stream) for branch in among
+            ]
             offers.sort(key=lambda offer: offer.cost)
             self._lately.put(key, offers)
         return offers
 
-    def _offer(self, branch: Branch, tokens_in: int, tokens_out: int, *, stream: bool) -> PricedBranch:
+    def _offer(
+        self, branch: Branch, tokens_in: int, tokens_out: int, *, stream: bool
+    ) -> PricedBranch:
         found = branch.estimates(self._states, stream=stream)
         cost = branch.cost_usd(self._states, tokens_in, tokens_out)
         known = [
@@ -127,7 +139,14 @@ class Cheapest(PolicyService):
             if (keeps := each.keeps(self._limit_ns, AT, input_tokens=tokens_in)) is not None
         ]
         too_slow, age_ns = min(known, default=(None, inf))
-        return PricedBranch(branch, inf if cost is None else cost, None if too_slow is None else not too_slow, age_ns)
+        return PricedBranch(
+            branch,
+            inf if cost is None else cost,
+            None if too_slow is None else not too_slow,
+            age_ns,
+        )
 
 
-cheapest = Policy(Cheapest, example='cheapest("a/x", "b/x", within="voice")', branches="alternatives")
+cheapest = Policy(
+    Cheapest, example='cheapest("a/x", "b/x", within="voice")', branches="alternatives"
+)

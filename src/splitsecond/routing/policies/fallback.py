@@ -1,4 +1,5 @@
-"""`fallback(a, b, ..., ttft="2s")`: the next branch is asked when one fails before the client has seen anything."""
+"""`fallback(a, b, ..., ttft="2s")`: the next branch is asked when one fails before the client has
+seen anything."""
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Literal
@@ -57,7 +58,12 @@ def make_fallback(
 
 class _Limited(PolicyService):
     def __init__(
-        self, context: PolicyContext, whole: Service, streamed: Service, stall: Duration | None, floor: RateFloor | None
+        self,
+        context: PolicyContext,
+        whole: Service,
+        streamed: Service,
+        stall: Duration | None,
+        floor: RateFloor | None,
     ) -> None:
         super().__init__(context)
         self._whole = whole
@@ -72,12 +78,17 @@ class _Limited(PolicyService):
 
 class _InTurn(PolicyService):
     def __init__(
-        self, branches: Sequence[Branch], ttft: Duration | None, context: PolicyContext, cache: CacheUse | None
+        self,
+        branches: Sequence[Branch],
+        ttft: Duration | None,
+        context: PolicyContext,
+        cache: CacheUse | None,
     ) -> None:
         super().__init__(context)
         twice: list[Service] = [_Twice(branch.service, context.budget) for branch in branches]
         limits: list[Duration | Callable[[Call], int | None]] = [
-            ttft or UsualWait(branch, branches[place:], context.states) for place, branch in enumerate(branches, 1)
+            ttft or UsualWait(branch, branches[place:], context.states)
+            for place, branch in enumerate(branches, 1)
         ]
         steps = [TokenDeadline(step, limit) for step, limit in zip(twice, limits, strict=True)]
         self._steps = tuple(zip(branches, steps, strict=True))
@@ -91,7 +102,9 @@ class _InTurn(PolicyService):
             for branch, step in zip(branches, twice, strict=True):
                 if branch in same:
                     others = [other for other in branches if other is not branch]
-                    self._homes[branch] = TokenDeadline(step, ttft or UsualWait(branch, others, context.states))
+                    self._homes[branch] = TokenDeadline(
+                        step, ttft or UsualWait(branch, others, context.states)
+                    )
 
     async def __call__(self, call: Call) -> Reply:
         steps: Iterator[tuple[Branch, Service]] = iter(self._steps)
@@ -117,20 +130,36 @@ class _InTurn(PolicyService):
         if self._states.conversations.is_only_at(session, self._steps[0][0].names[0]):
             return iter(self._steps)
         available = [branch for branch in self._homes if branch.available(self._states, call)]
-        home = self._sessions.instead(call, session, available, available[0]) if len(available) > 1 else None
+        home = (
+            self._sessions.instead(call, session, available, available[0])
+            if len(available) > 1
+            else None
+        )
         if home is None:
             return iter(self._steps)
         branch, call.notes.chosen = home
         if branch is available[0]:
             return iter(self._steps)
-        return iter([(branch, self._homes[branch]), *(step for step in self._steps if step[0] is not branch)])
+        return iter(
+            [
+                (branch, self._homes[branch]),
+                *(step for step in self._steps if step[0] is not branch),
+            ]
+        )
 
-    async def _next(self, call: Call, steps: Iterator[tuple[Branch, Service]], causes: list[Fault]) -> Reply:
+    async def _next(
+        self, call: Call, steps: Iterator[tuple[Branch, Service]], causes: list[Fault]
+    ) -> Reply:
         longer_than, notes = -1, call.notes
         for branch, step in steps:
             if longer_than >= 0 and not self._takes_more(branch, longer_than):
                 continue
-            if causes and branch is not self._last and len(branch.names) == 1 and branch.names[0] in notes.attempted:
+            if (
+                causes
+                and branch is not self._last
+                and len(branch.names) == 1
+                and branch.names[0] in notes.attempted
+            ):
                 continue  # as "a/x" in fallback(fastest("a/x", "b/x"), "a/x", "b/x")
             try:
                 if call.deadline_ns is not None:
@@ -169,7 +198,8 @@ class _Twice:
     async def __call__(self, call: Call) -> Reply:
         self._budget.deposit()
         try:
-            reply = await self._branch(call)  # as in `answered`, without another coroutine for each call
+            # as in `answered`, without another coroutine for each call
+            reply = await self._branch(call)
             if reply.empty:
                 raise await empty_answer(self._branch, reply)
             return reply

@@ -1,4 +1,5 @@
-"""`fastest(a, b, ..., by="total", at="mean")`: the branch that will probably be fastest for this call."""
+"""`fastest(a, b, ..., by="total", at="mean")`: the branch that will probably be fastest for this
+call."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -17,9 +18,12 @@ MEAN = Statistic.parse("at", "mean")
 
 
 class SpeedChoice:
-    """`cache`: whether a session stays with its prompt cache where that is faster. The time per token has none."""
+    """`cache`: whether a session stays with its prompt cache where that is faster. The time per
+    token has none."""
 
-    def __init__(self, policy: str, states: TargetStates, by: Figure, at: Statistic, cache: CacheUse | None) -> None:
+    def __init__(
+        self, policy: str, states: TargetStates, by: Figure, at: Statistic, cache: CacheUse | None
+    ) -> None:
         self._policy = policy
         self._states = states
         self._speeds = SpeedRanking(states, by=by, at=at.quantile)
@@ -64,4 +68,6 @@ class Fastest(PolicyService):
         return await ask_in_turn(call, self._choice.choices(call, self._branches))
 
 
-fastest = Policy(Fastest, example='fastest("a/x", "b/x", by="total", at="mean")', branches="alternatives")
+fastest = Policy(
+    Fastest, example='fastest("a/x", "b/x", by="total", at="mean")', branches="alternatives"
+)

@@ -1,4 +1,5 @@
-"""`hedge(a, b, extra_load=0.05)`: the second branch is asked too when the first is slower than usual."""
+"""`hedge(a, b, extra_load=0.05)`: the second branch is asked too when the first is slower than
+usual."""
 
 import asyncio
 import math
@@ -25,9 +26,11 @@ LONGEST_TOKENS = 20_000
 MIN_DELAY_NS = 10 * clock.NS_PER_MS
 """With a shorter delay a hedge is a race: the difference would come from our own timers."""
 TIMER_NS = clock.NS_PER_MS
-"""The resolution of the loop's timers: a token that arrives exactly at the percentile is not late."""
+"""The resolution of the loop's timers: a token that arrives exactly at the percentile is not
+late."""
 REMEMBERED = 1000
-"""Samples of a `LatencyWindow`. They age by number only: old ones of a rarely used target still count."""
+"""Samples of a `LatencyWindow`. They age by number only: old ones of a rarely used target still
+count."""
 _REFRESH = 16
 """The plan is made anew when one sample in so many is new."""
 
@@ -40,10 +43,11 @@ class HedgePlan(NamedTuple):
 
 
 class LatencyWindow:
-    """The times to first token of the latest calls, and when to hedge a `share` of calls like these.
+    """The times to first token of the latest calls, and when to hedge a `share` of calls like
+    these.
 
-    Calls that were closed before their first token (a hedge won, the caller left, a deadline passed) are censored
-    samples of the survival curve.
+    Calls that were closed before their first token (a hedge won, the caller left, a deadline
+    passed) are censored samples of the survival curve.
     """
 
     def __init__(self, share: float) -> None:
@@ -68,12 +72,14 @@ class LatencyWindow:
 
 
 def hedge_plan(curve: SurvivalCurve, share: float) -> HedgePlan:
-    """Return the plan that hedges at most this `share` of the calls and saves most time with each hedge.
+    """Return the plan that hedges at most this `share` of the calls and saves most time with each
+    hedge.
 
-    Usually every call is hedged that exceeds the time which a `share` of them exceed. If more calls than that are slow,
-    that time is a slow one. An earlier hedge saves more then, with a probability that keeps the share (Kaler, He,
-    Elnikety, "Optimal Reissue Policies for Reducing Tail Latency", SPAA 2017). It must save more than the median, the
-    time that the second attempt is expected to take.
+    Usually every call is hedged that exceeds the time which a `share` of them exceed. If more calls
+    than that are slow, that time is a slow one. An earlier hedge saves more then, with a
+    probability that keeps the share (Kaler, He, Elnikety, "Optimal Reissue Policies for Reducing
+    Tail Latency", SPAA 2017). It must save more than the median, the time that the second attempt
+    is expected to take.
     """
     usual, latest, whole = curve.quantile(0.5), curve.quantile(1 - share), curve.mean(curve.longest)
 
@@ -91,7 +97,12 @@ def hedge_plan(curve: SurvivalCurve, share: float) -> HedgePlan:
 
 class Hedge(PolicyService):
     def __init__(
-        self, context: PolicyContext, first: Service, second: Service, *, extra_load: Share = EXTRA_LOAD
+        self,
+        context: PolicyContext,
+        first: Service,
+        second: Service,
+        *,
+        extra_load: Share = EXTRA_LOAD,
     ) -> None:
         super().__init__(context)
         self._first, self._second = context.branches((first, second))
@@ -116,7 +127,9 @@ class Hedge(PolicyService):
 
         async with Contest(call) as contest:
             first = contest.enter(opening)
-            await asyncio.wait([first], timeout=None if plan is None else plan.delay / clock.NS_PER_S)
+            await asyncio.wait(
+                [first], timeout=None if plan is None else plan.delay / clock.NS_PER_S
+            )
             if was_down or (plan and not first.done() and self._is_hedged(call, plan)):
                 contest.enter(self._second.service)
         return contest.reply()
@@ -129,7 +142,9 @@ class Hedge(PolicyService):
         if not self._second.available(self._states, call) or input_tokens(call) >= LONGEST_TOKENS:
             return False
         first, second = self._first, self._second
-        return first.available(self._states, call) or not _provider(self._states, [*first.names, *second.names])
+        return first.available(self._states, call) or not _provider(
+            self._states, [*first.names, *second.names]
+        )
 
     def _plan(self) -> HedgePlan | None:
         plan = self._latencies.plan()

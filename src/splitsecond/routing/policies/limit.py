@@ -19,7 +19,12 @@ _SMOOTHING = 8
 
 class Limit(PolicyService):
     def __init__(
-        self, context: PolicyContext, service: Service, *, concurrency: Count, queue: QueueLength = NO_QUEUE
+        self,
+        context: PolicyContext,
+        service: Service,
+        *,
+        concurrency: Count,
+        queue: QueueLength = NO_QUEUE,
     ) -> None:
         super().__init__(context)
         self._service = service
@@ -46,7 +51,8 @@ class Limit(PolicyService):
             await self._wait(call)
         else:
             raise Overloaded(
-                f"no place at {self._service!r}: in flight {self._taken:,} of {self._concurrency:,}, waiting "
+                f"no place at {self._service!r}: in flight {self._taken:,} of "
+                f"{self._concurrency:,}, waiting "
                 f"{len(self._waiting):,} of {self._queue:,}",
                 retry_after_ns=self._held_ns * (len(self._waiting) + 1) // self._concurrency,
             )
@@ -66,7 +72,9 @@ class Limit(PolicyService):
                 self._waiting.remove(turn)
             if isinstance(interruption, TimeoutError):
                 message = f"no place at {self._service!r} before the deadline of the whole call"
-                raise TimedOut(f"{message}; still waiting: {len(self._waiting):,}", phase="queue") from None
+                raise TimedOut(
+                    f"{message}; still waiting: {len(self._waiting):,}", phase="queue"
+                ) from None
             raise
 
     def _released_after(self, taken_ns: int) -> None:

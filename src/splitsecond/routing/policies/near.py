@@ -1,4 +1,5 @@
-"""`near(a, b, ..., region="eu")`: only targets in the region, and of those the one that is nearest by its speed."""
+"""`near(a, b, ..., region="eu")`: only targets in the region, and of those the one that is nearest
+by its speed."""
 
 from collections.abc import Iterable, Sequence
 
@@ -43,7 +44,9 @@ class Near(PolicyService):
         return [branch for branch in among if _is_in(region, branch.names, self._states)]
 
 
-def _reachable(names: Iterable[Sequence[str]], states: TargetStates, *, region: str, cache: str = "") -> list[str]:
+def _reachable(
+    names: Iterable[Sequence[str]], states: TargetStates, *, region: str, cache: str = ""
+) -> list[str]:
     return [name for branch in names if _is_in(region, branch, states) for name in branch]
 
 
@@ -52,7 +55,9 @@ def _is_in(region: str, names: Iterable[str], states: TargetStates) -> bool:
     return all(where == region or where.startswith(f"{region}-") for where in regions)
 
 
-def _no_branch(region: str, among: Sequence[Branch], states: TargetStates, kind: str) -> CallerFault:
+def _no_branch(
+    region: str, among: Sequence[Branch], states: TargetStates, kind: str
+) -> CallerFault:
     regions = {states.info(name).region for branch in among for name in branch.names}
     known = ", ".join(sorted(regions - {""}))
     return CallerFault(
@@ -63,5 +68,9 @@ def _no_branch(region: str, among: Sequence[Branch], states: TargetStates, kind:
 
 
 near = Policy(
-    Near, example='near("a/x", "b/x", region="eu")', branches="alternatives", reachable=_reachable, needs_stream=()
+    Near,
+    example='near("a/x", "b/x", region="eu")',
+    branches="alternatives",
+    reachable=_reachable,
+    needs_stream=(),
 )

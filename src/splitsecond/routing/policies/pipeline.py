@@ -1,4 +1,5 @@
-"""`pipeline(fast, slow, early="300ms")`: the fast model answers, or says that the slow one should."""
+"""`pipeline(fast, slow, early="300ms")`: the fast model answers, or says that the slow one
+should."""
 
 import asyncio
 from typing import Self
@@ -24,7 +25,8 @@ from splitsecond.routing.machinery.settings import Duration, Setting
 
 MARKER = "[[ESCALATE]]"
 INSTRUCTION = (
-    "If you are not sure that you can answer this well, because it needs long reasoning, rare knowledge or great care, "
+    "If you are not sure that you can answer this well, because it needs long reasoning, rare "
+    "knowledge or great care, "
     f"reply with {MARKER} and nothing else. Otherwise answer as usual, and never mention this."
 )
 _MARKER_WORD = MARKER.strip("[]")
@@ -46,7 +48,12 @@ class Pipeline(PolicyService):
     """Asks `fast`, and `slow` if that is not sure. `early`: or if `fast` has not begun by then."""
 
     def __init__(
-        self, context: PolicyContext, fast: Service, slow: Service, *, early: EarlyStart | None = None
+        self,
+        context: PolicyContext,
+        fast: Service,
+        slow: Service,
+        *,
+        early: EarlyStart | None = None,
     ) -> None:
         super().__init__(context)
         self._fast = fast
@@ -72,11 +79,16 @@ class Pipeline(PolicyService):
         async with Contest(call) as contest:
             asked = contest.enter(fast)
             if self._early_ns != 0:
-                await asyncio.wait([asked], timeout=None if self._early_ns is None else self._early_ns / clock.NS_PER_S)
+                await asyncio.wait(
+                    [asked],
+                    timeout=None if self._early_ns is None else self._early_ns / clock.NS_PER_S,
+                )
             if not contest.won:
                 contest.enter(self._in_time)
         reply = contest.reply()
-        call.notes.chosen = "pipeline: fast, which was sure" if reply is sure else f"pipeline: slow, as fast {why}"
+        call.notes.chosen = (
+            "pipeline: fast, which was sure" if reply is sure else f"pipeline: slow, as fast {why}"
+        )
         return reply
 
     async def _in_time(self, call: Call) -> Reply:
@@ -98,7 +110,9 @@ async def _begun(draft: "_Guarded") -> None:
     while (chunk := await draft.chunk(number)) is not None:
         number += 1
         if not draft.from_start:
-            raise ProviderFault("too much came before the answer", kind="too_long", phase="first token", status=200)
+            raise ProviderFault(
+                "too much came before the answer", kind="too_long", phase="first token", status=200
+            )
         for event in chunk.events:
             if isinstance(event, Token) and event.kind == "text":
                 text += event.text
@@ -116,7 +130,8 @@ async def _begun(draft: "_Guarded") -> None:
 
 
 class _Guarded(SharedReply):
-    """A reply that never passes the marker on, wherever it is: chunks wait until they cannot be part of it."""
+    """A reply that never passes the marker on, wherever it is: chunks wait until they cannot be
+    part of it."""
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply)
@@ -124,7 +139,11 @@ class _Guarded(SharedReply):
         self._waiting: list[RecordedChunk] = []
 
     def add(self, chunk: RecordedChunk) -> None:
-        text = "".join(event.text for event in chunk.events if isinstance(event, Token) and event.kind == "text")
+        text = "".join(
+            event.text
+            for event in chunk.events
+            if isinstance(event, Token) and event.kind == "text"
+        )
         if text:
             self._tail += text
             if MARKER in self._tail:
@@ -156,7 +175,11 @@ def _with_marker(call: Call) -> Call | None:
 def _unsure(*, began: bool = False) -> Fault:
     where = " in the middle of its answer" if began else ""
     phase: Phase = "between tokens" if began else "first token"
-    return ProviderFault(f"the fast model is not sure{where}", kind="unsure", phase=phase, status=200)
+    return ProviderFault(
+        f"the fast model is not sure{where}", kind="unsure", phase=phase, status=200
+    )
 
 
-pipeline = Policy(Pipeline, example='pipeline("a/fast", "a/slow", early="300ms")', branches="backed")
+pipeline = Policy(
+    Pipeline, example='pipeline("a/fast", "a/slow", early="300ms")', branches="backed"
+)

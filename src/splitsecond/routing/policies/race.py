@@ -6,7 +6,12 @@ from typing import Literal
 from splitsecond.core import clock
 from splitsecond.core.service import Call, Reply, Service
 from splitsecond.core.upstream.prompt_size import input_tokens, output_tokens
-from splitsecond.routing.machinery.choosing.branch import Branch, ask_in_turn, in_order, usual_output_tokens
+from splitsecond.routing.machinery.choosing.branch import (
+    Branch,
+    ask_in_turn,
+    in_order,
+    usual_output_tokens,
+)
 from splitsecond.routing.machinery.completion_race import CompletionRace
 from splitsecond.routing.machinery.contest import Contest
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
@@ -14,11 +19,13 @@ from splitsecond.routing.machinery.settings import SpendingRate
 
 RaceFigure = Literal["ttft", "total"]
 SAVED_S = 600
-"""The most seconds' worth of money that an account saves, so that a quiet night does not pay for a storm."""
+"""The most seconds' worth of money that an account saves, so that a quiet night does not pay for a
+storm."""
 
 
 class SpendingAccount:
-    """Money that arrives at a constant rate. In any `t` seconds at most ``(t + SAVED_S) × usd_per_s`` are spent.
+    """Money that arrives at a constant rate. In any `t` seconds at most ``(t + SAVED_S) ×
+    usd_per_s`` are spent.
 
     The account begins full.
     """
@@ -44,7 +51,8 @@ class SpendingAccount:
 class Race(PolicyService):
     """Asks all branches at once.
 
-    `by`: what wins, the first token (also None) or the whole answer. `spend`: the most that losers may cost.
+    `by`: what wins, the first token (also None) or the whole answer. `spend`: the most that losers
+    may cost.
     """
 
     def __init__(
@@ -66,14 +74,19 @@ class Race(PolicyService):
     async def __call__(self, call: Call) -> Reply:
         racing = self._branches
         if self._account is not None:
-            healthy = [branch for branch in self._branches if branch.available(self._states, call)] or self._branches
+            healthy = [
+                branch for branch in self._branches if branch.available(self._states, call)
+            ] or self._branches
             if reason := self._reason_against(call, healthy, self._account):
                 others = [branch for branch in self._branches if branch not in healthy]
                 return await ask_in_turn(call, in_order([*healthy, *others], f"race, {reason}"))
             racing = healthy
         services = [branch.service for branch in racing]
         if self._by_total:
-            tokens, whole = self._output_tokens(call, racing), not call.stream or self._learns(racing)
+            tokens, whole = (
+                self._output_tokens(call, racing),
+                not call.stream or self._learns(racing),
+            )
             services = CompletionRace(call, racing, self._states, tokens, whole=whole).candidates()
         async with Contest(call) as contest:
             for service in services:
@@ -87,7 +100,9 @@ class Race(PolicyService):
                 return self._unknown & (self._unknown - 1) == 0
         return False
 
-    def _reason_against(self, call: Call, healthy: Sequence[Branch], account: SpendingAccount) -> str:
+    def _reason_against(
+        self, call: Call, healthy: Sequence[Branch], account: SpendingAccount
+    ) -> str:
         if len(healthy) == 1:
             return "one branch is available"
         losing = self._losing_usd(call, healthy)
@@ -111,7 +126,9 @@ class Race(PolicyService):
         costs: list[float | None] = []
         for info in map(self._states.info, branch.names):
             closed_early = info.closing_stops_billing and not self._by_total
-            costs.append(info.cost_usd(tokens_in, min(tokens_out, 1) if closed_early else tokens_out))
+            costs.append(
+                info.cost_usd(tokens_in, min(tokens_out, 1) if closed_early else tokens_out)
+            )
         known = [cost for cost in costs if cost is not None]
         if len(known) < len(costs):
             return None

@@ -14,7 +14,8 @@ from splitsecond.routing.machinery.settings import Duration, TokenRate
 
 OVER_NS = 20 * NS_PER_S
 MIN_TOKENS = 4
-"""In the time of a rate. An answer with fewer is mostly silent, and the limit on silence holds for it."""
+"""In the time of a rate. An answer with fewer is mostly silent, and the limit on silence holds for
+it."""
 
 
 class ResumedService:
@@ -55,17 +56,22 @@ class Resume(PolicyService):
 def rate_floor(floor: TokenRate | None, over: Duration | None) -> RateFloor | None:
     if floor is None:
         if over is not None:
-            raise CallerFault("over has no effect without floor", kind="bad_policy", hint='Add floor="8tok/s".')
+            raise CallerFault(
+                "over has no effect without floor", kind="bad_policy", hint='Add floor="8tok/s".'
+            )
         return None
     over_ns = OVER_NS if over is None else over.ns
     if floor.tokens_per_s * over_ns < MIN_TOKENS * NS_PER_S:
         words = f"floor is {floor!r}, fewer than {MIN_TOKENS} tokens in {over_ns / NS_PER_S:g} s"
-        raise CallerFault(words, kind="bad_policy", hint="Give a longer time: over=…, or use stall.")
+        raise CallerFault(
+            words, kind="bad_policy", hint="Give a longer time: over=…, or use stall."
+        )
     return RateFloor(floor.tokens_per_s, over_ns)
 
 
 def with_limits(call: Call, stall: Duration | None, floor: RateFloor | None) -> Call:
-    """Return `call`, whose answer may be silent for at most `stall`, and has at least the rate `floor`."""
+    """Return `call`, whose answer may be silent for at most `stall`, and has at least the rate
+    `floor`."""
     if floor is not None:
         call = msgspec.structs.replace(call, floor=floor)
     return call if stall is None else with_stall(call, stall.ns)

@@ -1,4 +1,5 @@
-"""`retry(x, times=2, wait="10s", extra_load=0.1)`: the same target is asked again, a little later."""
+"""`retry(x, times=2, wait="10s", extra_load=0.1)`: the same target is asked again, a little
+later."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ EXTRA_LOAD = Share.parse("extra_load", 0.1)
 FIRST_WAIT_NS = 100 * clock.NS_PER_MS
 LONGEST_BACKOFF_NS = 5 * clock.NS_PER_S
 TIMER_NS = 2 * clock.NS_PER_MS
-"""Timers of an event loop can fire a millisecond early, and until then the target that asked us to wait is rejected."""
+"""Timers of an event loop can fire a millisecond early, and until then the target that asked us to
+wait is rejected."""
 WAIT = Duration.parse("wait", "10s")
 """After a longer wait the caller is better served by the failure itself."""
 
@@ -41,7 +43,9 @@ class Retry(PolicyService):
         self._times = times.value
         self._longest_ns = wait.ns
         self._chance = context.chance
-        self._budget = ExtraRequestBudget(extra_load.value, reserve=MAX_SAVED, within=context.budget)
+        self._budget = ExtraRequestBudget(
+            extra_load.value, reserve=MAX_SAVED, within=context.budget
+        )
 
     async def __call__(self, call: Call) -> Reply:
         self._budget.deposit()

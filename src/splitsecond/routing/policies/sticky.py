@@ -1,4 +1,5 @@
-"""`sticky(a, b, ..., ttl="10m")`: a conversation stays with one branch, whose prompt cache holds its beginning."""
+"""`sticky(a, b, ..., ttl="10m")`: a conversation stays with one branch, whose prompt cache holds
+its beginning."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -23,14 +24,23 @@ _KEY_FIELDS = ("prompt_cache_key", "user")
 
 class Sticky(PolicyService):
     def __init__(
-        self, context: PolicyContext, first: Service, second: Service, /, *others: Service, ttl: Duration = TTL
+        self,
+        context: PolicyContext,
+        first: Service,
+        second: Service,
+        /,
+        *others: Service,
+        ttl: Duration = TTL,
     ) -> None:
         super().__init__(context)
         self._branches = context.branches((first, second, *others))
         self._ttl_ns = ttl.ns
-        self._salts = [f"{place} {branch.label}".encode() for place, branch in enumerate(self._branches)]
+        self._salts = [
+            f"{place} {branch.label}".encode() for place, branch in enumerate(self._branches)
+        ]
         self._homes: OrderedDict[bytes, tuple[Branch, int]] = OrderedDict()
-        """The branch of each conversation, and until when (ns) it is remembered; the last used one at the end."""
+        """The branch of each conversation, and until when (ns) it is remembered; the last used one
+        at the end."""
 
     async def __call__(self, call: Call) -> Reply:
         key = await examined(call, conversation)
@@ -47,7 +57,10 @@ class Sticky(PolicyService):
 
     def _choices(self, call: Call, key: bytes, home: Branch | None) -> Iterator[Choice]:
         ranks = (_digest(key + salt) for salt in self._salts)
-        by_hash = [branch for _, branch in sorted(zip(ranks, self._branches, strict=True), key=itemgetter(0))]
+        by_hash = [
+            branch
+            for _, branch in sorted(zip(ranks, self._branches, strict=True), key=itemgetter(0))
+        ]
         available = [branch for branch in by_hash if branch.available(self._states, call)]
         others = available or by_hash
         if home in available:
@@ -87,4 +100,6 @@ def _noted(choices: Iterator[Choice], asked: list[Branch]) -> Iterator[Choice]:
         yield choice
 
 
-sticky = Policy(Sticky, example='sticky("a/x", "b/x", ttl="10m")', branches="alternatives", needs_stream=())
+sticky = Policy(
+    Sticky, example='sticky("a/x", "b/x", ttl="10m")', branches="alternatives", needs_stream=()
+)

@@ -10,7 +10,8 @@ from splitsecond.routing.machinery.definition import Policy, PolicyContext, Poli
 from splitsecond.routing.machinery.settings import Weights
 
 MAX_TURNS_AHEAD = 100
-"""How many calls a branch that sessions stay at can be ahead of its share, or another behind: more are forgotten."""
+"""How many calls a branch that sessions stay at can be ahead of its share, or another behind: more
+are forgotten."""
 
 
 class Weighted(PolicyService):
@@ -42,10 +43,18 @@ class Weighted(PolicyService):
         return await ask_in_turn(call, self._choices(call))
 
     def _choices(self, call: Call) -> Iterator[Choice]:
-        available = [place for place, branch in enumerate(self._branches) if branch.available(self._states, call)]
+        available = [
+            place
+            for place, branch in enumerate(self._branches)
+            if branch.available(self._states, call)
+        ]
         if not available:
             yield from in_order(self._branches, "weighted, none is available")
-        if self._sessions is not None and (session := call.notes.session) is not None and len(available) > 1:
+        if (
+            self._sessions is not None
+            and (session := call.notes.session) is not None
+            and len(available) > 1
+        ):
             home = self._sessions.kept(session, [self._branches[place] for place in available])
             if home is not None:
                 place = self._branches.index(home[0])
@@ -72,4 +81,9 @@ class Weighted(PolicyService):
         )
 
 
-weighted = Policy(Weighted, example='weighted("a/x", "b/x", weights="3,1")', branches="alternatives", needs_stream=())
+weighted = Policy(
+    Weighted,
+    example='weighted("a/x", "b/x", weights="3,1")',
+    branches="alternatives",
+    needs_stream=(),
+)

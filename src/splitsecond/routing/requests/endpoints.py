@@ -16,8 +16,8 @@ from splitsecond.core.wire.client_format import (
 
 
 class Endpoint(Struct, frozen=True):
-    """Operation and API format of a path. `counts`: it returns only the number of tokens of the request; `details`:
-    only a description of its model.
+    """Operation and API format of a path. `counts`: it returns only the number of tokens of the
+    request; `details`: only a description of its model.
 
     `model`, `stream`: what the path says instead of the body; "" and None: nothing.
     """
@@ -33,20 +33,28 @@ class Endpoint(Struct, frozen=True):
 ENDPOINTS: dict[str, Endpoint] = {
     path: Endpoint(operation, form) for form in FORMATS for path, operation in form.paths.items()
 } | {
-    form.counting.path: Endpoint("chat", form, counts=True) for form in FORMATS if form.counting and form.counting.path
+    form.counting.path: Endpoint("chat", form, counts=True)
+    for form in FORMATS
+    if form.counting and form.counting.path
 }
 ENDPOINTS |= {
     form.models.details_path: Endpoint("chat", form, details=True)
     for form in FORMATS
     if form.models and form.models.details_path
 }
-# Vercel's library, which opencode uses, expects /v1 in the address of Anthropic's API; Anthropic's own library adds it.
-# Both read the same variable.
+# Vercel's library, which opencode uses, expects /v1 in the address of Anthropic's API; Anthropic's
+# own library adds it. Both read the same variable.
 ENDPOINTS |= {
-    path.removeprefix("/v1"): endpoint for path, endpoint in ENDPOINTS.items() if endpoint.format is ANTHROPIC_MESSAGES
+    path.removeprefix("/v1"): endpoint
+    for path, endpoint in ENDPOINTS.items()
+    if endpoint.format is ANTHROPIC_MESSAGES
 }
 # Clients of Groq and Azure put "openai" before the path.
-ENDPOINTS |= {f"/openai{path}": endpoint for path, endpoint in ENDPOINTS.items() if endpoint.format is OPENAI_CHAT}
+ENDPOINTS |= {
+    f"/openai{path}": endpoint
+    for path, endpoint in ENDPOINTS.items()
+    if endpoint.format is OPENAI_CHAT
+}
 
 
 def endpoint_at(path: str) -> Endpoint | None:
@@ -75,6 +83,9 @@ def format_at(path: str, headers: Mapping[bytes, bytes]) -> ClientFormat:
 
 
 def near_path(path: str) -> str:
-    """Return the existing path that differs from `path` only by ``/v1`` at its beginning; "" if there is none."""
+    """Return the existing path that differs from `path` only by ``/v1`` at its beginning; "" if
+    there is none."""
     near = ("/v1" + path, path.removeprefix("/v1"))
-    return next((each for each in near if each in ENDPOINTS or listing_at(each, {}) is not None), "")
+    return next(
+        (each for each in near if each in ENDPOINTS or listing_at(each, {}) is not None), ""
+    )

@@ -1,12 +1,15 @@
-"""Error responses: a `Fault` as status, headers, and a body in the client's API format. One table decides the status.
+"""Error responses: a `Fault` as status, headers, and a body in the client's API format. One table
+decides the status.
 
-If a provider rejects the *gateway's* key or account, the client gets 502, so that it does not search for the error in
-its own key. A fault of the client keeps the provider's code and the name of the field. If several targets failed, the
-first one decides, because the operator named it first; targets that got no request, because they are down or their API
-format cannot express it, come last. If several targets failed because all of them are down, the status is always 503,
-with the time until one of them may be asked again.
+If a provider rejects the *gateway's* key or account, the client gets 502, so that it does not
+search for the error in its own key. A fault of the client keeps the provider's code and the name of
+the field. If several targets failed, the first one decides, because the operator named it first;
+targets that got no request, because they are down or their API format cannot express it, come last.
+If several targets failed because all of them are down, the status is always 503, with the time
+until one of them may be asked again.
 
-Clients do not learn the addresses of targets: addresses and files stay in the fault, which the observation keeps.
+Clients do not learn the addresses of targets: addresses and files stay in the fault, which the
+observation keeps.
 """
 
 from collections.abc import Mapping
@@ -64,15 +67,22 @@ _NETWORK: Mapping[str, str] = {
 _CONNECTING = frozenset({"dns", "connect", "tls"})
 _WAITED_FOR = frozenset({429, 503})
 DOWN_NS = 5 * NS_PER_S
-"""When a client may ask again if all targets are down and no time is known: their first probes are due then."""
+"""When a client may ask again if all targets are down and no time is known: their first probes are
+due then."""
 
 
 class LimitReached(CallerFault):
-    """A client's key has reached a limit. `retry_after_ns`: the time until its next request; None: not by waiting.
-    `headers`: for the response."""
+    """A client's key has reached a limit. `retry_after_ns`: the time until its next request; None:
+    not by waiting. `headers`: for the response."""
 
     def __init__(
-        self, message: str, *, kind: str, retry_after_ns: int | None, headers: Headers | None = None, hint: str = ""
+        self,
+        message: str,
+        *,
+        kind: str,
+        retry_after_ns: int | None,
+        headers: Headers | None = None,
+        hint: str = "",
     ) -> None:
         super().__init__(message, kind=kind, status=429, hint=hint)
         self.retry_after_ns = retry_after_ns
@@ -92,7 +102,11 @@ def error_response(fault: Fault, form: ClientFormat = OPENAI_CHAT) -> ErrorRespo
     first = decisive(fault)
     status = _status(first)
     headers = list(first.headers) if isinstance(first, LimitReached) else []
-    wait_ns = first.retry_after_ns if isinstance(first, ProviderFault | Overloaded | LimitReached) else None
+    wait_ns = (
+        first.retry_after_ns
+        if isinstance(first, ProviderFault | Overloaded | LimitReached)
+        else None
+    )
     if isinstance(fault, AllFailed) and _all_down(fault):
         status, wait_ns = 503, _least_wait_ns(fault)
     if wait_ns is not None and status in _WAITED_FOR:
@@ -100,13 +114,20 @@ def error_response(fault: Fault, form: ClientFormat = OPENAI_CHAT) -> ErrorRespo
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     if first.kind == QUOTA:
         kind = QUOTA
-    code, param = (first.code or first.kind, first.param) if isinstance(first, CallerFault) else (first.kind, "")
+    code, param = (
+        (first.code or first.kind, first.param)
+        if isinstance(first, CallerFault)
+        else (first.kind, "")
+    )
     status = form.statuses.get(status, status)
-    return ErrorResponse(status, headers, form.error_body(status, str(shown(fault)), kind, code, param or None))
+    return ErrorResponse(
+        status, headers, form.error_body(status, str(shown(fault)), kind, code, param or None)
+    )
 
 
 def _all_down(fault: AllFailed) -> bool:
-    """Return whether several targets failed, each because it is down, and not all of them by a rate limit."""
+    """Return whether several targets failed, each because it is down, and not all of them by a rate
+    limit."""
     names = [cause.target for cause in fault.causes]  # "" in faults of policies
     if len(names) == 1 or (names[0] and set(names) == {names[0]}):
         return False
@@ -118,7 +139,9 @@ def _is_down(cause: Fault) -> bool:
         return False
     match cause:
         case ProviderFault():
-            return cause.kind not in _OUR_ACCOUNT and (cause.status in (408, 429) or cause.status >= 500)
+            return cause.kind not in _OUR_ACCOUNT and (
+                cause.status in (408, 429) or cause.status >= 500
+            )
         case Overloaded():
             return cause.status in _WAITED_FOR
         case _:
@@ -127,12 +150,17 @@ def _is_down(cause: Fault) -> bool:
 
 def _least_wait_ns(fault: AllFailed) -> int:
     """Return the time until the first of the targets may be asked again."""
-    waits = [cause.retry_after_ns for cause in fault.causes if isinstance(cause, ProviderFault | Overloaded)]
+    waits = [
+        cause.retry_after_ns
+        for cause in fault.causes
+        if isinstance(cause, ProviderFault | Overloaded)
+    ]
     return min(filter(None, waits), default=DOWN_NS)
 
 
 def shown(fault: Fault) -> Fault:
-    """Return `fault` without addresses, ports and files of the gateway; the target's name and the kind remain."""
+    """Return `fault` without addresses, ports and files of the gateway; the target's name and the
+    kind remain."""
     match fault:
         case AllFailed():
             return AllFailed([shown(cause) for cause in fault.causes], target=fault.target)
@@ -143,9 +171,17 @@ def shown(fault: Fault) -> Fault:
             return PolicyFailed("the route's policy failed", kind=fault.kind, phase=fault.phase)
         case TimedOut() if fault.phase in _CONNECTING:
             words = f"no connection in {fault.after_ns // NS_PER_MS} ms"
-            return TimedOut(words, kind=fault.kind, phase=fault.phase, target=fault.target, after_ns=fault.after_ns)
+            return TimedOut(
+                words,
+                kind=fault.kind,
+                phase=fault.phase,
+                target=fault.target,
+                after_ns=fault.after_ns,
+            )
         case CallerFault(kind=kind) if kind == BAD_KEY:
-            return CallerFault("the gateway has no key for it", kind=kind, phase=fault.phase, target=fault.target)
+            return CallerFault(
+                "the gateway has no key for it", kind=kind, phase=fault.phase, target=fault.target
+            )
         case _:
             return fault
 
@@ -157,7 +193,11 @@ def _status(fault: Fault) -> int:
         case CallerFault():
             return fault.status if 400 <= fault.status < 500 else 400
         case ProviderFault():
-            return BAD_GATEWAY if fault.kind in _OUR_ACCOUNT else _PROVIDER_STATUS.get(fault.status, BAD_GATEWAY)
+            return (
+                BAD_GATEWAY
+                if fault.kind in _OUR_ACCOUNT
+                else _PROVIDER_STATUS.get(fault.status, BAD_GATEWAY)
+            )
         case Overloaded():
             return fault.status
         case TimedOut():

@@ -1,4 +1,5 @@
-"""Loops of agents: the same tool call with the same arguments several times in a row at the end of a conversation."""
+"""Loops of agents: the same tool call with the same arguments several times in a row at the end of
+a conversation."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,17 +20,20 @@ _ToolCall = tuple[str, Any]
 
 
 def repeated_call(call: Call) -> tuple[str, int] | None:
-    """Return the tool that the model has called at least `MIN_REPEATED` times in a row with the same arguments, and how
-    often; None if it has not.
+    """Return the tool that the model has called at least `MIN_REPEATED` times in a row with the
+    same arguments, and how often; None if it has not.
 
-    Takes time in proportion to the messages' size for their borders, and reads only those of the loop.
+    Takes time in proportion to the messages' size for their borders, and reads only those of the
+    loop.
     """
     field = call.body.get(_FIELDS[call.api_format])
     if field is None or "tools" not in call.body:
         return None
     data = raw_bytes(field)
     try:
-        messages = [] if len(data) > MAX_VALUES and has_too_many_values(data) else _decode_list(data)
+        messages = (
+            [] if len(data) > MAX_VALUES and has_too_many_values(data) else _decode_list(data)
+        )
         calls = _calls_from_the_end(messages)
         last = next(calls, None)
         number = 1
@@ -37,7 +41,10 @@ def repeated_call(call: Call) -> tuple[str, int] | None:
             if each != last:
                 break
             number += 1
-    except (ValueError, RecursionError):  # not JSON that can be read: the provider says what is wrong
+    except (
+        ValueError,
+        RecursionError,
+    ):  # not JSON that can be read: the provider says what is wrong
         return None
     return None if last is None or number < MIN_REPEATED else (last[0], number)
 

@@ -1,6 +1,7 @@
 """What a client calls the session of a request: in a header, or in a field of the body.
 
-A name is no authority: two clients may use the same, so it counts only together with the client's key.
+A name is no authority: two clients may use the same, so it counts only together with the client's
+key.
 """
 
 from collections.abc import Mapping
@@ -23,10 +24,18 @@ SESSION_HEADERS = (
     b"x-dynamo-session-id",
     b"x-litellm-trace-id",
 )
-"""Headers in which clients and routers name the session of a request; the first one that is there counts."""
-SESSION_FIELDS = ("session_id", "thread_id", "prompt_cache_key", "conversation", "thread", "metadata")
-"""Fields of the body that name it, in the same order. `metadata`: its ``user_id`` contains the session in requests of
-Claude Code, or it has a ``session_id``."""
+"""Headers in which clients and routers name the session of a request; the first one that is there
+counts."""
+SESSION_FIELDS = (
+    "session_id",
+    "thread_id",
+    "prompt_cache_key",
+    "conversation",
+    "thread",
+    "metadata",
+)
+"""Fields of the body that name it, in the same order. `metadata`: its ``user_id`` contains the
+session in requests of Claude Code, or it has a ``session_id``."""
 LONGEST_NAME = 1024
 """Longest name in bytes. A longer one is no name."""
 _NAMING_HEADERS = frozenset(SESSION_HEADERS)
@@ -38,7 +47,8 @@ _NESTED = frozenset({"conversation", "thread", "metadata"})
 
 
 class SessionName(Struct, frozen=True):
-    """`source`: the header or field that named the session. `agent`, `parent`: empty if the client names none."""
+    """`source`: the header or field that named the session. `agent`, `parent`: empty if the client
+    names none."""
 
     source: str
     name: bytes
@@ -46,7 +56,9 @@ class SessionName(Struct, frozen=True):
     parent: bytes = b""
 
 
-def session_name(headers: Mapping[bytes, bytes], body: Mapping[str, Raw | Any]) -> SessionName | None:
+def session_name(
+    headers: Mapping[bytes, bytes], body: Mapping[str, Raw | Any]
+) -> SessionName | None:
     """Return what the client calls the session of a request; None if it does not name it."""
     if not _NAMING_HEADERS.isdisjoint(headers):
         for header in SESSION_HEADERS:
@@ -61,10 +73,14 @@ def session_name(headers: Mapping[bytes, bytes], body: Mapping[str, Raw | Any]) 
 
 
 def _agents(headers: Mapping[bytes, bytes], session: bytes) -> tuple[bytes, bytes]:
-    """Return the agent of a session and its parent: Claude Code's ids, or a thread of Codex beside the main one."""
+    """Return the agent of a session and its parent: Claude Code's ids, or a thread of Codex beside
+    the main one."""
     agent = headers.get(_AGENT, b"")
     if not agent:
-        agent = next((found for name in _THREADS if (found := headers.get(name, b"")) not in (b"", session)), b"")
+        agent = next(
+            (found for name in _THREADS if (found := headers.get(name, b"")) not in (b"", session)),
+            b"",
+        )
     return agent[:LONGEST_NAME], headers.get(_PARENT, b"")[:LONGEST_NAME]
 
 

@@ -1,9 +1,9 @@
 """Calls in flight, and the record of each call when it and all its attempts have ended.
 
-Observations travel with their call: the call's notes carry the observer that receives the observation of each attempt.
-An attempt may end after its call, because the connection of a complete answer is read to its end for a short time. The
-call's notes count the requests that were sent, and each leaves one observation, so the record is written as soon as
-that many have arrived.
+Observations travel with their call: the call's notes carry the observer that receives the
+observation of each attempt. An attempt may end after its call, because the connection of a complete
+answer is read to its end for a short time. The call's notes count the requests that were sent, and
+each leaves one observation, so the record is written as soon as that many have arrived.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ RecordSink = Callable[[CallRecord], None]
 class OpenCall(Struct, kw_only=True):
     """One call in flight. Its caller fills in the result.
 
-    `release` is called when the call and its attempts have ended; it releases what was reserved for the call.
-    `charged`: the cost counts against a limit. `charge`: takes each attempt for another limit. `target`: the target
-    that answers, "" before that. `fault`: what the client received, or would have. `complete`: the client received
-    everything. `recorded`: the record is written.
+    `release` is called when the call and its attempts have ended; it releases what was reserved for
+    the call. `charged`: the cost counts against a limit. `charge`: takes each attempt for another
+    limit. `target`: the target that answers, "" before that. `fault`: what the client received, or
+    would have. `complete`: the client received everything. `recorded`: the record is written.
     """
 
     call: Call
@@ -70,8 +70,8 @@ class OpenCall(Struct, kw_only=True):
 class CallTracker:
     """Calls in flight. Each of `sinks` gets the record of a call when it has ended.
 
-    `charge` gets a client's name and an attempt, whose tokens are estimated if they were not counted. `context` returns
-    the context length of a target, None if it is not known.
+    `charge` gets a client's name and an attempt, whose tokens are estimated if they were not
+    counted. `context` returns the context length of a target, None if it is not known.
     """
 
     def __init__(
@@ -95,7 +95,9 @@ class CallTracker:
         charged: bool = True,
         charge: Callable[[Observation], None] | None = None,
     ) -> OpenCall:
-        open_call = OpenCall(call=call, route=route, release=release, charged=charged, charge=charge)
+        open_call = OpenCall(
+            call=call, route=route, release=release, charged=charged, charge=charge
+        )
         call.notes.observer = partial(self._observe, open_call)
         return open_call
 
@@ -110,7 +112,8 @@ class CallTracker:
         if len(self._waiting) > MAX_WAITING:
             oldest = self._waiting.popitem(last=False)[1]
             self._record(oldest)
-            oldest.call.notes.observer = partial(self._observe, oldest)  # its last attempts still have to be charged
+            # its last attempts still have to be charged
+            oldest.call.notes.observer = partial(self._observe, oldest)
 
     async def wait_for_attempts(self) -> None:
         if self._waiting:
@@ -127,7 +130,8 @@ class CallTracker:
         call = open_call.call
         charged = open_call.charged and self._charge is not None
         if charged or open_call.charge is not None or attempt.token_source == "estimate":
-            # so that the log, the metrics and the charge agree: after a restart the log says what was charged
+            # so that the log, the metrics and the charge agree: after a restart the log says what
+            # was charged
             attempt = with_estimated_tokens(attempt, call, self._context)
         open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
         if open_call.charged and self._charge is not None:
@@ -154,7 +158,8 @@ class CallTracker:
 
     def _record(self, open_call: OpenCall) -> None:
         open_call.recorded = True
-        open_call.call.notes.observer = None  # it holds the call, which holds the notes: a reference cycle
+        # it holds the call, which holds the notes: a reference cycle
+        open_call.call.notes.observer = None
         if open_call.release is not None:
             with contained("observer"):
                 open_call.release()
@@ -169,14 +174,23 @@ class CallTracker:
 def with_estimated_tokens(
     attempt: Observation, call: Call, context: Callable[[str], int | None] = lambda target: None
 ) -> Observation:
-    """Return `attempt`, with estimated tokens if they were not counted: it was closed early, or the target counts none
-    or reports counts that cannot be true.
+    """Return `attempt`, with estimated tokens if they were not counted: it was closed early, or the
+    target counts none or reports counts that cannot be true.
 
-    Otherwise a client that leaves before the count, which comes last, would not pay for its prompts.
+    Otherwise a client that leaves before the count, which comes last, would not pay for its
+    prompts.
     """
-    if attempt.input_tokens is not None and attempt.output_tokens is not None and attempt.token_source == "usage":
+    if (
+        attempt.input_tokens is not None
+        and attempt.output_tokens is not None
+        and attempt.token_source == "usage"
+    ):
         return attempt
-    failed = attempt.fault is not None and attempt.fault.type != "TimedOut" and attempt.first_token_ns is None
+    failed = (
+        attempt.fault is not None
+        and attempt.fault.type != "TimedOut"
+        and attempt.first_token_ns is None
+    )
     if attempt.sent_ns is None or failed:
         return attempt  # providers do not bill these
     given = attempt.input_tokens
@@ -187,22 +201,28 @@ def with_estimated_tokens(
     made = attempt.output_tokens or 0
     if attempt.token_source != "usage":  # events were counted, and one may hold several tokens
         made = max(made, sum(attempt.token_lengths) // CHARACTERS_PER_TOKEN)
-    return msgspec.structs.replace(attempt, input_tokens=given, output_tokens=made, token_source="estimate")
+    return msgspec.structs.replace(
+        attempt, input_tokens=given, output_tokens=made, token_source="estimate"
+    )
 
 
 def call_cost(
     open_call: OpenCall, cost: Callable[[Observation], float | None], stops_billing: BillingRule
 ) -> CostRange | None:
-    """Return the cost of all attempts of a call, losers included; None if it is not known, or not yet.
+    """Return the cost of all attempts of a call, losers included; None if it is not known, or not
+    yet.
 
-    A prompt that was not counted is as long as that of another attempt, as in the metrics and in `splitsecond cost`.
+    A prompt that was not counted is as long as that of another attempt, as in the metrics and in
+    `splitsecond cost`.
     """
     if not open_call.has_all_attempts:
         return None
     call, attempts = open_call.call, open_call.attempts
     total = prompt = None
     if len(attempts) > 1:
-        prompt = next((each.input_tokens for each in attempts if each.input_tokens is not None), None)
+        prompt = next(
+            (each.input_tokens for each in attempts if each.input_tokens is not None), None
+        )
     for attempt in attempts:
         if attempt.input_tokens is None and prompt is not None:
             attempt = msgspec.structs.replace(attempt, input_tokens=prompt)
@@ -253,7 +273,8 @@ def call_record(open_call: OpenCall) -> CallRecord:
         traceparent=call.hints.get("traceparent", ""),
         attempts=_with_roles(open_call),
     )
-    msgspec.structs.force_setattr(record, "wall_us", clock.wall_offset_us())  # it is new, and nobody has seen it
+    # it is new, and nobody has seen it
+    msgspec.structs.force_setattr(record, "wall_us", clock.wall_offset_us())
     if call.notes.session is not None:
         msgspec.structs.force_setattr(record, "session", call.notes.session)
     if len(open_call.attempts) > 1:
@@ -276,5 +297,8 @@ def _with_roles(open_call: OpenCall) -> tuple[Observation, ...]:
     if open_call.target and len(attempts) == 1:
         return (msgspec.structs.replace(attempts[0], role="winner"),)
     if open_call.target and attempts:
-        return tuple(call_observations(attempts, target=open_call.route, condition="", role="measured")[:-1])
-    return tuple(msgspec.structs.replace(attempt, role="loser") for attempt in attempts)  # none of them answered
+        return tuple(
+            call_observations(attempts, target=open_call.route, condition="", role="measured")[:-1]
+        )
+    # none of them answered
+    return tuple(msgspec.structs.replace(attempt, role="loser") for attempt in attempts)

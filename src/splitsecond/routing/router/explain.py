@@ -1,9 +1,15 @@
-"""Explanation of a route: where its calls would go now, why, and the state of each of its targets."""
+"""Explanation of a route: where its calls would go now, why, and the state of each of its
+targets."""
 
 from msgspec import Struct
 
 from splitsecond.routing.construction.expression import Expression, targets
-from splitsecond.routing.construction.preview import PreviewedChoice, preview, preview_sessions, sample
+from splitsecond.routing.construction.preview import (
+    PreviewedChoice,
+    preview,
+    preview_sessions,
+    sample,
+)
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_state import TargetStatus
 from splitsecond.routing.targets.target_states import TargetStates
@@ -18,8 +24,9 @@ class TargetExplained(Struct, frozen=True):
 
 
 class Explained(Struct, frozen=True, kw_only=True):
-    """One route. `choices`: where `calls` calls without a session would go. `sessions`: where the next turns of the
-    latest sessions would go. `source`: the process or the log that this is based on."""
+    """One route. `choices`: where `calls` calls without a session would go. `sessions`: where the
+    next turns of the latest sessions would go. `source`: the process or the log that this is based
+    on."""
 
     route: str
     policy: str
@@ -31,7 +38,12 @@ class Explained(Struct, frozen=True, kw_only=True):
 
 
 async def explained(
-    route: str, expression: Expression, states: TargetStates, *, prompt: str = PROMPT, source: str = ""
+    route: str,
+    expression: Expression,
+    states: TargetStates,
+    *,
+    prompt: str = PROMPT,
+    source: str = "",
 ) -> Explained:
     return Explained(
         route=route,
@@ -39,6 +51,8 @@ async def explained(
         calls=CALLS,
         choices=await preview(expression, states, sample(prompt), calls=CALLS),
         sessions=await preview_sessions(expression, states, sample(prompt)),
-        targets=[TargetExplained(states.status(name), states.info(name)) for name in targets(expression)],
+        targets=[
+            TargetExplained(states.status(name), states.info(name)) for name in targets(expression)
+        ],
         source=source,
     )

@@ -1,8 +1,9 @@
-"""Redaction of prompts: a provider's error message may quote the request, and logs must not contain it.
+"""Redaction of prompts: a provider's error message may quote the request, and logs must not contain
+it.
 
-The client wrote the prompt, so it may see the quote; the log may not. Only failures are redacted. A provider may change
-the case, the spaces and the punctuation of what it quotes, and escape it. So letters and digits are compared, without
-case.
+The client wrote the prompt, so it may see the quote; the log may not. Only failures are redacted. A
+provider may change the case, the spaces and the punctuation of what it quotes, and escape it. So
+letters and digits are compared, without case.
 """
 
 import html
@@ -23,7 +24,8 @@ LONGEST_SEARCHED = 256 * 1024
 LEFT_OUT = "[left out]"
 _NO_TEXT = frozenset({"model"})
 _STEP = MIN_QUOTED // 2
-# A run of backslashes counts as one: escaped text may be escaped again. No repetition can be tried in several ways.
+# A run of backslashes counts as one: escaped text may be escaped again. No repetition can be tried
+# in several ways.
 _ESCAPES = re.compile(
     r"\\++(?:u(?P<code>[0-9a-fA-F]{4})|U[0-9a-fA-F]{8}|[abfnrtv]|x[0-9a-fA-F]{2}(?:\\++x[0-9a-fA-F]{2})*+)"
     r"|%[0-9a-fA-F]{2}(?:%[0-9a-fA-F]{2})*+"
@@ -46,13 +48,19 @@ def redact(attempt: Observation, body: Mapping[str, Any]) -> Observation:
 
 
 def without_quotes(message: str, body: Mapping[str, Any]) -> str:
-    if sum(len(memoryview(value)) for value in body.values() if isinstance(value, Raw)) > LONGEST_SEARCHED:
+    if (
+        sum(len(memoryview(value)) for value in body.values() if isinstance(value, Raw))
+        > LONGEST_SEARCHED
+    ):
         status, colon, _ = message.partition(": ")
         return f"{status}: {LEFT_OUT}" if colon else LEFT_OUT
-    text = _letters("\0".join(_texts([_value(value) for name, value in body.items() if name not in _NO_TEXT])))
+    text = _letters(
+        "\0".join(_texts([_value(value) for name, value in body.items() if name not in _NO_TEXT]))
+    )
     occurs = cache(text.__contains__)
     spans = _quotes(message, _plain_places(message, 0, len(message)), occurs)
-    if _ESCAPES.search(message):  # the request may contain them as well, so both readings are searched
+    # the request may contain them as well, so both readings are searched
+    if _ESCAPES.search(message):
         spans += _quotes(_ESCAPES.sub(_unescaped, message), _places(message), occurs)
     return _without(message, sorted(spans))
 
@@ -69,14 +77,17 @@ def _unescaped(escape: re.Match[str]) -> str:
         return html.unescape(escape[0])
     if code := escape["code"]:
         return chr(int(code, 16))
-    data = bytes.fromhex("".join(_BYTE.findall(escape[0])))  # of UTF-8, or else the numbers of characters
+    # of UTF-8, or else the numbers of characters
+    data = bytes.fromhex("".join(_BYTE.findall(escape[0])))
     try:
         return data.decode() or " "
     except UnicodeDecodeError:
         return data.decode("latin-1")
 
 
-def _quotes(reading: str, places: Iterable[tuple[int, int]], occurs: Callable[[str], bool]) -> list[tuple[int, int]]:
+def _quotes(
+    reading: str, places: Iterable[tuple[int, int]], occurs: Callable[[str], bool]
+) -> list[tuple[int, int]]:
     letters = _letters(reading)
     found = [at for at in _near_quotes(letters, occurs) if occurs(letters[at : at + MIN_QUOTED])]
     if not found:
@@ -88,8 +99,8 @@ def _quotes(reading: str, places: Iterable[tuple[int, int]], occurs: Callable[[s
 def _near_quotes(letters: str, occurs: Callable[[str], bool]) -> Iterator[int]:
     """Yield the places in `letters` where a quote of `MIN_QUOTED` letters may begin.
 
-    Every quote contains a whole piece of `_STEP` letters that begins at a multiple of `_STEP`, and most of these pieces
-    do not occur in the request.
+    Every quote contains a whole piece of `_STEP` letters that begins at a multiple of `_STEP`, and
+    most of these pieces do not occur in the request.
     """
     last = 0
     for at in range(0, len(letters) - _STEP + 1, _STEP):
@@ -126,11 +137,16 @@ def _plain_places(message: str, begin: int, end: int) -> Iterator[tuple[int, int
 
 def _value(field: Raw | Any) -> Any:
     found = plain_value(field)
-    return bytes(field).decode("utf-8", "replace") if found is None and isinstance(field, Raw) else found
+    return (
+        bytes(field).decode("utf-8", "replace")
+        if found is None and isinstance(field, Raw)
+        else found
+    )
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in `value`, in order. It uses its own stack, because clients choose the depth of nesting."""
+    """Yield every text in `value`, in order. It uses its own stack, because clients choose the
+    depth of nesting."""
     waiting = [value]
     while waiting:
         each = waiting.pop()

@@ -1,6 +1,8 @@
-"""The router: one HTTP client, the states of all targets, the routes, prices, the call tracker and the log.
+"""The router: one HTTP client, the states of all targets, the routes, prices, the call tracker and
+the log.
 
-Requests go through `service(model)`, or through `call`, which also tracks the call from its start to its record.
+Requests go through `service(model)`, or through `call`, which also tracks the call from its start
+to its record.
 """
 
 import asyncio
@@ -38,8 +40,8 @@ Say = Callable[[str], None]
 
 
 class Listeners(Struct, frozen=True):
-    """`observe` gets each attempt, after the target states did, and `sinks` the record of each call. `charge`: see
-    `CallTracker`."""
+    """`observe` gets each attempt, after the target states did, and `sinks` the record of each
+    call. `charge`: see `CallTracker`."""
 
     observe: Observer | None = None
     sinks: Sequence[RecordSink] = ()
@@ -47,10 +49,12 @@ class Listeners(Struct, frozen=True):
 
 
 class Router:
-    """Targets, their states, routes and calls. Use it within one event loop, and close it at the end.
+    """Targets, their states, routes and calls. Use it within one event loop, and close it at the
+    end.
 
-    `states`: what is known of each target from its answers. `directory`: prices, regions and limits of the targets.
-    `routes`: the services. `tracker`: the calls in flight. `log`: where their records go, or None.
+    `states`: what is known of each target from its answers. `directory`: prices, regions and limits
+    of the targets. `routes`: the services. `tracker`: the calls in flight. `log`: where their
+    records go, or None.
     """
 
     def __init__(
@@ -64,8 +68,8 @@ class Router:
     ) -> None:
         """Open the log and build all routes.
 
-        `say` reports problems that do not stop the router. Raises `CallerFault` for settings that cannot be built, or a
-        log that cannot be opened.
+        `say` reports problems that do not stop the router. Raises `CallerFault` for settings that
+        cannot be built, or a log that cannot be opened.
         """
         self.settings = settings
         self.directory = TargetDirectory(settings)
@@ -74,7 +78,8 @@ class Router:
         listeners = listeners or Listeners()
         self._observe_attempt = listeners.observe
         self._client = Client()
-        self.routes = Routes(settings, self._observe, self._client, self.states)  # may raise: before the log's thread
+        # may raise: before the log's thread
+        self.routes = Routes(settings, self._observe, self._client, self.states)
         self.log = open_log(settings.log, say, hub=hub)
         self.tracker = CallTracker(
             *listeners.sinks,
@@ -90,11 +95,13 @@ class Router:
         return self.routes.service(model)
 
     def renew(self, settings: RouterSettings) -> None:
-        """Serve by other settings from the next request on. Raises `CallerFault`, and then nothing has changed.
+        """Serve by other settings from the next request on. Raises `CallerFault`, and then nothing
+        has changed.
 
-        Requests in flight end with the old settings. Connections and target states are kept. The refusals and the rate
-        limit of a key are forgotten if it has changed; a target whose address has changed is untested. The same
-        settings again mean that something has changed elsewhere: targets that refused our key are tried again.
+        Requests in flight end with the old settings. Connections and target states are kept. The
+        refusals and the rate limit of a key are forgotten if it has changed; a target whose address
+        has changed is untested. The same settings again mean that something has changed elsewhere:
+        targets that refused our key are tried again.
         """
         check_settings(settings)
         before, self.settings = self.settings, settings
@@ -108,9 +115,11 @@ class Router:
         self.routes = Routes(settings, self._observe, self._client, self.states, self.routes)
 
     async def learn_prices(self, asked: Iterable[str]) -> None:
-        """Look up the prices of the targets `asked` in the public list, in a child process; about one second.
+        """Look up the prices of the targets `asked` in the public list, in a child process; about
+        one second.
 
-        A failure is reported: targets without a configured price cannot be used by keys with a limit in dollars.
+        A failure is reported: targets without a configured price cannot be used by keys with a
+        limit in dollars.
         """
         try:
             found = await asyncio.to_thread(self.directory.look_up, list(asked))
@@ -122,12 +131,16 @@ class Router:
     async def warm_start(self) -> int:
         found = await asyncio.to_thread(history, self.log, self.settings.seeds, self._say)
         ages_ns = {id(attempt): age_ns for attempt, age_ns in found.attempts}
-        self.states.seed([attempt for attempt, _ in found.attempts], lambda attempt: ages_ns[id(attempt)])
+        self.states.seed(
+            [attempt for attempt, _ in found.attempts], lambda attempt: ages_ns[id(attempt)]
+        )
         self.states.seed_turns(found.turns)
         return len(found.attempts)
 
     def routed(self) -> list[str]:
-        return list(dict.fromkeys(name for each in self.settings.routes.values() for name in targets(each)))
+        return list(
+            dict.fromkeys(name for each in self.settings.routes.values() for name in targets(each))
+        )
 
     def price(self, target: str) -> Price | None:
         return self.directory.price(target)
@@ -153,13 +166,16 @@ class Router:
 
 
 def check_settings(settings: RouterSettings) -> None:
-    """Raise `CallerFault` if no router can be built from `settings`. Sends nothing and opens nothing."""
+    """Raise `CallerFault` if no router can be built from `settings`. Sends nothing and opens
+    nothing."""
     client = Client()
     Routes(settings, lambda _: None, client, TargetStates(TargetDirectory(settings).facts))
     client.close()
 
 
-async def explained_by_history(settings: RouterSettings, route: str, prompt: str = PROMPT, *, say: Say) -> Explained:
+async def explained_by_history(
+    settings: RouterSettings, route: str, prompt: str = PROMPT, *, say: Say
+) -> Explained:
     """Explain `route` as a gateway that starts now would see it: by its log and seed runs.
 
     Raises `CallerFault` for an unknown route or target, or a log that cannot be opened.
@@ -167,9 +183,18 @@ async def explained_by_history(settings: RouterSettings, route: str, prompt: str
     expression: Expression | None = settings.routes.get(route)
     if expression is None:
         if "/" not in route:
-            message = f"there is no route {route!r} in {settings.source or 'a gateway without a configuration'}"
-            known = f"Routes: {', '.join(settings.routes)}." if settings.routes else "There are none."
-            raise CallerFault(message, kind="unknown_route", hint=f"{nearest(route, settings.routes)} {known}".lstrip())
+            message = (
+                f"there is no route {route!r} in "
+                f"{settings.source or 'a gateway without a configuration'}"
+            )
+            known = (
+                f"Routes: {', '.join(settings.routes)}." if settings.routes else "There are none."
+            )
+            raise CallerFault(
+                message,
+                kind="unknown_route",
+                hint=f"{nearest(route, settings.routes)} {known}".lstrip(),
+            )
         settings.spec(route)
         expression = TargetName(route)
     router = Router(settings, say=say)

@@ -1,7 +1,7 @@
 """Services by model name: a request's `model` is a route, which has a policy, or one target.
 
-All targets share one HTTP client, so routes to the same provider share its connections. Clients choose model names, so
-the number of services built for them is bounded.
+All targets share one HTTP client, so routes to the same provider share its connections. Clients
+choose model names, so the number of services built for them is bounded.
 """
 
 import difflib
@@ -31,14 +31,15 @@ MAX_PREFERRED = 256
 """Services kept for routing preferences of clients."""
 LONGEST_MODEL = 256
 CHATGPT = "chatgpt"
-"""The configured provider for the credentials of ChatGPT subscriptions, which OpenAI's API does not accept."""
+"""The configured provider for the credentials of ChatGPT subscriptions, which OpenAI's API does not
+accept."""
 
 
 class Routes:
     """The services of `settings`. `observer` must pass every observation to `states`.
 
-    `before`: the routes they replace, made with the same client and states. A route that has not changed keeps its
-    service and so its memory: calls in flight, the content of a cache.
+    `before`: the routes they replace, made with the same client and states. A route that has not
+    changed keeps its service and so its memory: calls in flight, the content of a cache.
     """
 
     def __init__(
@@ -62,16 +63,24 @@ class Routes:
 
     def unchanged(self, route: str, settings: RouterSettings) -> Service | None:
         mine, expression = self._settings, settings.routes[route]
-        if (mine.routes.get(route), mine.resumes.get(route)) != (expression, settings.resumes.get(route)):
+        if (mine.routes.get(route), mine.resumes.get(route)) != (
+            expression,
+            settings.resumes.get(route),
+        ):
             return None
-        same = all(mine.identity(target) == settings.identity(target) for target in targets(expression))
+        same = all(
+            mine.identity(target) == settings.identity(target) for target in targets(expression)
+        )
         return self._routes[route] if same else None
 
     def names(self, key: ClientKey | None) -> list[str]:
-        return [name for name in self._routes if name != OTHERS and (key is None or key.allows(name))]
+        return [
+            name for name in self._routes if name != OTHERS and (key is None or key.allows(name))
+        ]
 
     def named(self, model: str, vendor: str, *, subscribed: bool = False) -> str:
-        """Return the route or target that serves `model`, which a client of the API of `vendor` named.
+        """Return the route or target that serves `model`, which a client of the API of `vendor`
+        named.
 
         `subscribed`: the client's credentials are those of a ChatGPT subscription.
         """
@@ -81,14 +90,19 @@ class Routes:
             return OTHERS
         if not self._settings.pass_through or self._is_target(model):
             return model
-        return f"{CHATGPT if subscribed and CHATGPT in self._settings.providers else vendor}/{model}"
+        return (
+            f"{CHATGPT if subscribed and CHATGPT in self._settings.providers else vendor}/{model}"
+        )
 
     def _is_target(self, model: str) -> bool:
         owner, slash, _ = model.partition("/")
         return bool(slash) and (owner in self._settings.providers or not is_foreign(owner))
 
     def service(
-        self, model: str, key: ClientKey | None = None, preferences: RoutingPreferences | None = None
+        self,
+        model: str,
+        key: ClientKey | None = None,
+        preferences: RoutingPreferences | None = None,
     ) -> Service:
         found = self._routes.get(model) or self._named.get(model)
         named = found is not None or (len(model) <= LONGEST_MODEL and model.isprintable())
@@ -99,8 +113,11 @@ class Routes:
         if found is None:
             try:
                 found = self._built(TargetName(model))
-            except CallerFault as fault:  # clients must not learn which keys and addresses of ours are missing
-                local = key is None and "/" in model  # without client keys, every client is on this machine
+            except (
+                CallerFault
+            ) as fault:  # clients must not learn which keys and addresses of ours are missing
+                # without client keys, every client is on this machine
+                local = key is None and "/" in model
                 shown = local or fault.kind == "unknown_tier"
                 raise self._unknown(model, key, fault if shown else None) from None
             self._named[model] = found
@@ -112,13 +129,20 @@ class Routes:
         return self._settings.routes.get(model) or TargetName(model)
 
     def context_tokens(self, model: str) -> int | None:
-        """Return the context length that every target of `model` has, in tokens; None if it is not known of any."""
-        known = (self._states.info(target).context_tokens for target in targets(self.expression(model)))
+        """Return the context length that every target of `model` has, in tokens; None if it is not
+        known of any."""
+        known = (
+            self._states.info(target).context_tokens for target in targets(self.expression(model))
+        )
         return min(filter(None, known), default=None)
 
     def counting(self, model: str, api_format: str) -> Target | None:
         specs = map(self._settings.spec, targets(self.expression(model)))
-        found = (spec.name for spec in specs if spec.api_format == api_format and not spec.quirks.get("on_vertex"))
+        found = (
+            spec.name
+            for spec in specs
+            if spec.api_format == api_format and not spec.quirks.get("on_vertex")
+        )
         first = next(found, None)
         return None if first is None else self._target(first)
 
@@ -126,14 +150,20 @@ class Routes:
         if model not in self._routes:
             self.service(model)
         return await explained(
-            model, self.expression(model), self._states, prompt=prompt, source=f"process {os.getpid()}"
+            model,
+            self.expression(model),
+            self._states,
+            prompt=prompt,
+            source=f"process {os.getpid()}",
         )
 
     def _as_preferred(self, route: str, preferences: RoutingPreferences) -> Service:
         found = self._preferred.get((route, preferences))
         if found is None:
             expression = preferred(self._settings.routes[route], preferences, self._states.info)
-            found = self._preferred[route, preferences] = self._built(self._resumed(route, expression))
+            found = self._preferred[route, preferences] = self._built(
+                self._resumed(route, expression)
+            )
             if len(self._preferred) > MAX_PREFERRED:
                 self._preferred.popitem(last=False)
         return found
@@ -152,7 +182,11 @@ class Routes:
 
     def _built(self, expression: Expression) -> Service:
         return build(
-            expression, self._target, self._states, trim_logprobs=without_logprobs, make_encoder=continuation_encoder
+            expression,
+            self._target,
+            self._states,
+            trim_logprobs=without_logprobs,
+            make_encoder=continuation_encoder,
         )
 
     def _target(self, name: str) -> Target:
@@ -165,23 +199,32 @@ class Routes:
             raw=True,
         )
 
-    def _unknown(self, model: str, key: ClientKey | None, why: CallerFault | None = None) -> CallerFault:
+    def _unknown(
+        self, model: str, key: ClientKey | None, why: CallerFault | None = None
+    ) -> CallerFault:
         renamed = self._at_similar_providers(model[:LONGEST_MODEL])
         near = self._near(model[:LONGEST_MODEL], renamed, key)
         routes = self.names(key)
         suggestion = f"Did you mean {' or '.join(near)}? " if near else ""
         other = f"Routes: {', '.join(routes)}." if routes else 'Name a target as "provider/model".'
-        reason = f": {why.message}" if why else ", or this key may not use it" if key is not None else ""
+        reason = (
+            f": {why.message}" if why else ", or this key may not use it" if key is not None else ""
+        )
         return CallerFault(
             f"unknown model {model[:LONGEST_MODEL]!r}{reason}",
             kind="model_not_found",
             status=404,
-            hint=why.hint if why and not (renamed and why.kind == "unknown_provider") else f"{suggestion}{other}",
+            hint=why.hint
+            if why and not (renamed and why.kind == "unknown_provider")
+            else f"{suggestion}{other}",
         )
 
     def _at_similar_providers(self, model: str) -> list[str]:
         owner, slash, rest = model.partition("/")
-        owners = {*self._settings.providers, *(target.partition("/")[0] for target in self._routed())}
+        owners = {
+            *self._settings.providers,
+            *(target.partition("/")[0] for target in self._routed()),
+        }
         alike = difflib.get_close_matches(owner, sorted(owners)) if slash else []
         return [f"{name}/{rest}" for name in alike if name != owner]
 
@@ -189,7 +232,11 @@ class Routes:
         return (target for policy in self._settings.routes.values() for target in targets(policy))
 
     def _near(self, model: str, renamed: list[str], key: ClientKey | None) -> list[str]:
-        own = [name for name in key.routes if not name.endswith("*") and name[:1] != "/"] if key is not None else []
+        own = (
+            [name for name in key.routes if not name.endswith("*") and name[:1] != "/"]
+            if key is not None
+            else []
+        )
         given = dict.fromkeys([*self._routes, *own, *self._routed(), *renamed])
         known = [name for name in given if key is None or key.allows(name)]
         ends = [name for name in known if name.endswith(f"/{model}")]

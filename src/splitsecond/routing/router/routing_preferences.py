@@ -1,12 +1,14 @@
-"""Routing preferences of a request, in OpenRouter's format: which targets of a route to use, and in what order.
+"""Routing preferences of a request, in OpenRouter's format: which targets of a route to use, and in
+what order.
 
-``"model": "ROUTE:nitro"`` prefers throughput, ``ROUTE:floor`` the lowest price; the field ``provider`` gives details.
-Preferences replace the policy of the route by another over the same targets: targets outside of the route are never
-used, and policies around one target (a limit, a deadline) or around all of them stay. If the preferences only select
-targets, the route keeps its policy, over those that are left.
+``"model": "ROUTE:nitro"`` prefers throughput, ``ROUTE:floor`` the lowest price; the field
+``provider`` gives details. Preferences replace the policy of the route by another over the same
+targets: targets outside of the route are never used, and policies around one target (a limit, a
+deadline) or around all of them stay. If the preferences only select targets, the route keeps its
+policy, over those that are left.
 
-Fields mean the same as at OpenRouter, with one difference: a request that is slower than `preferred_max_latency` moves
-on to the next target, while OpenRouter tries slow targets last.
+Fields mean the same as at OpenRouter, with one difference: a request that is slower than
+`preferred_max_latency` moves on to the next target, while OpenRouter tries slow targets last.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,13 +18,19 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond.core.errors import CallerFault, excerpt
-from splitsecond.routing.construction.expression import Expression, PolicyExpression, TargetName, targets
+from splitsecond.routing.construction.expression import (
+    Expression,
+    PolicyExpression,
+    TargetName,
+    targets,
+)
 from splitsecond.routing.targets.target_info import TargetInfo
 
 Sort = Literal["price", "throughput", "latency"]
 
 MAX_NAMES = 32
-"""Names in one list. The policy built for a client's preferences is cached, so the lists are bounded."""
+"""Names in one list. The policy built for a client's preferences is cached, so the lists are
+bounded."""
 MAX_NAME_CHARACTERS = 256
 MAX_LATENCY_S = 600.0
 SUFFIXES: dict[str, Sort] = {"nitro": "throughput", "floor": "price"}
@@ -42,8 +50,8 @@ _HARMLESS: dict[str, Any] = {
 
 
 class RoutingPreferences(Struct, frozen=True, kw_only=True):
-    """Preferences of one request. `order`, `only` and `ignore` name providers or targets; prices are US dollars per
-    million tokens; `latency_s` is the longest wait for a first token."""
+    """Preferences of one request. `order`, `only` and `ignore` name providers or targets; prices
+    are US dollars per million tokens; `latency_s` is the longest wait for a first token."""
 
     sort: Sort | None = None
     order: tuple[str, ...] = ()
@@ -75,7 +83,8 @@ class _Provider(Struct, forbid_unknown_fields=True):
 
 
 def read(model: str, provider: msgspec.Raw | None) -> tuple[str, RoutingPreferences | None]:
-    """Return the route that `model` names, and the preferences from its suffix or from `provider`, which wins.
+    """Return the route that `model` names, and the preferences from its suffix or from `provider`,
+    which wins.
 
     Raises `CallerFault` for a `provider` that is wrong or requests what is not supported.
     """
@@ -87,7 +96,12 @@ def read(model: str, provider: msgspec.Raw | None) -> tuple[str, RoutingPreferen
     try:
         fields = msgspec.json.decode(provider, type=dict[str, Any])
         given = msgspec.convert(
-            {field: value for field, value in fields.items() if value not in (None, _HARMLESS.get(field))}, _Provider
+            {
+                field: value
+                for field, value in fields.items()
+                if value not in (None, _HARMLESS.get(field))
+            },
+            _Provider,
         )
     except (ValueError, RecursionError) as error:
         raise CallerFault(f"the request's provider is wrong: {excerpt(str(error))}") from None
@@ -95,7 +109,9 @@ def read(model: str, provider: msgspec.Raw | None) -> tuple[str, RoutingPreferen
     return route, None if preferences == RoutingPreferences() else preferences
 
 
-def preferred(expression: Expression, preferences: RoutingPreferences, info: Callable[[str], TargetInfo]) -> Expression:
+def preferred(
+    expression: Expression, preferences: RoutingPreferences, info: Callable[[str], TargetInfo]
+) -> Expression:
     """Return the policy of a route, `expression`, changed to these preferences.
 
     Raises `CallerFault` if they exclude all of its targets.
@@ -104,7 +120,11 @@ def preferred(expression: Expression, preferences: RoutingPreferences, info: Cal
     if preferences.order and not preferences.fallbacks:
         kept = [name for name in kept if _is_named(name, preferences.order, info)]
     if not kept:
-        raise CallerFault("no target of this route matches the routing preferences", kind="no_target_left", status=404)
+        raise CallerFault(
+            "no target of this route matches the routing preferences",
+            kind="no_target_left",
+            status=404,
+        )
     if preferences.order or preferences.sort or preferences.latency_s or not preferences.fallbacks:
         return _around(expression, kept, lambda inside: _in_order(inside, kept, preferences, info))
     left = _pruned(expression, frozenset(kept))
@@ -115,10 +135,15 @@ def _preferences(given: _Provider, sort: Sort | None) -> RoutingPreferences:
     for name in ("order", "only", "ignore"):
         names = getattr(given, name) or ()
         if len(names) > MAX_NAMES or any(len(each) > MAX_NAME_CHARACTERS for each in names):
-            raise CallerFault(f"the request's provider.{name} is too long: the maximum is {MAX_NAMES} names")
+            raise CallerFault(
+                f"the request's provider.{name} is too long: the maximum is {MAX_NAMES} names"
+            )
     latency_s = given.preferred_max_latency
     if latency_s is not None and not 0.001 <= latency_s <= MAX_LATENCY_S:
-        raise CallerFault(f"provider.preferred_max_latency is {latency_s:g}, expected 0.001 to {MAX_LATENCY_S:g} s")
+        raise CallerFault(
+            f"provider.preferred_max_latency is {latency_s:g}, expected 0.001 to "
+            f"{MAX_LATENCY_S:g} s"
+        )
     price = given.max_price or _MaxPrice()
     return RoutingPreferences(
         sort=(given.sort.by if isinstance(given.sort, _Sorting) else given.sort) or sort,
@@ -132,7 +157,9 @@ def _preferences(given: _Provider, sort: Sort | None) -> RoutingPreferences:
     )
 
 
-def _may_serve(name: str, preferences: RoutingPreferences, info: Callable[[str], TargetInfo]) -> bool:
+def _may_serve(
+    name: str, preferences: RoutingPreferences, info: Callable[[str], TargetInfo]
+) -> bool:
     if preferences.only and not _is_named(name, preferences.only, info):
         return False
     if _is_named(name, preferences.ignore, info):
@@ -151,20 +178,30 @@ def _is_named(name: str, names: Iterable[str], info: Callable[[str], TargetInfo]
 
 
 def _in_order(
-    expression: Expression, kept: list[str], preferences: RoutingPreferences, info: Callable[[str], TargetInfo]
+    expression: Expression,
+    kept: list[str],
+    preferences: RoutingPreferences,
+    info: Callable[[str], TargetInfo],
 ) -> Expression:
     units = {name: unit for name, unit in _units(expression) if name in kept}
-    first = dict.fromkeys(name for each in preferences.order for name in units if _is_named(name, (each,), info))
+    first = dict.fromkeys(
+        name for each in preferences.order for name in units if _is_named(name, (each,), info)
+    )
     ordered = [units.pop(name) for name in first]
     others = list(units.values())
     if preferences.sort is not None and len(others) > 1:
         policy, settings = _SORTED_BY[preferences.sort]
         chosen = PolicyExpression(policy, tuple(others), settings)
-        others = [chosen, *others] if preferences.fallbacks else [chosen]  # it uses one target and raises its fault
+        # it uses one target and raises its fault
+        others = [chosen, *others] if preferences.fallbacks else [chosen]
     steps = [*ordered, *others] if preferences.fallbacks or preferences.order else others[:1]
     if len(steps) == 1:
         return steps[0]
-    ttft = () if preferences.latency_s is None else (("ttft", f"{preferences.latency_s * 1000:.0f}ms"),)
+    ttft = (
+        ()
+        if preferences.latency_s is None
+        else (("ttft", f"{preferences.latency_s * 1000:.0f}ms"),)
+    )
     return PolicyExpression("fallback", tuple(steps), ttft)
 
 
@@ -179,8 +216,13 @@ def _units(expression: Expression) -> list[tuple[str, Expression]]:
     return list(found.items())
 
 
-def _around(expression: Expression, kept: list[str], inside: Callable[[Expression], Expression]) -> Expression:
-    if isinstance(expression, PolicyExpression) and len(expression.parts) == len(expression.branches) == 1:
+def _around(
+    expression: Expression, kept: list[str], inside: Callable[[Expression], Expression]
+) -> Expression:
+    if (
+        isinstance(expression, PolicyExpression)
+        and len(expression.parts) == len(expression.branches) == 1
+    ):
         (branch,) = expression.branches
         return msgspec.structs.replace(expression, branches=(_around(branch, kept, inside),))
     return inside(expression)
@@ -193,8 +235,14 @@ def _pruned(expression: Expression, kept: frozenset[str]) -> Expression | None:
     """
     if isinstance(expression, TargetName):
         return expression if expression.name in kept else None
-    left = tuple(part for branch in expression.branches if (part := _pruned(branch, kept)) is not None)
-    left_named = tuple((name, part) for name, branch in expression.named if (part := _pruned(branch, kept)) is not None)
+    left = tuple(
+        part for branch in expression.branches if (part := _pruned(branch, kept)) is not None
+    )
+    left_named = tuple(
+        (name, part)
+        for name, branch in expression.named
+        if (part := _pruned(branch, kept)) is not None
+    )
     parts = (*left, *(part for _, part in left_named))
     if len(parts) == len(expression.parts):
         return msgspec.structs.replace(expression, branches=left, named=left_named)

@@ -1,6 +1,7 @@
 """Settings of a router: providers, routes, the log and the runs that warm it up.
 
-Secrets are resolved: a client's key is its hash; a provider's key is in `environment`, under its reference.
+Secrets are resolved: a client's key is its hash; a provider's key is in `environment`, under its
+reference.
 """
 
 from collections.abc import Mapping
@@ -18,12 +19,15 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.upstream.spec import TargetSpec, Timeouts, keys_like, spec_at
 from splitsecond.routing.construction.expression import Expression, targets
 
-OWN_SERVER = "A server of your own needs an entry in the configuration: providers: {NAME: {base_url: URL}}."
+OWN_SERVER = (
+    "A server of your own needs an entry in the configuration: providers: {NAME: {base_url: URL}}."
+)
 provider = lru_cache(maxsize=256)(partial(read_provider, own_server=OWN_SERVER))
 """Return an entry of the catalogue. Cached, because requests look it up by target name."""
 
 TIMEOUTS = Timeouts(connect_ms=5_000, head_ms=60_000, first_token_ms=60_000, stall_ms=30_000)
-"""Default timeouts of a target. Shorter than those of a benchmark: a client waits, and other targets could answer."""
+"""Default timeouts of a target. Shorter than those of a benchmark: a client waits, and other
+targets could answer."""
 SIMULATED = "sim"
 """The provider whose models are the profiles of the simulator."""
 OTHERS = "*"
@@ -41,42 +45,63 @@ class PriceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cached_usd: Annotated[
         Usd | None, Meta(description="Per million input tokens from the provider's prompt cache.")
     ] = None
-    cache_write_usd: Annotated[Usd | None, Meta(description="Per million input tokens written to that cache.")] = None
+    cache_write_usd: Annotated[
+        Usd | None, Meta(description="Per million input tokens written to that cache.")
+    ] = None
     cache_write_1h_usd: Annotated[
         Usd | None,
-        Meta(description="Per million input tokens written to it for an hour; without it, twice the price of input."),
+        Meta(
+            description="Per million input tokens written to it for an hour; without it, twice "
+            "the price of input."
+        ),
     ] = None
-    per_hour_usd: Annotated[Usd | None, Meta(description="Per hour of a machine of your own.")] = None
+    per_hour_usd: Annotated[Usd | None, Meta(description="Per hour of a machine of your own.")] = (
+        None
+    )
 
     def over(self, listed: Price | None) -> Price | None:
-        """Return the price with these rates, and all others of the price list; None if a rate is missing in both."""
+        """Return the price with these rates, and all others of the price list; None if a rate is
+        missing in both."""
         rates = {name: usd for name, usd in structs.asdict(self).items() if usd is not None}
-        if listed is None and "per_hour_usd" not in rates and not {"input_usd", "output_usd"} <= rates.keys():
+        if (
+            listed is None
+            and "per_hour_usd" not in rates
+            and not {"input_usd", "output_usd"} <= rates.keys()
+        ):
             return None
-        tiers = () if listed is None or "input_usd" in rates or "output_usd" in rates else listed.tiers
+        tiers = (
+            () if listed is None or "input_usd" in rates or "output_usd" in rates else listed.tiers
+        )
         return structs.replace(listed or Price(), **rates, tiers=tiers, source="configuration")
 
     def scaled(self, factor: float) -> "PriceConfig":
-        tokens = {name: getattr(self, name) for name in self.__struct_fields__ if name != "per_hour_usd"}
-        return structs.replace(self, **{name: usd * factor for name, usd in tokens.items() if usd is not None})
+        tokens = {
+            name: getattr(self, name) for name in self.__struct_fields__ if name != "per_hour_usd"
+        }
+        return structs.replace(
+            self, **{name: usd * factor for name, usd in tokens.items() if usd is not None}
+        )
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One model of a provider."""
 
     context: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Longest prompt and answer together, in tokens.")
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="Longest prompt and answer together, in tokens."),
     ] = None
-    output: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Longest answer, in tokens.")] = None
+    output: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Longest answer, in tokens.")
+    ] = None
     price: PriceConfig | None = None
 
 
 class ProviderSettings(Access, frozen=True, kw_only=True):
     """A provider as a router uses it: the catalogue's entry, changed by the configuration.
 
-    `like`: its entry in the catalogue, "" for none; it has the tiers, and what `models` and `prefill` leave open.
-    `account`: the account that owns its key, "" if no other provider shares it. `trusted`: its requests carry
-    ``traceparent``.
+    `like`: its entry in the catalogue, "" for none; it has the tiers, and what `models` and
+    `prefill` leave open. `account`: the account that owns its key, "" if no other provider shares
+    it. `trusted`: its requests carry ``traceparent``.
     """
 
     like: str = ""
@@ -107,10 +132,11 @@ class SessionBudget(Struct, frozen=True, kw_only=True):
 
 
 class ClientKey(Struct, frozen=True):
-    """A client's key as its SHA-256, and what it may use: route names, "provider/model", "provider/*", "/metrics", "*".
+    """A client's key as its SHA-256, and what it may use: route names, "provider/model",
+    "provider/*", "/metrics", "*".
 
-    `requests_per_minute` and `usd_per_day` are its limits; None: no limit. `session`: the budget of each of its
-    sessions.
+    `requests_per_minute` and `usd_per_day` are its limits; None: no limit. `session`: the budget of
+    each of its sessions.
     """
 
     name: str
@@ -148,27 +174,38 @@ class LogSettings(Struct, frozen=True):
 class TelemetrySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Collector of OpenTelemetry's spans and metrics."""
 
-    endpoint: Annotated[str, Meta(description="Address of the collector: http://HOST:4318, or 4317 for gRPC.")]
-    protocol: Annotated[Literal["http", "grpc"], Meta(description="OTLP over HTTP or gRPC.")] = "http"
+    endpoint: Annotated[
+        str, Meta(description="Address of the collector: http://HOST:4318, or 4317 for gRPC.")
+    ]
+    protocol: Annotated[Literal["http", "grpc"], Meta(description="OTLP over HTTP or gRPC.")] = (
+        "http"
+    )
     headers: Annotated[
-        dict[str, str], Meta(description="Headers of each export. Keys only as env:NAME or file:PATH.")
+        dict[str, str],
+        Meta(description="Headers of each export. Keys only as env:NAME or file:PATH."),
     ] = {}
     sample: Annotated[
-        float, Meta(ge=0, le=1, description="Share of the calls with spans, unless the client's traceparent decides.")
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Share of the calls with spans, unless the client's traceparent decides.",
+        ),
     ] = 1.0
-    metrics_every_s: Annotated[float, Meta(ge=1, le=86_400, description="Seconds between two exports of metrics.")] = (
-        60.0
-    )
+    metrics_every_s: Annotated[
+        float, Meta(ge=1, le=86_400, description="Seconds between two exports of metrics.")
+    ] = 60.0
 
 
 class RouterSettings(Struct, frozen=True, kw_only=True):
     """Providers, routes, log and warm start.
 
-    `environment` holds the providers' keys; those of a configuration file are there under their reference. `providers`
-    are the configured ones; all others come from the catalogue. `resumes`: routes that continue broken answers.
-    `budgets`: what a session may use of a route.
-    `seeds`: glob patterns of run folders for the warm start. `source`: the configuration file, or None.
-    `pass_through`: a model that is no route and no "provider/model" is one of the vendor whose API the client uses.
+    `environment` holds the providers' keys; those of a configuration file are there under their
+    reference. `providers` are the configured ones; all others come from the catalogue. `resumes`:
+    routes that continue broken answers. `budgets`: what a session may use of a route. `seeds`: glob
+    patterns of run folders for the warm start. `source`: the configuration file, or None.
+    `pass_through`: a model that is no route and no "provider/model" is one of the vendor whose API
+    the client uses.
     """
 
     providers: Mapping[str, ProviderSettings] = {}
@@ -187,7 +224,8 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
         return any(each.credentials == "client" for each in self.providers.values())
 
     def spec(self, target: str) -> TargetSpec:
-        """Return the spec of "provider/model". Raises `CallerFault` for an unknown provider or a missing key."""
+        """Return the spec of "provider/model". Raises `CallerFault` for an unknown provider or a
+        missing key."""
         name, model = split_target(target, OWN_SERVER)
         own = self._usable(name)
         settings: dict[str, Any] = {"timeouts": own.timeouts, "trusted": own.trusted}
@@ -198,7 +236,8 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
         return spec_at(own, target, model, provider(own.like) if own.like else None, **settings)
 
     def split_tier(self, target: str) -> tuple[str, str]:
-        """Return the model of a target, and its speed tier or "". Raises `CallerFault` for an unknown tier."""
+        """Return the model of a target, and its speed tier or "". Raises `CallerFault` for an
+        unknown tier."""
         name, model = split_target(target, OWN_SERVER)
         own = self.providers.get(name)
         like = own.like if own else name
@@ -206,16 +245,22 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
 
     def _usable(self, name: str) -> ProviderSettings:
         own = self.providers.get(name) or catalogued(provider(name), self.environment)
-        if own.api_key_env and own.credentials == "gateway" and not own.key_variable(self.environment):
+        if (
+            own.api_key_env
+            and own.credentials == "gateway"
+            and not own.key_variable(self.environment)
+        ):
             raise CallerFault(
                 f"no key for {name}: {' or '.join(own.api_key_env)} is not set",
                 kind="missing_key",
-                hint=f"{keys_like(own.api_key_env, self.environment)}export {own.api_key_env[0]}=...",
+                hint=f"{keys_like(own.api_key_env, self.environment)}export "
+                f"{own.api_key_env[0]}=...",
             )
         return own
 
     def about(self, target: str) -> ProviderSettings:
-        """Return the provider of a target, with the account and the price of this target. Raises as `spec` does."""
+        """Return the provider of a target, with the account and the price of this target. Raises as
+        `spec` does."""
         name, model = split_target(target, OWN_SERVER)
         own = self._usable(name)
         exact = own.models.get(model)
@@ -239,10 +284,14 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
         return self.spec(target), self.credential(target), self.about(target)
 
     def _account(self, name: str, own: ProviderSettings) -> str:
-        """Return the name of the key in use and its host. A key that one host refuses may be valid at another: one
-        misconfigured server must not stop the others."""
+        """Return the name of the key in use and its host. A key that one host refuses may be valid
+        at another: one misconfigured server must not stop the others."""
         variable = own.key_variable(self.environment)
-        return f"{variable.removeprefix('env:')} at {urlsplit(own.base_url).netloc}" if variable else name
+        return (
+            f"{variable.removeprefix('env:')} at {urlsplit(own.base_url).netloc}"
+            if variable
+            else name
+        )
 
 
 _SIMULATOR = ProviderSettings(
@@ -269,6 +318,7 @@ def simulated_profiles(settings: RouterSettings) -> dict[str, str]:
 
 
 def catalogued(entry: Provider, environment: Mapping[str, str]) -> ProviderSettings:
-    """Return a provider that no configuration changes. Raises `CallerFault` if its address is not complete."""
+    """Return a provider that no configuration changes. Raises `CallerFault` if its address is not
+    complete."""
     fields = entry.access | {"base_url": fill_base_url(entry, environment), "prefill": None}
     return ProviderSettings(**fields, like=entry.name)

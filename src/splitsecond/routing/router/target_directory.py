@@ -1,8 +1,8 @@
 """Prices, regions and limits of targets, and the names of models at each provider.
 
-The configuration comes first, then the public price list, then the catalogue. Reading the price list takes a second and
-much memory, so a child process reads it while the gateway serves already (`look_up`); until then only the configuration
-is known.
+The configuration comes first, then the public price list, then the catalogue. Reading the price
+list takes a second and much memory, so a child process reads it while the gateway serves already
+(`look_up`); until then only the configuration is known.
 """
 
 import difflib
@@ -21,13 +21,18 @@ from splitsecond.core.money.cost import cost_usd
 from splitsecond.core.observation import Observation
 from splitsecond.core.wire.reasoning import ReasoningStyle, style_for
 from splitsecond.routing.construction.expression import targets as targets_of
-from splitsecond.routing.router.settings import PriceConfig, ProviderSettings, RouterSettings, provider
+from splitsecond.routing.router.settings import (
+    PriceConfig,
+    ProviderSettings,
+    RouterSettings,
+    provider,
+)
 from splitsecond.routing.targets.target_info import TargetInfo
 
 PriceState = Literal["known", "unread", "missing"]
-"""unread: the price list has not been read for it yet. missing: it costs money, and neither the configuration nor the
-list has the whole price. A server that needs no key of a provider in the catalogue is "known": without a price, it is
-free."""
+"""unread: the price list has not been read for it yet. missing: it costs money, and neither the
+configuration nor the list has the whole price. A server that needs no key of a provider in the
+catalogue is "known": without a price, it is free."""
 MAX_PRICES = 4096
 """Prices kept in memory. Clients can name any number of targets."""
 
@@ -47,16 +52,19 @@ class TargetDirectory:
         self._models: dict[str, list[str]] = dict(listed._models) if listed is not None else {}
 
     def look_up(self, targets: Iterable[str]) -> PriceLookup:
-        """Look up `targets` and the models of all usable providers in the price list, for `learn`. Safe in a thread.
+        """Look up `targets` and the models of all usable providers in the price list, for `learn`.
+        Safe in a thread.
 
         Blocks for about a second. Raises `CallerFault` if the list cannot be read.
         """
         wanted = [like for target in targets if (like := self._like(target)) not in self._listed]
-        return lookup_in_child(wanted[:MAX_PRICES], [name for name in self._askable() if name not in self._models])
+        return lookup_in_child(
+            wanted[:MAX_PRICES], [name for name in self._askable() if name not in self._models]
+        )
 
     def learn(self, listed: PriceLookup) -> None:
-        """Remember what was looked up. Beyond `MAX_PRICES`, the oldest targets that no route names are forgotten, so
-        that targets named by clients cannot displace others."""
+        """Remember what was looked up. Beyond `MAX_PRICES`, the oldest targets that no route names
+        are forgotten, so that targets named by clients cannot displace others."""
         self._listed |= listed.prices
         self._contexts |= listed.context_tokens
         routed = {self._like(target) for target in self._routed()}
@@ -88,11 +96,15 @@ class TargetDirectory:
         return "", [f"{name}/{each}" for each in near]
 
     def _routed(self) -> Iterator[str]:
-        return (target for policy in self._settings.routes.values() for target in targets_of(policy))
+        return (
+            target for policy in self._settings.routes.values() for target in targets_of(policy)
+        )
 
     def _askable(self) -> list[str]:
         given = [own.like for own in self._settings.providers.values()]
-        keyed = [name for name in names() if provider(name).key_variable(self._settings.environment)]
+        keyed = [
+            name for name in names() if provider(name).key_variable(self._settings.environment)
+        ]
         return sorted({*filter(None, given), *keyed})
 
     def knows(self, target: str) -> bool:
@@ -103,7 +115,8 @@ class TargetDirectory:
             return "known"
         about = self._about(target)
         entry = self._entry(about.like)
-        if entry is None or not entry.api_key_env:  # a server of your own is free, unless its price has a gap
+        # a server of your own is free, unless its price has a gap
+        if entry is None or not entry.api_key_env:
             return "known" if about.price is None else "missing"
         return "missing" if self._like(target) in self._listed else "unread"
 
@@ -115,7 +128,8 @@ class TargetDirectory:
         listed = self._listed.get(self._like(target))
         given = self._about(target).price
         found = listed if given is None else self._configured(target, given, listed)
-        if len(self._prices) < MAX_PRICES:  # a missing price is kept too, until `learn` forgets them all
+        # a missing price is kept too, until `learn` forgets them all
+        if len(self._prices) < MAX_PRICES:
             self._prices[target] = found
         return found
 
@@ -124,20 +138,32 @@ class TargetDirectory:
         if found is None or not like:
             return found
         entry, (model, tier) = provider(like), self._split_tier(target)
-        return structs.replace(found, by_tier=factors(model, tier, entry.tiers, entry.standard_tiers))
+        return structs.replace(
+            found, by_tier=factors(model, tier, entry.tiers, entry.standard_tiers)
+        )
 
     def cost_usd(self, attempt: Observation) -> float | None:
         return cost_usd(attempt, self.price(attempt.target))
 
     def dearest_usd(
-        self, target: str, input_tokens: int, output_tokens: int, *, any_tier: bool, for_an_hour: bool
+        self,
+        target: str,
+        input_tokens: int,
+        output_tokens: int,
+        *,
+        any_tier: bool,
+        for_an_hour: bool,
     ) -> float | None:
-        """Return the most that so many tokens of `target` can cost: see `Price.dearest_usd`. None: not known."""
+        """Return the most that so many tokens of `target` can cost: see `Price.dearest_usd`. None:
+        not known."""
         price = self.price(target)
         if price is None or not price.by_token:
             return None
         return price.dearest_usd(
-            input_tokens=input_tokens, output_tokens=output_tokens, any_tier=any_tier, for_an_hour=for_an_hour
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            any_tier=any_tier,
+            for_an_hour=for_an_hour,
         )
 
     def closing_stops_billing(self, target: str) -> bool | None:
@@ -161,7 +187,8 @@ class TargetDirectory:
             tier=tier,
             account=about.account,
             region=about.region,
-            context_tokens=about.context_tokens(model) or (entry.model(model).context_tokens if entry else None),
+            context_tokens=about.context_tokens(model)
+            or (entry.model(model).context_tokens if entry else None),
             price=price,
             closing_stops_billing=self.closing_stops_billing(target),
             reasons_silently=entry is not None and _always_reasons(entry, model),
@@ -193,5 +220,7 @@ class TargetDirectory:
 
 
 def _always_reasons(entry: Provider, model: str) -> bool:
-    style = style_for(msgspec.convert(entry.quirks.get("thinking", ()), tuple[ReasoningStyle, ...]), model)
+    style = style_for(
+        msgspec.convert(entry.quirks.get("thinking", ()), tuple[ReasoningStyle, ...]), model
+    )
     return style is not None and bool(style.efforts) and "none" not in style.efforts

@@ -1,4 +1,5 @@
-"""Observations from before this process started: from the gateway's own log and from runs of the bench."""
+"""Observations from before this process started: from the gateway's own log and from runs of the
+bench."""
 
 import glob
 from collections.abc import Callable, Iterable
@@ -22,8 +23,8 @@ Aged = tuple[Observation, int]
 
 
 class History(NamedTuple):
-    """Earlier attempts, and those that answered the latest turns of sessions, the oldest first: each with its session
-    and the age of its call in nanoseconds."""
+    """Earlier attempts, and those that answered the latest turns of sessions, the oldest first:
+    each with its session and the age of its call in nanoseconds."""
 
     attempts: list[Aged]
     turns: list[tuple[Observation, CallSession, int]]
@@ -39,7 +40,8 @@ def open_log(
     """Open the log; None if none is configured. Raises `CallerFault` if that fails."""
     if given is None:
         return None
-    from splitsecond.log.store.log import Log  # imports SQLAlchemy, which a gateway without a log does not need
+    # imports SQLAlchemy, which a gateway without a log does not need
+    from splitsecond.log.store.log import Log
 
     away = None if hub is None else lambda why: None
     return Log.open(given.url, keep_days=given.keep_days, say=say, hub=hub, away=away)
@@ -64,8 +66,13 @@ def history(log: "Log | None", patterns: Iterable[str], say: Callable[[str], Non
 
 
 def of_run(folder: Path) -> list[Aged]:
-    """Return the attempts of a bench, without the observations of whole calls of a policy, which are no target.
+    """Return the attempts of a bench, without the observations of whole calls of a policy, which
+    are no target.
 
     Raises `CallerFault` if the folder contains no run.
     """
-    return [(each, round(age_s * clock.NS_PER_S)) for each, age_s in seeds(folder) if "(" not in each.target]
+    return [
+        (each, round(age_s * clock.NS_PER_S))
+        for each, age_s in seeds(folder)
+        if "(" not in each.target
+    ]

@@ -3,33 +3,36 @@
     closed --failures--> open --time, then one good probe--> half_open --time or answers--> closed
                           ^-------------------- failure ---------------'
 
-What opens it: 5 failures in a row, or half of at least 10 requests within 30 seconds (a target that fails every second
-request never fails five times in a row). A target that asks us to wait is left alone until then. If it gives no time,
-the breaker stays open for a second, then two, and so on. A target that does not serve the model is left alone for
-minutes, unless it has just served it: then the refusal was about the request.
+What opens it: 5 failures in a row, or half of at least 10 requests within 30 seconds (a target that
+fails every second request never fails five times in a row). A target that asks us to wait is left
+alone until then. If it gives no time, the breaker stays open for a second, then two, and so on. A
+target that does not serve the model is left alone for minutes, unless it has just served it: then
+the refusal was about the request.
 
-How long it stays open: 5 seconds, twice as long each time the probe fails, at most 5 minutes, or 15 seconds if the
-probe failed within a second, because such a probe delays its call by next to nothing; plus or minus a fifth, so that
-several gateways do not return together. If another target at the same host has come back, the probe is due at once.
-Then one request, the probe, is let through, and no second one until the probe has succeeded. A first token is not
-enough, because some targets begin every answer and end none: the answer must have ended well, or have brought tokens
-for 3 seconds (a long answer must not keep a healthy target closed off).
+How long it stays open: 5 seconds, twice as long each time the probe fails, at most 5 minutes, or 15
+seconds if the probe failed within a second, because such a probe delays its call by next to
+nothing; plus or minus a fifth, so that several gateways do not return together. If another target
+at the same host has come back, the probe is due at once. Then one request, the probe, is let
+through, and no second one until the probe has succeeded. A first token is not enough, because some
+targets begin every answer and end none: the answer must have ended well, or have brought tokens for
+3 seconds (a long answer must not keep a healthy target closed off).
 
-Half open: a tenth of the traffic returns at once. The rest returns from the first answer that has ended well, over as
-long as the breaker was open, at most 10 seconds: a service that has just started is slow, and the full load would
-overload it again.
+Half open: a tenth of the traffic returns at once. The rest returns from the first answer that has
+ended well, over as long as the breaker was open, at most 10 seconds: a service that has just
+started is slow, and the full load would overload it again.
 
-Which clients it concerns: the failures of one client may be caused by its requests (a prompt that crashes the server, a
-size or a feature that the account may not use). So, with keys, the breaker is open for the client whose requests have
-failed, and for all clients once another client's requests have failed too, with no answer in between. The target is
-asked for the others as if it were closed. A failure before a request is sent (no connection) concerns all. Without keys
-all clients are one.
+Which clients it concerns: the failures of one client may be caused by its requests (a prompt that
+crashes the server, a size or a feature that the account may not use). So, with keys, the breaker is
+open for the client whose requests have failed, and for all clients once another client's requests
+have failed too, with no answer in between. The target is asked for the others as if it were closed.
+A failure before a request is sent (no connection) concerns all. Without keys all clients are one.
 
-A request that began before the breaker opened tells nothing about the time after it. A request that began later and
-succeeded does, whether it was the probe or was let through because no other target was left.
+A request that began before the breaker opened tells nothing about the time after it. A request that
+began later and succeeded does, whether it was the probe or was let through because no other target
+was left.
 
-In a fleet a probe needs a turn, so that only one is in flight in the whole fleet; a probe that has waited for its turn
-for a minute goes without one.
+In a fleet a probe needs a turn, so that only one is in flight in the whole fleet; a probe that has
+waited for its turn for a minute goes without one.
 
 The current time is an argument of each method, so tests are tables.
 """
@@ -47,7 +50,8 @@ IN_A_ROW = 5
 MIN_REQUESTS = 10
 WORST_SHARE = 0.5
 RECENT = 50
-"""Attempts by which a target with a closed breaker is called degraded, and the least number of them."""
+"""Attempts by which a target with a closed breaker is called degraded, and the least number of
+them."""
 MIN_RECENT = 5
 DEGRADED_SHARE = 0.1
 DEGRADED_NS = 300 * NS_PER_S
@@ -60,12 +64,14 @@ LONGEST_QUICK_NS = 15 * NS_PER_S
 FIRST_COOL_NS = NS_PER_S
 LONGEST_COOL_NS = 60 * NS_PER_S
 LONGEST_ASKED_NS = 3600 * NS_PER_S
-"""Some providers ask us to wait until tomorrow. A probe each hour costs nothing and shows whether that was wrong."""
+"""Some providers ask us to wait until tomorrow. A probe each hour costs nothing and shows whether
+that was wrong."""
 JUST_SERVED_NS = 60 * NS_PER_S
 SEVERAL_NS = 60 * NS_PER_S
 """The age of the failures that show for which clients the target fails."""
 MIN_OF_OTHERS = 2
-"""Failures of other clients, with no answer in between, that open it for all. One in a hundred fails by chance."""
+"""Failures of other clients, with no answer in between, that open it for all. One in a hundred
+fails by chance."""
 OWN_EVIDENCE_NS = 10 * NS_PER_S
 """A good answer to this worker outweighs the failures of other workers for this long."""
 RECEIVED_OPEN_NS = 30 * NS_PER_S
@@ -73,7 +79,8 @@ RECEIVED_OPEN_NS = 30 * NS_PER_S
 DISTRUST_NS = 300 * NS_PER_S
 """How long the reports of others are ignored after an own request has shown the opposite."""
 MIN_TURN_NS = 3 * NS_PER_S
-"""A breaker that is open for a shorter time needs no turn: the fleet could not grant one in time."""
+"""A breaker that is open for a shorter time needs no turn: the fleet could not grant one in
+time."""
 TURN_PATIENCE_NS = 60 * NS_PER_S
 """How long a probe that is due waits for its turn."""
 PROBE_PROGRESS_NS = 3 * NS_PER_S
@@ -87,7 +94,8 @@ _PERIODS = 6
 
 
 class CircuitBreaker:
-    """Circuit breaker of one target. Call `release_probe` before another method when an attempt has ended."""
+    """Circuit breaker of one target. Call `release_probe` before another method when an attempt has
+    ended."""
 
     __slots__ = (
         "_backed_off",
@@ -131,7 +139,8 @@ class CircuitBreaker:
         self.good_began_ns: int | None = None
         """When the request began whose answer was the last to end well; None: there was none."""
         self.received = False
-        """Whether its state is what other workers report, and not yet confirmed by a request of this one."""
+        """Whether its state is what other workers report, and not yet confirmed by a request of
+        this one."""
         self.turn_until_ns: int | None = None
         """Before which time a probe may begin; None: no turn is needed."""
         self._distrust_until_ns = 0
@@ -145,7 +154,8 @@ class CircuitBreaker:
         self._consecutive_failures = 0
         self._good_ns = -JUST_SERVED_NS
         self._recent: deque[bool] = deque(maxlen=RECENT)  # whether each failed
-        self._failures: deque[tuple[int, str]] = deque(maxlen=RECENT)  # the time of each, and its client
+        # the time of each, and its client
+        self._failures: deque[tuple[int, str]] = deque(maxlen=RECENT)
         self._period = 0
         self._good = [0] * _PERIODS
         self._bad = [0] * _PERIODS
@@ -217,21 +227,35 @@ class CircuitBreaker:
         else:
             self._back_off(now_ns, began_ns, reason)
 
-    def record_rate_limit(self, now_ns: int, began_ns: int, wait_ns: int | None, reason: str, client: str = "") -> None:
+    def record_rate_limit(
+        self, now_ns: int, began_ns: int, wait_ns: int | None, reason: str, client: str = ""
+    ) -> None:
         fresh = self.state != "open" or began_ns >= self.opened_ns or not self.concerns(client)
         if wait_ns:
             until_ns = now_ns + min(wait_ns, LONGEST_ASKED_NS)
             if self.state != "open" or until_ns > self.open_until_ns or fresh:
                 words = f"it asked us to wait: {reason}"
-                self._open(now_ns, until_ns, words, self._also_met_by(client, now_ns), wait_requested=True)
+                self._open(
+                    now_ns, until_ns, words, self._also_met_by(client, now_ns), wait_requested=True
+                )
         elif fresh:
             for_ns = min(FIRST_COOL_NS << min(self._times_cooled, 10), LONGEST_COOL_NS)
             self._times_cooled += 1
-            if self.state != "open" or now_ns + for_ns > self.open_until_ns or not self.concerns(client):
+            if (
+                self.state != "open"
+                or now_ns + for_ns > self.open_until_ns
+                or not self.concerns(client)
+            ):
                 self._open(now_ns, now_ns + for_ns, reason, self._also_met_by(client, now_ns))
 
     def record_not_served(
-        self, now_ns: int, began_ns: int, reason: str, client: str = "", *, may_be_request: bool = True
+        self,
+        now_ns: int,
+        began_ns: int,
+        reason: str,
+        client: str = "",
+        *,
+        may_be_request: bool = True,
     ) -> None:
         if self.state == "open" and self.concerns(client) and not self._was_probe(now_ns, began_ns):
             return
@@ -248,12 +272,19 @@ class CircuitBreaker:
             self.probe_attempt = ""
 
     def must_wait(self, now_ns: int, client: str | None = None) -> bool:
-        return self._wait_requested and self.state == "open" and now_ns < self.open_until_ns and self.concerns(client)
+        return (
+            self._wait_requested
+            and self.state == "open"
+            and now_ns < self.open_until_ns
+            and self.concerns(client)
+        )
 
     def is_down(self, now_ns: int, client: str | None = None) -> bool:
         if self.state != "open" or not self.concerns(client):
             return False
-        return now_ns < self.open_until_ns or bool(self.probe_attempt) or self.waits_for_turn(now_ns)
+        return (
+            now_ns < self.open_until_ns or bool(self.probe_attempt) or self.waits_for_turn(now_ns)
+        )
 
     def traffic_share(self, now_ns: int) -> float:
         if self.state != "half_open":
@@ -288,16 +319,26 @@ class CircuitBreaker:
             return False
         return now_ns - self.open_until_ns < TURN_PATIENCE_NS
 
-    def receive_opening(self, now_ns: int, opened_ns: int, until_ns: int, reason: str, client: str = "") -> None:
+    def receive_opening(
+        self, now_ns: int, opened_ns: int, until_ns: int, reason: str, client: str = ""
+    ) -> None:
         if now_ns < self._distrust_until_ns or until_ns <= now_ns:
             return
         if self.state == "open" and self.concerns(client):
-            if not self._wait_requested and opened_ns > self.opened_ns:  # a later probe, which failed
+            # a later probe, which failed
+            if not self._wait_requested and opened_ns > self.opened_ns:
                 most_ns = min(now_ns + RECEIVED_OPEN_NS, self.opened_ns + LONGEST_OPEN_NS)
                 self.open_until_ns = max(self.open_until_ns, min(until_ns, most_ns))
-        elif (self.state == "closed" or not self.concerns(client)) and now_ns - self._good_ns >= OWN_EVIDENCE_NS:
+        elif (
+            self.state == "closed" or not self.concerns(client)
+        ) and now_ns - self._good_ns >= OWN_EVIDENCE_NS:
             words = f"another worker reports: {reason}"
-            self._open(now_ns, min(until_ns, now_ns + RECEIVED_OPEN_NS), words, self._also_met_by(client, now_ns))
+            self._open(
+                now_ns,
+                min(until_ns, now_ns + RECEIVED_OPEN_NS),
+                words,
+                self._also_met_by(client, now_ns),
+            )
             self.received = self._backed_off = True
 
     def receive_recovery(self, now_ns: int, began_ns: int) -> None:
@@ -309,8 +350,8 @@ class CircuitBreaker:
         self.received = True
 
     def distrust_reports(self, now_ns: int) -> None:
-        """Ignore the reports of other workers for a while, because a request of this worker has shown the opposite, or
-        they may be about the server that the target was before."""
+        """Ignore the reports of other workers for a while, because a request of this worker has
+        shown the opposite, or they may be about the server that the target was before."""
         self.received = False
         self._distrust_until_ns = now_ns + DISTRUST_NS
 
@@ -319,7 +360,9 @@ class CircuitBreaker:
         self._ramp_ns, self._ramp_answers = None, 0
 
     def _was_probe(self, now_ns: int, began_ns: int) -> bool:
-        return began_ns >= self.opened_ns and now_ns >= self.open_until_ns and not self.probe_attempt
+        return (
+            began_ns >= self.opened_ns and now_ns >= self.open_until_ns and not self.probe_attempt
+        )
 
     def _also_met_by(self, client: str, now_ns: int) -> str:
         others = self.state == "open" and now_ns < self.open_until_ns and self.client != client
@@ -332,7 +375,10 @@ class CircuitBreaker:
 
     def _fails_without(self, client: str, now_ns: int) -> bool:
         since_ns = max(self._good_ns, now_ns - SEVERAL_NS)
-        return sum(at_ns > since_ns and other != client for at_ns, other in self._failures) >= MIN_OF_OTHERS
+        return (
+            sum(at_ns > since_ns and other != client for at_ns, other in self._failures)
+            >= MIN_OF_OTHERS
+        )
 
     def _close(self) -> None:
         self.state, self.reason, self._wait_requested, self.received = "closed", "", False, False
@@ -356,7 +402,9 @@ class CircuitBreaker:
         self._open(now_ns, now_ns + for_ns, reason, client)
         self._backed_off = True
 
-    def _open(self, now_ns: int, until_ns: int, reason: str, client: str, *, wait_requested: bool = False) -> None:
+    def _open(
+        self, now_ns: int, until_ns: int, reason: str, client: str, *, wait_requested: bool = False
+    ) -> None:
         self.state, self.open_until_ns, self.reason, self.client = "open", until_ns, reason, client
         self._wait_requested, self._backed_off, self.received = wait_requested, False, False
         self.opened_ns, self._open_for_ns = now_ns, until_ns - now_ns

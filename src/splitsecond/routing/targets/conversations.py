@@ -1,4 +1,5 @@
-"""Where the conversations of sessions are: which target has how much of a prompt in its cache, and since when."""
+"""Where the conversations of sessions are: which target has how much of a prompt in its cache, and
+since when."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
@@ -30,7 +31,8 @@ class Conversations:
         self.share: Callable[[CallSession, str, int, int], None] | None = None
 
     def cached(self, session: CallSession, target: str, now_ns: int) -> tuple[int, float]:
-        """Return the tokens of the next prompt that `target` has been sent before, and how long ago (ns).
+        """Return the tokens of the next prompt that `target` has been sent before, and how long ago
+        (ns).
 
         A new agent begins like the others of its session.
         """
@@ -50,13 +52,18 @@ class Conversations:
         return not targets or (len(targets) == 1 and target in targets)
 
     def latest(self, count: int, among: Collection[str]) -> list[CallSession]:
-        """Return the latest sessions that are at one of the targets `among`, as their next turns will be."""
+        """Return the latest sessions that are at one of the targets `among`, as their next turns
+        will be."""
         found: list[CallSession] = []
         for id, targets in reversed(self._sessions.items()):
-            prompts = [(each, agent) for name in among for agent, each in targets.get(name, {}).items()]
+            prompts = [
+                (each, agent) for name in among for agent, each in targets.get(name, {}).items()
+            ]
             if prompts:
                 last, agent = max(prompts, key=lambda each: each[0].at_ns)
-                found.append(CallSession(id=id, source="", agent=agent, reusable_tokens=last.tokens))
+                found.append(
+                    CallSession(id=id, source="", agent=agent, reusable_tokens=last.tokens)
+                )
             if len(found) == count:
                 break
         return found

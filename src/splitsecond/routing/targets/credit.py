@@ -1,9 +1,10 @@
 """Requests for which the account has too little credit at one target.
 
-Some providers reserve what a request may cost at most, so one with a large output limit is answered with status 402
-although the account has money left. Such an answer tells only that this request, and larger ones, cannot be paid. So
-smaller requests are still sent, and each that is refused lowers the limit. For an account without any credit that takes
-a few requests. What a request costs depends on more than its size, so a client's requests are measured by its own ones.
+Some providers reserve what a request may cost at most, so one with a large output limit is answered
+with status 402 although the account has money left. Such an answer tells only that this request,
+and larger ones, cannot be paid. So smaller requests are still sent, and each that is refused lowers
+the limit. For an account without any credit that takes a few requests. What a request costs depends
+on more than its size, so a client's requests are measured by its own ones.
 """
 
 from splitsecond.core.clock import NS_PER_S

@@ -1,7 +1,9 @@
-"""Escalation rate of a cascade: the recent share of the small model's answers that were not accepted.
+"""Escalation rate of a cascade: the recent share of the small model's answers that were not
+accepted.
 
-It decides whether the cascade saves money, so it must follow the present traffic and must not jump with each answer: a
-mean over about the latest hundred answers, in which those of the last minutes count most.
+It decides whether the cascade saves money, so it must follow the present traffic and must not jump
+with each answer: a mean over about the latest hundred answers, in which those of the last minutes
+count most.
 """
 
 from splitsecond.core.clock import NS_PER_S
@@ -14,7 +16,8 @@ ENOUGH = 20
 
 
 class EscalationRate:
-    """The rate of all cascades with the same text in this process. `dearer`: they ask the large model alone."""
+    """The rate of all cascades with the same text in this process. `dearer`: they ask the large
+    model alone."""
 
     __slots__ = ("__weakref__", "_at_ns", "_weight", "dearer", "share")
 
@@ -30,7 +33,9 @@ class EscalationRate:
         self.share += (escalated - self.share) / self._weight
 
     def weight(self, now_ns: int) -> float:
-        return self._weight * 2.0 ** ((self._at_ns - now_ns) / HALF_LIFE_NS) if self._weight else 0.0
+        return (
+            self._weight * 2.0 ** ((self._at_ns - now_ns) / HALF_LIFE_NS) if self._weight else 0.0
+        )
 
     def known(self, now_ns: int) -> bool:
         return self.weight(now_ns) >= ENOUGH

@@ -1,11 +1,12 @@
 """Live estimate of the speed of one target, streamed or not, from its observations.
 
-Time to first token counts from the beginning of connecting (`ttft_cold_ns`), because a request that needs a connection
-waits for it. It grows with the prompt if the samples show that (`samples.slope`). Requests that are waiting for their
-token now are censored samples already, so a target that has fallen silent looks slow before the first of them fails.
+Time to first token counts from the beginning of connecting (`ttft_cold_ns`), because a request that
+needs a connection waits for it. It grows with the prompt if the samples show that
+(`samples.slope`). Requests that are waiting for their token now are censored samples already, so a
+target that has fallen silent looks slow before the first of them fails.
 
-Time per output token and the length of answers come from answers that ended well. Before the first of them, an answer
-that was closed early has a time per token, too.
+Time per output token and the length of answers come from answers that ended well. Before the first
+of them, an answer that was closed early has a time per token, too.
 """
 
 import math
@@ -23,12 +24,14 @@ MIN_SPREAD = 0.1
 SURE = 1.28
 """Standard errors beyond which a limit is broken: by chance one time in ten."""
 MAX_TIMES_MEDIAN = 10
-"""The longest time that counts for a mean, in medians: one timeout must not decide where the next 100 calls go."""
+"""The longest time that counts for a mean, in medians: one timeout must not decide where the next
+100 calls go."""
 
 
 class SpeedEstimate:
     def __init__(self, waiting: Mapping[str, int] | None = None, in_flight: Sized = ()) -> None:
-        """`waiting`: since when each request waits for its token; `in_flight`: all requests to the target."""
+        """`waiting`: since when each request waits for its token; `in_flight`: all requests to the
+        target."""
         self._in_flight = in_flight
         self._ttft = Samples(waiting)
         self._tpot = Samples()
@@ -45,7 +48,8 @@ class SpeedEstimate:
             tpot_ns = observation.tpot_ns
             if tpot_ns is not None:
                 self._tpot.add(Sample(at_ns, tpot_ns))
-        if ok and observation.output_tokens is not None and observation.role != "calibration":  # asks for one token
+        # asks for one token
+        if ok and observation.output_tokens is not None and observation.role != "calibration":
             self._tokens.add(Sample(at_ns, observation.output_tokens))
 
     def record_first_token(self, ns: int, now_ns: int) -> None:
@@ -54,15 +58,27 @@ class SpeedEstimate:
     def seed(self, observations: Sequence[tuple[int, Observation]]) -> None:
         firsts = [first_token(observation, at_ns) for at_ns, observation in observations]
         self._ttft.seed(first for first in firsts if first is not None)
-        whole = [(at_ns, observation) for at_ns, observation in observations if observation.outcome == "ok"]
+        whole = [
+            (at_ns, observation)
+            for at_ns, observation in observations
+            if observation.outcome == "ok"
+        ]
         self._tpot.seed(Sample(at_ns, o.tpot_ns) for at_ns, o in whole if o.tpot_ns is not None)
-        self._tokens.seed(Sample(at_ns, o.output_tokens) for at_ns, o in whole if o.output_tokens is not None)
+        self._tokens.seed(
+            Sample(at_ns, o.output_tokens) for at_ns, o in whole if o.output_tokens is not None
+        )
 
     def weighted(self) -> tuple[list[Weighted], list[Weighted], list[Weighted]]:
         now_ns = clock.now_ns()
-        return self._ttft.weighted(now_ns), self._tpot.weighted(now_ns), self._tokens.weighted(now_ns)
+        return (
+            self._ttft.weighted(now_ns),
+            self._tpot.weighted(now_ns),
+            self._tokens.weighted(now_ns),
+        )
 
-    def receive(self, ttft: Sequence[Weighted], tpot: Sequence[Weighted], tokens: Sequence[Weighted]) -> None:
+    def receive(
+        self, ttft: Sequence[Weighted], tpot: Sequence[Weighted], tokens: Sequence[Weighted]
+    ) -> None:
         self._ttft.receive(ttft)
         self._tpot.receive(tpot)
         self._tokens.receive(tokens)
@@ -73,26 +89,35 @@ class SpeedEstimate:
         if curve is None:
             return None
         found = _figure(curve, at)
-        longer = 0.0 if input_tokens is None else self._ttft.slope * (input_tokens - self._ttft.typical_size)
+        longer = (
+            0.0
+            if input_tokens is None
+            else self._ttft.slope * (input_tokens - self._ttft.typical_size)
+        )
         return max(found + longer, curve.least / 2) if longer else found
 
     def keeps(self, limit_ns: float, at: float, *, input_tokens: int | None = None) -> bool | None:
         """Return whether TTFT keeps a limit, None if nothing is known.
 
-        The quantile `at` is within the limit, or the share beyond it exceeds 1 − `at` by less than `SURE` standard
-        errors: near the limit, one slow request among the latest must not decide.
+        The quantile `at` is within the limit, or the share beyond it exceeds 1 − `at` by less than
+        `SURE` standard errors: near the limit, one slow request among the latest must not decide.
         """
         curve = self._ttft.curve(clock.now_ns())
         if curve is None:
             return None
-        longer = 0.0 if input_tokens is None else self._ttft.slope * (input_tokens - self._ttft.typical_size)
+        longer = (
+            0.0
+            if input_tokens is None
+            else self._ttft.slope * (input_tokens - self._ttft.typical_size)
+        )
         if curve.quantile(at) + longer <= limit_ns:
             return True
         error = math.sqrt(at * (1 - at) / curve.weight)
         return curve.waiting(limit_ns - longer) <= 1 - at + SURE * error
 
     def own_load_factor(self) -> float:
-        """Return by how much TTFT differs from the estimate, because more or fewer requests are in flight than usual.
+        """Return by how much TTFT differs from the estimate, because more or fewer requests are in
+        flight than usual.
 
         1 unless the samples show that TTFT grows with our own requests.
         """
@@ -107,7 +132,9 @@ class SpeedEstimate:
         return curve is not None and curve.is_lower_bound(at)
 
     def expected_times(self) -> "ExpectedTimes":
-        return ExpectedTimes(self._ttft.curve(clock.now_ns()), self._ttft.slope, self._ttft.typical_size)
+        return ExpectedTimes(
+            self._ttft.curve(clock.now_ns()), self._ttft.slope, self._ttft.typical_size
+        )
 
     def tpot_ns(self, at: float | None = 0.5) -> float | None:
         curve = self._tpot.curve(clock.now_ns())
@@ -116,8 +143,11 @@ class SpeedEstimate:
     def output_tokens(self) -> float | None:
         return self._tokens.mean(clock.now_ns())
 
-    def expected_ns(self, input_tokens: int | None, output_tokens: float, at: float = 0.5) -> float | None:
-        """Return the expected time to the end of an answer of `output_tokens`: TTFT, plus TPOT for each token.
+    def expected_ns(
+        self, input_tokens: int | None, output_tokens: float, at: float = 0.5
+    ) -> float | None:
+        """Return the expected time to the end of an answer of `output_tokens`: TTFT, plus TPOT for
+        each token.
 
         An unknown TPOT counts as 0, so that a target is tried rather than never measured.
         """
@@ -140,8 +170,9 @@ class SpeedEstimate:
     def draw(self, random: Random) -> float:
         """Draw a factor by which the true time may differ from the estimate, given its uncertainty.
 
-        For Thompson sampling: multiply each target's expected time by its factor and take the least. The logarithm is
-        normal; its deviation is that of the samples divided by the square root of their number.
+        For Thompson sampling: multiply each target's expected time by its factor and take the
+        least. The logarithm is normal; its deviation is that of the samples divided by the square
+        root of their number.
         """
         curve = self._ttft.curve(clock.now_ns())
         if curve is None:
@@ -174,7 +205,8 @@ def _figure(curve: SurvivalCurve, at: float | None) -> float:
 def first_token(observation: Observation, at_ns: int, load: int | None = None) -> Sample | None:
     """Return the sample of the time to first token in `observation`, or None.
 
-    A request that failed before its token for another reason than time shows that a target is down, not slow.
+    A request that failed before its token for another reason than time shows that a target is down,
+    not slow.
     """
     if observation.sent_ns is None:
         return None
@@ -183,5 +215,7 @@ def first_token(observation: Observation, at_ns: int, load: int | None = None) -
         return Sample(at_ns, ttft_ns, False, observation.input_tokens, load)
     if observation.closed_by_us:
         connecting_ns = observation.dns_ns + observation.tcp_ns + observation.tls_ns
-        return Sample(at_ns, observation.end_ns - observation.sent_ns + connecting_ns, True, load=load)
+        return Sample(
+            at_ns, observation.end_ns - observation.sent_ns + connecting_ns, True, load=load
+        )
     return None

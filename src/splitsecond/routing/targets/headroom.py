@@ -1,11 +1,11 @@
 """Remaining part of a target's rate limit, so that traffic moves away before requests are refused.
 
-A provider reports the rest with each answer (`events.RateLimits`), as it was when the answer began. Each request sent
-since then counts as one request and as many tokens as requests have used lately. The report in the answer to the
-request that was sent last counts.
+A provider reports the rest with each answer (`events.RateLimits`), as it was when the answer began.
+Each request sent since then counts as one request and as many tokens as requests have used lately.
+The report in the answer to the request that was sent last counts.
 
-Other workers of a fleet use the same key. The latest report to any of them counts here, too, and what they have sent
-since then is estimated from the rate at which they send (`others_per_s`).
+Other workers of a fleet use the same key. The latest report to any of them counts here, too, and
+what they have sent since then is estimated from the rate at which they send (`others_per_s`).
 """
 
 from splitsecond.core.clock import NS_PER_S
@@ -15,12 +15,22 @@ UNKNOWN_RESET_NS = 10 * NS_PER_S
 """Azure reports what is left but not when it resets; it counts requests over 10 seconds at most."""
 LONGEST_NS = 3600 * NS_PER_S
 MIN_NEWER_NS = NS_PER_S // 2
-"""By how much the report of another worker must be newer: its time is known to a few hundred milliseconds only."""
+"""By how much the report of another worker must be newer: its time is known to a few hundred
+milliseconds only."""
 _SMOOTHING = 8
 
 
 class RateLimitHeadroom:
-    __slots__ = ("_number", "_requests_ns", "_tokens_each", "_tokens_ns", "at_ns", "limits", "others_per_s", "own")
+    __slots__ = (
+        "_number",
+        "_requests_ns",
+        "_tokens_each",
+        "_tokens_ns",
+        "at_ns",
+        "limits",
+        "others_per_s",
+        "own",
+    )
 
     def __init__(self) -> None:
         self.limits = RateLimits()
@@ -49,7 +59,9 @@ class RateLimitHeadroom:
         self._tokens_each += (tokens - self._tokens_each) / (_SMOOTHING if self._tokens_each else 1)
 
     def remaining(self, now_ns: int, number: int) -> tuple[int | None, int | None]:
-        since = number - self._number + int(self.others_per_s * max(now_ns - self.at_ns, 0) / NS_PER_S)
+        since = (
+            number - self._number + int(self.others_per_s * max(now_ns - self.at_ns, 0) / NS_PER_S)
+        )
         requests = self.limits.requests_left if now_ns < self._requests_ns else None
         tokens = self.limits.tokens_left if now_ns < self._tokens_ns else None
         return (

@@ -1,7 +1,8 @@
-"""Knowledge of one target's prompt cache, from its calls of sessions: how long it keeps a prompt, and what a hit saves.
+"""Knowledge of one target's prompt cache, from its calls of sessions: how long it keeps a prompt,
+and what a hit saves.
 
-Tokens are those that the gateway estimates for a prompt, so that one unit holds for all targets; of the provider's
-count only the cached share is used.
+Tokens are those that the gateway estimates for a prompt, so that one unit holds for all targets; of
+the provider's count only the cached share is used.
 """
 
 from bisect import bisect_right
@@ -20,28 +21,33 @@ MIN_CACHED = 1024
 AGES_S = (30, 60, 120, 180, 240, 300, 420, 600, 900, 1800, 3600, inf)
 """The ends of the classes of time since the last use of a prompt."""
 PRIOR = (0.95, 0.95, 0.94, 0.93, 0.92, 0.9, 0.5, 0.4, 0.3, 0.25, 0.15, 0.05)
-"""The assumed share of a prompt that is still cached, before a target has shown it. Anthropic documents 5 minutes since
-the last use, OpenAI 5 to 10 minutes and at most an hour; others do not say."""
+"""The assumed share of a prompt that is still cached, before a target has shown it. Anthropic
+documents 5 minutes since the last use, OpenAI 5 to 10 minutes and at most an hour; others do not
+say."""
 WAITS = (0.732, 0.076, 0.06, 0.036, 0.017, 0.009, 0.017, 0.011, 0.013, 0.012, 0.012, 0.006)
 """The share of turns in each class in 710 recorded sessions of an agent."""
 PRIOR_WEIGHT = 2.0
 """So many observed turns in a class weigh as much as the prior."""
 KEPT = 0.96
-"""Each turn in a class reduces the weight of those before it: together they count for at most 25."""
+"""Each turn in a class reduces the weight of those before it: together they count for at most
+25."""
 MAX_NEWS = 0.01
 """The shares are computed again when the latest turns have changed one of them by about so much."""
 START_NS, NEW_NS, CACHED_NS = 500 * NS_PER_MS, 100_000.0, 5_000.0
-"""The assumed time to first token before a target has shown it: half a second, and 10,000 new tokens in another."""
+"""The assumed time to first token before a target has shown it: half a second, and 10,000 new
+tokens in another."""
 FIT_EVERY_NS = 50 * NS_PER_MS
 """Of more turns than that, the others say nothing about times that is worth the work."""
 LEVEL_PER_MIN = 0.01
-"""The variance by which the logarithm of a target's speed changes in a minute: a tenth in one, a third in ten."""
+"""The variance by which the logarithm of a target's speed changes in a minute: a tenth in one, a
+third in ten."""
 SINGLE_PER_MIN = 0.001
 """The same for each of the three coefficients alone."""
 SOON_MIN = 0.25
 """Within so many minutes, time changes nothing."""
 CLIPPED_AT = 2.5
-"""Standard deviations at which a surprising time is cut off, so that single slow turns do not tilt the fit."""
+"""Standard deviations at which a surprising time is cut off, so that single slow turns do not tilt
+the fit."""
 RUN = 3
 """So many surprising times in a row, on the same side, mean that the speed has changed."""
 _AGES_NS = [end_s * NS_PER_S for end_s in AGES_S[:-1]]
@@ -90,7 +96,9 @@ class CacheLifetime:
 
     def variance(self, age_ns: float) -> float:
         share = self.share(age_ns)
-        return share * (1 - share) / (self._tries[bisect_right(_AGES_NS, age_ns)] + PRIOR_WEIGHT + 1)
+        return (
+            share * (1 - share) / (self._tries[bisect_right(_AGES_NS, age_ns)] + PRIOR_WEIGHT + 1)
+        )
 
     @property
     def lasts_s(self) -> float:
@@ -116,7 +124,8 @@ class CacheLifetime:
 
 
 class LoadEffect:
-    """By how much each further request in flight slows a target: the slope of its times over their number."""
+    """By how much each further request in flight slows a target: the slope of its times over their
+    number."""
 
     __slots__ = ("_covariance", "_mean", "_variance")
 
@@ -124,7 +133,8 @@ class LoadEffect:
         self._mean = self._variance = self._covariance = 0.0
 
     def factor(self, in_flight: int) -> float:
-        """Return the expected time with so many requests in flight, divided by that with the usual number."""
+        """Return the expected time with so many requests in flight, divided by that with the usual
+        number."""
         slope = max(self._covariance, 0.0) / (self._variance + 1)
         return min(max(1 + slope * (in_flight - self._mean), 1 / MAX_LOAD), MAX_LOAD)
 
@@ -137,7 +147,8 @@ class LoadEffect:
 
 
 def kept(age_ns: float) -> float:
-    """Return the share of a deviation from the usual speed that is left when it was measured so long ago.
+    """Return the share of a deviation from the usual speed that is left when it was measured so
+    long ago.
 
     What slowed a target passes. So one that was slow when it was last asked is tried again.
     """
@@ -147,12 +158,14 @@ def kept(age_ns: float) -> float:
 class PrefillFit:
     """TTFT = a + b × new + c × cached tokens, in ns, and the uncertainty of the three.
 
-    A Kalman filter: each turn corrects the coefficients by their uncertainty, and time makes them less certain again.
-    What changes is mostly the speed as a whole, so a turn that found all in the cache corrects b as well.
+    A Kalman filter: each turn corrects the coefficients by their uncertainty, and time makes them
+    less certain again. What changes is mostly the speed as a whole, so a turn that found all in the
+    cache corrects b as well.
     """
 
     __slots__ = (
-        "_aa", "_ab", "_ac", "_at_ns", "_bb", "_bc", "_cc", "_run", "_usual", "a", "b", "c", "fresh", "noise", "turns",
+        "_aa", "_ab", "_ac", "_at_ns", "_bb", "_bc", "_cc", "_run", "_usual", "a", "b", "c",
+        "fresh", "noise", "turns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -183,7 +196,9 @@ class PrefillFit:
             new * (new * self._bb + 2 * cached * self._bc) + cached * cached * self._cc
         )
         mean = calls * self.a + new * self.b + cached * self.c
-        return min(max(spread, 0.0) + LEVEL_PER_MIN * self._minutes(now_ns) * mean * mean, mean * mean)
+        return min(
+            max(spread, 0.0) + LEVEL_PER_MIN * self._minutes(now_ns) * mean * mean, mean * mean
+        )
 
     def add(self, new: float, cached: float, ttft_ns: float, now_ns: int) -> None:
         self._become_older(now_ns)
@@ -266,7 +281,8 @@ class TokenPace:
         self.turns = 0
 
     def expected_ns(self, now_ns: int, deviations: float = 0.0) -> float:
-        """Return the expected time per token; of an answer that is so many standard deviations slower."""
+        """Return the expected time per token; of an answer that is so many standard deviations
+        slower."""
         deviation = (self._log - self._mean) * kept(now_ns - self._at_ns)
         return exp(self._mean + deviation + deviations * sqrt(self._noise))
 
@@ -280,7 +296,9 @@ class TokenPace:
         surprise = log(max(tpot_ns, 1.0)) - self._log
         limit = CLIPPED_AT * sqrt(variance + self._noise)
         surprise = min(max(surprise, -limit), limit)
-        self._noise += (max(surprise * surprise - variance, _MIN_NOISE**2) - self._noise) * _NOISE_SMOOTHING
+        self._noise += (
+            max(surprise * surprise - variance, _MIN_NOISE**2) - self._noise
+        ) * _NOISE_SMOOTHING
         gain = variance / (variance + self._noise)
         self._log += gain * surprise
         self._mean += (self._log - self._mean) / min(self.turns, REMEMBERED)
@@ -289,14 +307,15 @@ class TokenPace:
 
 
 def _bounded(variance: float, value: float) -> float:
-    """Return the factor that reduces a standard deviation to the value itself: nothing is less certain than that."""
+    """Return the factor that reduces a standard deviation to the value itself: nothing is less
+    certain than that."""
     most = max(value, 1.0) ** 2
     return sqrt(most / variance) if variance > most else 1.0
 
 
 class TurnAtTarget(Struct, frozen=True):
-    """A turn of a session that was sent to a target. `cached`: the tokens of its prompt that the target had `age_ns`
-    ago."""
+    """A turn of a session that was sent to a target. `cached`: the tokens of its prompt that the
+    target had `age_ns` ago."""
 
     session: CallSession
     cached: int
@@ -339,7 +358,9 @@ class PromptCacheModel:
         if ttft_ns is not None and now_ns - self._fitted_ns >= FIT_EVERY_NS:
             self._fitted_ns = now_ns
             surprise = ttft_ns / self.fit.ttft_ns(turn.prompt - cached, cached) - 1
-            self.fit.add(turn.prompt - cached, cached, ttft_ns / self.load.factor(turn.in_flight), now_ns)
+            self.fit.add(
+                turn.prompt - cached, cached, ttft_ns / self.load.factor(turn.in_flight), now_ns
+            )
             self.load.add(turn.in_flight, min(surprise, 1.0))
             if (tpot_ns := observation.tpot_ns) is not None and observation.outcome == "ok":
                 self.pace.add(tpot_ns, now_ns)
@@ -348,10 +369,13 @@ class PromptCacheModel:
             share = min(written / observation.input_tokens * turn.prompt / new, 1.0)
             self.written += (share - self.written) / 8
 
-    def _cached(self, turn: TurnAtTarget, observation: Observation, ttft_ns: int | None) -> float | None:
+    def _cached(
+        self, turn: TurnAtTarget, observation: Observation, ttft_ns: int | None
+    ) -> float | None:
         """Return the tokens that were cached; None: not known.
 
-        Where a target reports none, its time decides: between that of a prompt that is all new and that of a hit.
+        Where a target reports none, its time decides: between that of a prompt that is all new and
+        that of a hit.
         """
         if observation.cached_tokens is not None and observation.input_tokens:
             self._reports = self._reports or observation.cached_tokens > 0
@@ -360,6 +384,10 @@ class PromptCacheModel:
             return 0.0
         fit = self.fit
         saved = fit.b * turn.cached
-        if ttft_ns is None or fit.fresh < RUN or saved < 2 * fit.noise * (fit.a + fit.b * turn.prompt):
+        if (
+            ttft_ns is None
+            or fit.fresh < RUN
+            or saved < 2 * fit.noise * (fit.a + fit.b * turn.prompt)
+        ):
             return None
         return min(max((fit.a + fit.b * turn.prompt - ttft_ns) / saved, 0.0), 1.0) * turn.cached

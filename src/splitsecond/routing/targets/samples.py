@@ -1,18 +1,21 @@
 """Samples of the latest requests to one target, weighted by age, censored ones included.
 
-A request that was closed before its first token (it lost a race, a deadline passed) shows only that the token would
-have come later. Such samples are censored, and quantiles are those of a weighted survival curve.
+A request that was closed before its first token (it lost a race, a deadline passed) shows only that
+the token would have come later. Such samples are censored, and quantiles are those of a weighted
+survival curve.
 
-Old samples mislead, but a target without requests for ten minutes is not unknown. The weight of a sample halves every
-two minutes, down to a floor: together, old samples count for little, unless there are no others.
+Old samples mislead, but a target without requests for ten minutes is not unknown. The weight of a
+sample halves every two minutes, down to a floor: together, old samples count for little, unless
+there are no others.
 
-A mean over minutes shows a change only after minutes. So runs are detected: `RUN` samples in a row above the upper
-quartile (by chance one time in four thousand), or below the lower one, mean that the level has changed, and the weight
-of all samples before the run falls to the floor at once. Requests in flight that are late count as such samples, unless
-other requests are answered in the usual time meanwhile: then they are only the tail of the distribution.
+A mean over minutes shows a change only after minutes. So runs are detected: `RUN` samples in a row
+above the upper quartile (by chance one time in four thousand), or below the lower one, mean that
+the level has changed, and the weight of all samples before the run falls to the floor at once.
+Requests in flight that are late count as such samples, unless other requests are answered in the
+usual time meanwhile: then they are only the tail of the distribution.
 
-Adding a sample is cheap, because it happens for each request. The curve takes a tenth of a millisecond, so it is
-computed on demand and at most every `REFRESH_NS`.
+Adding a sample is cheap, because it happens for each request. The curve takes a tenth of a
+millisecond, so it is computed on demand and at most every `REFRESH_NS`.
 """
 
 import math
@@ -155,7 +158,10 @@ class Samples:
             self._seen = -1
 
     def weighted(self, now_ns: int) -> list[Weighted]:
-        return [(each.value, each.censored, weight) for each, weight in self._weighted(now_ns, moved=False)]
+        return [
+            (each.value, each.censored, weight)
+            for each, weight in self._weighted(now_ns, moved=False)
+        ]
 
     def curve(self, now_ns: int) -> SurvivalCurve | None:
         if not self._samples and not self._received:
@@ -171,7 +177,8 @@ class Samples:
         pairs += self._received_pairs(sum(weight for _, weight in weighted))
         self._curve = SurvivalCurve([*pairs, *((waited_ns, True, 1.0) for waited_ns in late)])
         self._refreshed_ns, self._seen = now_ns, self._added
-        if not self._above and not self._below and not late:  # a run must not change its own thresholds
+        # a run must not change its own thresholds
+        if not self._above and not self._below and not late:
             self._high, self._low = self._curve.quantile(0.75), self._curve.quantile(0.25)
         return self._curve
 
@@ -180,15 +187,24 @@ class Samples:
 
     def mean(self, now_ns: int) -> float | None:
         pairs = [(value, weight) for value, _, weight in self.weighted(now_ns)]
-        pairs += [(value, weight) for value, _, weight in self._received_pairs(sum(weight for _, weight in pairs))]
-        return sum(value * weight for value, weight in pairs) / sum(weight for _, weight in pairs) if pairs else None
+        pairs += [
+            (value, weight)
+            for value, _, weight in self._received_pairs(sum(weight for _, weight in pairs))
+        ]
+        return (
+            sum(value * weight for value, weight in pairs) / sum(weight for _, weight in pairs)
+            if pairs
+            else None
+        )
 
     def _received_pairs(self, own: float) -> list[Weighted]:
         total = sum(weight for _, _, weight in self._received)
         most = min(MAX_RECEIVED - own, total)
         if most <= 0:
             return []
-        return [(value, censored, weight * most / total) for value, censored, weight in self._received]
+        return [
+            (value, censored, weight * most / total) for value, censored, weight in self._received
+        ]
 
     def _stale(self, now_ns: int) -> bool:
         since_ns = now_ns - self._refreshed_ns
@@ -198,7 +214,12 @@ class Samples:
     def _weighted(self, now_ns: int, moved: bool) -> list[tuple[Sample, float]]:
         level_since = self._added if moved else self._level_since
         return [
-            (sample, max(2.0 ** ((sample.at_ns - now_ns) / HALF_LIFE_NS), FLOOR) if number >= level_since else FLOOR)
+            (
+                sample,
+                max(2.0 ** ((sample.at_ns - now_ns) / HALF_LIFE_NS), FLOOR)
+                if number >= level_since
+                else FLOOR,
+            )
             for number, sample in enumerate(self._samples, self._added - len(self._samples))
         ]
 
@@ -213,10 +234,18 @@ class Samples:
         return self._last_usual_ns < now_ns - (late[missing - 1] - self._high)
 
     def load_factor(self, load: int) -> float:
-        return math.exp(self.load_slope * (min(load, self.most_load) - self.typical_load)) if self.load_slope else 1.0
+        return (
+            math.exp(self.load_slope * (min(load, self.most_load) - self.typical_load))
+            if self.load_slope
+            else 1.0
+        )
 
     def _level(self, sample: Sample) -> float:
-        return sample.value if sample.size is None else sample.value - self.slope * (sample.size - self.typical_size)
+        return (
+            sample.value
+            if sample.size is None
+            else sample.value - self.slope * (sample.size - self.typical_size)
+        )
 
     def _fit(self, now_ns: int) -> None:
         sizes = sorted(sample.size for sample in self._samples if sample.size is not None)
@@ -229,28 +258,39 @@ class Samples:
 def slope(samples: Iterable[Sample]) -> float:
     """Return the increase of the value per input token; 0.0 if the samples do not show one.
 
-    It is the median of the slopes between pairs of samples that are half the samples apart by size (the Theil-Sen
-    estimator, with n / 2 pairs instead of all), so that single slow requests do not tilt it. It counts only if the
-    sizes differ enough and three pairs in four agree on its sign.
+    It is the median of the slopes between pairs of samples that are half the samples apart by size
+    (the Theil-Sen estimator, with n / 2 pairs instead of all), so that single slow requests do not
+    tilt it. It counts only if the sizes differ enough and three pairs in four agree on its sign.
     """
-    known = [(sample.size, sample.value) for sample in samples if sample.size is not None and not sample.censored]
+    known = [
+        (sample.size, sample.value)
+        for sample in samples
+        if sample.size is not None and not sample.censored
+    ]
     known.sort(key=itemgetter(0))  # by size only: samples of equal size must be paired at random
     half = len(known) // 2
     if half < MIN_PAIRS:
         return 0.0
     pairs = [(known[place], known[place + half]) for place in range(half)]
-    slopes = sorted((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if b[0] >= 2 * a[0] and b[0] - a[0] >= MIN_APART)
+    slopes = sorted(
+        (b[1] - a[1]) / (b[0] - a[0])
+        for a, b in pairs
+        if b[0] >= 2 * a[0] and b[0] - a[0] >= MIN_APART
+    )
     if len(slopes) < MIN_PAIRS or slopes[len(slopes) // 4] <= 0:
         return 0.0
     return slopes[len(slopes) // 2]
 
 
 def load_slope(samples: Iterable[Sample]) -> tuple[float, float, int]:
-    """Return the increase of the logarithm of the value per request of ours in flight, their mean and largest number.
+    """Return the increase of the logarithm of the value per request of ours in flight, their mean
+    and largest number.
 
     It is the least-squares line; 0.0 unless it rises by more than `LOAD_SURE` standard errors.
     """
-    counted = (each for each in samples if each.load is not None and not each.censored and each.value > 0)
+    counted = (
+        each for each in samples if each.load is not None and not each.censored and each.value > 0
+    )
     known = [(each.load or 0, math.log(each.value)) for each in counted]
     n = len(known)
     if n < MIN_LOADED:

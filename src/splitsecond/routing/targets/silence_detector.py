@@ -1,13 +1,13 @@
 """Detection of a target that has fallen silent, from the races it loses.
 
-A target whose request is closed because another target was faster may just be slower this time: in each race somebody
-loses. But a healthy target would mostly have brought its token by then, as its own times tell, and the probabilities
-that it had not, race after race without a token in between, multiply. If their product is less than one in a million,
-the target is suspected to be down.
+A target whose request is closed because another target was faster may just be slower this time: in
+each race somebody loses. But a healthy target would mostly have brought its token by then, as its
+own times tell, and the probabilities that it had not, race after race without a token in between,
+multiply. If their product is less than one in a million, the target is suspected to be down.
 
-So a target that is always slower than the others is never suspected, because its tokens never come so early.
-Nor is a target that has never answered. The times are those from before the silence: times learned during it would
-only say that the target is slow.
+So a target that is always slower than the others is never suspected, because its tokens never come
+so early. Nor is a target that has never answered. The times are those from before the silence:
+times learned during it would only say that the target is slow.
 """
 
 from math import log
@@ -18,7 +18,8 @@ MIN_RACES = 10
 """Fewer races can be lost at one moment, in one disturbance of the network."""
 UNLIKELY = log(1_000_000)
 MAX_EVIDENCE = log(20)
-"""Of one race, however late it ended: too few samples are known of the slowest twentieth of the times."""
+"""Of one race, however late it ended: too few samples are known of the slowest twentieth of the
+times."""
 LATE = log(2)
 """Half of the target's tokens would have come by then."""
 

@@ -1,8 +1,9 @@
 """State of one target: circuit breaker, rate limit, measured speed, and the requests in flight.
 
-Targets of one account share its `AccountKey`: a key that is refused is refused for all of them. Only an error code of
-the provider refuses a key. A status that the model, the size or the content of one request can cause (401, 402, 403,
-404, 429, 500) is about the target, and as far as is known only about that client or that size.
+Targets of one account share its `AccountKey`: a key that is refused is refused for all of them.
+Only an error code of the provider refuses a key. A status that the model, the size or the content
+of one request can cause (401, 402, 403, 404, 429, 500) is about the target, and as far as is known
+only about that client or that size.
 """
 
 from itertools import islice
@@ -33,12 +34,15 @@ MAX_LATE = 8
 LAST_RESORT_NS = 20 * NS_PER_S
 """How often a target that is down is asked because all others have failed for the same call."""
 PROBE_PATIENCE = 3
-"""The timeout of a probe, as a multiple of the 95th percentile of the target's time to first token."""
+"""The timeout of a probe, as a multiple of the 95th percentile of the target's time to first
+token."""
 MIN_PROBE_TIMEOUT_NS = 10 * NS_PER_S
 RATE_LIMITED = "http_429"
 """The kind of fault of a request that exceeded a rate limit."""
 
-StateName = Literal["up", "untested", "degraded", "down", "probing", "returning", "limited", "locked"]
+StateName = Literal[
+    "up", "untested", "degraded", "down", "probing", "returning", "limited", "locked"
+]
 
 
 class AccountKey:
@@ -76,11 +80,13 @@ class Probe(NamedTuple):
 class TargetStatus(Struct, frozen=True, kw_only=True):
     """Summary of a target's state, for people and for metrics. Durations in ns; None: unknown.
 
-    `state`: "up"; "untested", never asked and its speed unknown; "degraded", asked although a tenth or more of its
-    latest attempts failed; "down", until a probe is allowed in `until_ns`; "probing", with one request; "returning",
-    with a part of its traffic; "limited", its rate limit used up; "locked", its key refused (`until_ns` None: forever).
-    `reason`: the cause, in a few words. `samples`: how many fresh requests the estimate of its speed is worth.
-    `ttft_p50_is_bound`: the true TTFT is greater, because requests were closed before their first token (lost races).
+    `state`: "up"; "untested", never asked and its speed unknown; "degraded", asked although a tenth
+    or more of its latest attempts failed; "down", until a probe is allowed in `until_ns`;
+    "probing", with one request; "returning", with a part of its traffic; "limited", its rate limit
+    used up; "locked", its key refused (`until_ns` None: forever). `reason`: the cause, in a few
+    words. `samples`: how many fresh requests the estimate of its speed is worth.
+    `ttft_p50_is_bound`: the true TTFT is greater, because requests were closed before their first
+    token (lost races).
     """
 
     target: str
@@ -100,8 +106,10 @@ class TargetStatus(Struct, frozen=True, kw_only=True):
 
 class TargetState:
     __slots__ = (
-        "_again", "_last_resort_ns", "_probe", "_silences", "_since_ns", "_streams_all", "_unsure", "_whole",
-        "_whole_answers", "breaker", "conversations", "credit", "estimates", "headroom", "in_flight", "info", "key",
+        "_again", "_last_resort_ns", "_probe", "_silences", "_since_ns", "_streams_all", "_unsure",
+        "_whole",
+        "_whole_answers", "breaker", "conversations", "credit", "estimates", "headroom",
+        "in_flight", "info", "key",
         "name", "prompt_cache", "sent", "siblings", "turns", "waiting", "wanted_ns",
     )  # fmt: skip
 
@@ -116,8 +124,9 @@ class TargetState:
         *,
         since_ns: int = 0,
     ) -> None:
-        """`siblings`: the states of all targets at the same host. `conversations`: of all targets. `since_ns`: when the
-        target became another server; earlier attempts and the reports of other workers are about the one before."""
+        """`siblings`: the states of all targets at the same host. `conversations`: of all targets.
+        `since_ns`: when the target became another server; earlier attempts and the reports of other
+        workers are about the one before."""
         self.siblings = siblings if siblings is not None else []
         self.conversations = conversations if conversations is not None else Conversations()
         self.name = name
@@ -135,8 +144,8 @@ class TargetState:
         self.sent = 0
         """How many attempts were sent; also the number of the latest one."""
         self.in_flight: dict[str, tuple[int, str, int]] = {}
-        """By the key of each attempt in flight (see `record_start`): its number, its client, and how many others were
-        in flight when it was sent."""
+        """By the key of each attempt in flight (see `record_start`): its number, its client, and
+        how many others were in flight when it was sent."""
         self.waiting: dict[bool, dict[str, int]] = {True: {}, False: {}}
         """Since when each attempt waits for its first token, streamed or not; the oldest first."""
         self.wanted_ns = -NEVER_NS
@@ -144,14 +153,18 @@ class TargetState:
         self.prompt_cache = PromptCacheModel()
         self.turns: dict[str, TurnAtTarget] = {}
         """The attempts in flight that are turns of sessions, by their keys."""
-        self._again: set[str] = set()  # keys of the attempts in flight that are not the first of their calls
+        # keys of the attempts in flight that are not the first of their calls
+        self._again: set[str] = set()
         self._last_resort_ns = -LAST_RESORT_NS
         self._probe: Probe | None = None
         self._silences: dict[str, SilenceDetector] = {}  # by client
-        self._whole: set[str] = set()  # keys of the attempts in flight that request a whole answer by choice
+        # keys of the attempts in flight that request a whole answer by choice
+        self._whole: set[str] = set()
         self._whole_answers: WholeAnswers | None = None
-        self._unsure: set[str] = set()  # keys of the attempts in flight that may get a whole answer, or a stream
-        self._streams_all = False  # whether the target has streamed the answer to a call that is not streamed
+        # keys of the attempts in flight that may get a whole answer, or a stream
+        self._unsure: set[str] = set()
+        # whether the target has streamed the answer to a call that is not streamed
+        self._streams_all = False
 
     def whole_ns(self, call: Call, random: Random, now_ns: int) -> int | None:
         estimate = self.estimates.get(True)
@@ -165,11 +178,18 @@ class TargetState:
         return call in self.in_flight or any(key.rpartition(".")[0] == call for key in self._again)
 
     def record_start(
-        self, attempt: str, stream: bool, now_ns: int, client: str = "", *, again: bool = False, whole: bool = False
+        self,
+        attempt: str,
+        stream: bool,
+        now_ns: int,
+        client: str = "",
+        *,
+        again: bool = False,
+        whole: bool = False,
     ) -> None:
-        """Record that an attempt is sent to the target. `attempt` is its key: the id of its call or, if the call has
-        attempted the target before (`again`), its own id. `client`: whose call it is. `whole`: it requests a whole
-        answer by choice."""
+        """Record that an attempt is sent to the target. `attempt` is its key: the id of its call
+        or, if the call has attempted the target before (`again`), its own id. `client`: whose call
+        it is. `whole`: it requests a whole answer by choice."""
         if again:
             self._again.add(attempt)
         self.sent = sent = self.sent + 1
@@ -196,14 +216,17 @@ class TargetState:
         self.conversations.receive(session.id, [(self.name, session.agent, tokens, first_ns)])
 
     def lateness(self, now_ns: int) -> float:
-        """Return how many times as long as expected the turns wait that have no token yet; 1.0: not longer.
+        """Return how many times as long as expected the turns wait that have no token yet; 1.0: not
+        longer.
 
         A single one may be late by chance.
         """
         if len(self.turns) < 2:
             return 1.0
         waiting = self.waiting[True]
-        late = [turn for attempt, turn in islice(self.turns.items(), MAX_LATE) if attempt in waiting]
+        late = [
+            turn for attempt, turn in islice(self.turns.items(), MAX_LATE) if attempt in waiting
+        ]
         if len(late) < 2:
             return 1.0
         waited_ns = sum(now_ns - turn.began_ns for turn in late)
@@ -277,12 +300,18 @@ class TargetState:
         if was_open and self.breaker.state != "open":
             self._bring_siblings_forward(now_ns)
         if self.headroom is not None:
-            self.headroom.record_tokens((observation.input_tokens or 0) + (observation.output_tokens or 0))
+            self.headroom.record_tokens(
+                (observation.input_tokens or 0) + (observation.output_tokens or 0)
+            )
 
     def record_timeout(self, now_ns: int, began_ns: int, client: str) -> None:
-        self.breaker.record_failure(now_ns, began_ns, "no token in the time that a policy gives", client)
+        self.breaker.record_failure(
+            now_ns, began_ns, "no token in the time that a policy gives", client
+        )
 
-    def record_lost_race(self, stream: bool, input_tokens: int, now_ns: int, began_ns: int, client: str) -> None:
+    def record_lost_race(
+        self, stream: bool, input_tokens: int, now_ns: int, began_ns: int, client: str
+    ) -> None:
         silence = self._silences.get(client)
         if silence is None:
             if (estimate := self.estimates.get(self._mode(stream))) is None:
@@ -302,7 +331,9 @@ class TargetState:
         if self._credit_refused(call) is not None:
             del self.credit[call.client]
 
-    def _apply_verdict(self, found: AttemptVerdict, observation: Observation, now_ns: int, client: str) -> None:
+    def _apply_verdict(
+        self, found: AttemptVerdict, observation: Observation, now_ns: int, client: str
+    ) -> None:
         fault, began_ns = observation.fault, observation.sent_ns or now_ns
         reason = fault.kind if fault is not None else ""
         if observation.sent_ns is None:
@@ -317,7 +348,9 @@ class TargetState:
                 self.key.record_refused(now_ns, reason)
             case "unserved" | "locked":
                 content = found == "unserved"
-                self.breaker.record_not_served(now_ns, began_ns, reason, client, may_be_request=content)
+                self.breaker.record_not_served(
+                    now_ns, began_ns, reason, client, may_be_request=content
+                )
 
     def needs_check(self) -> bool:
         return (
@@ -377,12 +410,17 @@ class TargetState:
         return self.headroom is not None and self.headroom.exhausted_until_ns(now_ns, self.sent) > 0
 
     def admit(self, attempt: str, now_ns: int, call: Call) -> None:
-        if self.breaker.state == "open" and not self.breaker.probe_attempt and self.breaker.concerns(call.client):
+        if (
+            self.breaker.state == "open"
+            and not self.breaker.probe_attempt
+            and self.breaker.concerns(call.client)
+        ):
             self.breaker.probe_attempt = attempt
         if (limit := self._credit_refused(call)) is not None:
             limit.until_ns = now_ns + KEY_RETRY_NS  # others of this size wait for the outcome
         if self.key.refused_until_ns:
-            self.key.refused_until_ns = now_ns + KEY_RETRY_NS  # other calls wait for the outcome of this one
+            # other calls wait for the outcome of this one
+            self.key.refused_until_ns = now_ns + KEY_RETRY_NS
 
     def take_last_resort(self, now_ns: int) -> bool:
         if now_ns - self._last_resort_ns < LAST_RESORT_NS:
@@ -392,20 +430,32 @@ class TargetState:
 
     def probe_timeout_ns(self, stream: bool, input_tokens: int) -> int | None:
         estimate = self.estimates.get(self._mode(stream))
-        longest_ns = None if estimate is None else estimate.expected_times().longest_ns(input_tokens)
-        return None if longest_ns is None else max(round(PROBE_PATIENCE * longest_ns), MIN_PROBE_TIMEOUT_NS)
+        longest_ns = (
+            None if estimate is None else estimate.expected_times().longest_ns(input_tokens)
+        )
+        return (
+            None
+            if longest_ns is None
+            else max(round(PROBE_PATIENCE * longest_ns), MIN_PROBE_TIMEOUT_NS)
+        )
 
     def unavailable_reason(self, now_ns: int, client: str | None = None) -> str:
         until_ns = self.unavailable_until_ns(now_ns, client)
         if not until_ns:
             return ""
         if until_ns == NEVER_NS:
-            return f"its key was refused ({self.key.reason}), which only the configuration can change"
+            return (
+                f"its key was refused ({self.key.reason}), which only the configuration can change"
+            )
         again = f"for another {max(until_ns - now_ns, 0) / NS_PER_S:,.1f} s"
         if self.is_locked(now_ns):
             return f"its key was refused ({self.key.reason}), {again}"
         if self.breaker.is_down(now_ns, client):
-            probing = "one request is probing it" if self.breaker.probe_attempt else "another worker may probe it"
+            probing = (
+                "one request is probing it"
+                if self.breaker.probe_attempt
+                else "another worker may probe it"
+            )
             whom = f" for client {self.breaker.client}" if self.breaker.client else ""
             return f"down{whom} ({self.breaker.reason}), {again if until_ns > now_ns else probing}"
         return f"its rate limit is used up, {again}"
@@ -413,12 +463,16 @@ class TargetState:
     def status(self, now_ns: int) -> TargetStatus:
         until_ns = self.unavailable_until_ns(now_ns)
         estimate = self.estimates.get(True) or self.estimates.get(False)
-        requests, tokens = (None, None) if self.headroom is None else self.headroom.remaining(now_ns, self.sent)
+        requests, tokens = (
+            (None, None) if self.headroom is None else self.headroom.remaining(now_ns, self.sent)
+        )
         return TargetStatus(
             target=self.name,
             state=self._state_name(now_ns, until_ns),
             until_ns=None if until_ns in (0, NEVER_NS) else max(until_ns - now_ns, 0),
-            reason=self.unavailable_reason(now_ns) or self.breaker.reason or self.breaker.degradation(now_ns),
+            reason=self.unavailable_reason(now_ns)
+            or self.breaker.reason
+            or self.breaker.degradation(now_ns),
             in_flight=len(self.in_flight),
             samples=0.0 if estimate is None else estimate.samples,
             ttft_p50_ns=None if estimate is None else estimate.ttft_ns(),
@@ -434,7 +488,11 @@ class TargetState:
         if self.is_locked(now_ns):
             return "locked"
         if self.breaker.state == "open":
-            return "probing" if self.breaker.probe_attempt and now_ns >= self.breaker.open_until_ns else "down"
+            return (
+                "probing"
+                if self.breaker.probe_attempt and now_ns >= self.breaker.open_until_ns
+                else "down"
+            )
         if until_ns:
             return "limited"
         if self.breaker.traffic_share(now_ns) < 1:
@@ -445,13 +503,16 @@ class TargetState:
 
     def _stop_waiting(self, attempt: str, stream: bool) -> int | None:
         began_ns = self.waiting[self._mode(stream)].pop(attempt, None)
-        if began_ns is None and not stream:  # whether it streams was not known when the attempt began
+        # whether it streams was not known when the attempt began
+        if began_ns is None and not stream:
             began_ns = self.waiting[True].pop(attempt, None)
         return began_ns
 
     def _whole_answer_ns(self) -> int:
         estimate = self.estimates.get(True)
-        tokens, tpot_ns = (None, None) if estimate is None else (estimate.output_tokens(), estimate.tpot_ns())
+        tokens, tpot_ns = (
+            (None, None) if estimate is None else (estimate.output_tokens(), estimate.tpot_ns())
+        )
         return round(PATIENCE * (tokens or 0.0) * (tpot_ns or 0.0))
 
     def estimate(self, streamed: bool) -> SpeedEstimate:

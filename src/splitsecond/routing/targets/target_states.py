@@ -2,19 +2,21 @@
 
 Every attempt goes through a `GuardedTarget`, by these rules:
 
-- A target that is down, or whose rate limit is used up, is rejected while another target that may serve the call is
-  available. Rejected means `Overloaded` of kind "ejected": nothing was sent, and the policy asks the next target.
-- The last target of a call is always tried: if none is available, the one that may be probed first is asked, and the
-  others are not. So if any target may be asked for a call, one is.
-- Three are rejected even then: a target that itself asked us to wait, until that time; a target whose key is refused,
-  until the configuration changes; and a target that refused to answer a cheaper request of the client for lack of
-  credit.
+- A target that is down, or whose rate limit is used up, is rejected while another target that may
+  serve the call is available. Rejected means `Overloaded` of kind "ejected": nothing was sent, and
+  the policy asks the next target.
+- The last target of a call is always tried: if none is available, the one that may be probed first
+  is asked, and the others are not. So if any target may be asked for a call, one is.
+- Three are rejected even then: a target that itself asked us to wait, until that time; a target
+  whose key is refused, until the configuration changes; and a target that refused to answer a
+  cheaper request of the client for lack of credit.
 - What the requests of one client alone have met does not concern other clients (`circuit_breaker`).
 - A target that was asked for a call is not asked again for it while its breaker is open.
-- Whether a target is up again is found out with a call of a client, because there are no other requests. If that call
-  fails before its first token, its fault is marked `on_trial`, and a policy with another target asks that one.
-- If all available targets have failed for a call, one that is down may be asked, three times a minute: it may have the
-  only answer, and must not become a way to flood a target that is down.
+- Whether a target is up again is found out with a call of a client, because there are no other
+  requests. If that call fails before its first token, its fault is marked `on_trial`, and a policy
+  with another target asks that one.
+- If all available targets have failed for a call, one that is down may be asked, three times a
+  minute: it may have the only answer, and must not become a way to flood a target that is down.
 """
 
 import asyncio
@@ -52,7 +54,9 @@ class TargetStates:
         *,
         chance: Random | None = None,
     ):
-        self._read_info: Callable[[str], TargetInfo | None] = info if callable(info) else (info or {}).get
+        self._read_info: Callable[[str], TargetInfo | None] = (
+            info if callable(info) else (info or {}).get
+        )
         self.chance = chance or Random()
         """The random numbers of this process, also of the policies that choose."""
         self.conversations = Conversations()
@@ -66,7 +70,9 @@ class TargetStates:
         state = self._states.get(observation.target) or self.state(observation.target)
         state.observe(observation, clock.now_ns())
 
-    def seed(self, observations: Iterable[Observation], age_ns: int | Callable[[Observation], int]) -> None:
+    def seed(
+        self, observations: Iterable[Observation], age_ns: int | Callable[[Observation], int]
+    ) -> None:
         now_ns, dated = clock.now_ns(), dict[tuple[str, bool], list[tuple[int, Observation]]]()
         for observation in observations:
             age = age_ns if isinstance(age_ns, int) else age_ns(observation)
@@ -81,7 +87,8 @@ class TargetStates:
     def seed_turns(self, turns: Iterable[tuple[Observation, CallSession, int]]) -> None:
         """Learn the prompt caches of targets from earlier turns of sessions, the oldest first.
 
-        Each is the attempt that answered, with times from the arrival of its call, which was so many ns ago.
+        Each is the attempt that answered, with times from the arrival of its call, which was so
+        many ns ago.
         """
         now_ns = clock.now_ns()
         for attempt, session, age_ns in turns:
@@ -95,8 +102,9 @@ class TargetStates:
     ) -> None:
         """Replace the static facts.
 
-        `key_changed`: whether a target has another key than before. The refusals of the old key and its rate limit are
-        forgotten. `moved`: whether a target is another server than before. It is untested then.
+        `key_changed`: whether a target has another key than before. The refusals of the old key and
+        its rate limit are forgotten. `moved`: whether a target is another server than before. It is
+        untested then.
         """
         self._read_info = info
         for name in [name for name in self._states if moved(name)]:
@@ -139,11 +147,19 @@ class TargetStates:
 
     def estimate(self, target: str, *, stream: bool = True) -> SpeedEstimate | None:
         state = self._states.get(target)
-        return None if state is None else state.estimates.get(stream) or state.estimates.get(not stream)
+        return (
+            None
+            if state is None
+            else state.estimates.get(stream) or state.estimates.get(not stream)
+        )
 
     def status(self, target: str) -> TargetStatus:
         state = self._states.get(target)
-        return TargetStatus(target=target, state="untested") if state is None else state.status(clock.now_ns())
+        return (
+            TargetStatus(target=target, state="untested")
+            if state is None
+            else state.status(clock.now_ns())
+        )
 
     def guard(
         self,
@@ -154,17 +170,21 @@ class TargetStates:
         needs_stream: bool = True,
         compares_caches: bool = True,
     ) -> Service:
-        """Return `service`, guarded: not asked while `target` is down and another of `among` is available.
+        """Return `service`, guarded: not asked while `target` is down and another of `among` is
+        available.
 
-        `needs_stream`: a policy around it waits for the first token, so no answer is requested whole.
-        `compares_caches`: a policy around it asks which target has a session in its prompt cache; otherwise nothing is
-        learned about that of `target`.
+        `needs_stream`: a policy around it waits for the first token, so no answer is requested
+        whole. `compares_caches`: a policy around it asks which target has a session in its prompt
+        cache; otherwise nothing is learned about that of `target`.
         """
         others = tuple(name for name in sorted(among) if name != target)
-        return GuardedTarget(service, target, others, self.state, self.chance, needs_stream, compares_caches)
+        return GuardedTarget(
+            service, target, others, self.state, self.chance, needs_stream, compares_caches
+        )
 
     def escalations(self, cascade: str) -> EscalationRate:
-        """Return the escalation rate of the cascade with this text, for as long as somebody refers to it."""
+        """Return the escalation rate of the cascade with this text, for as long as somebody refers
+        to it."""
         found = self._cascades.get(cascade)
         if found is None:
             found = self._cascades[cascade] = EscalationRate()
@@ -182,9 +202,13 @@ class TargetStates:
             if len(self._states) >= MAX_STATES:
                 self._evict()
             info = self._read_info(target) or TargetInfo()
-            key = self._keys.setdefault(info.account, AccountKey()) if info.account else AccountKey()
+            key = (
+                self._keys.setdefault(info.account, AccountKey()) if info.account else AccountKey()
+            )
             siblings = self._hosts.setdefault(target.partition("/")[0], [])
-            state = self._states[target] = TargetState(target, info, key, self.chance, siblings, self.conversations)
+            state = self._states[target] = TargetState(
+                target, info, key, self.chance, siblings, self.conversations
+            )
             siblings.append(state)
         return state
 
@@ -192,13 +216,23 @@ class TargetStates:
         old = self._states[target]
         now_ns = clock.now_ns()
         self.conversations.forget(target, now_ns)
-        new = TargetState(target, old.info, old.key, self.chance, old.siblings, self.conversations, since_ns=now_ns)
+        new = TargetState(
+            target,
+            old.info,
+            old.key,
+            self.chance,
+            old.siblings,
+            self.conversations,
+            since_ns=now_ns,
+        )
         old.siblings[old.siblings.index(old)] = self._states[target] = new
 
     def _evict(self) -> None:
-        """Forget the first healthy target without requests in flight; if none is healthy, the latest idle one.
+        """Forget the first healthy target without requests in flight; if none is healthy, the
+        latest idle one.
 
-        Models that clients invent are never healthy, because no provider serves them: they displace each other.
+        Models that clients invent are never healthy, because no provider serves them: they displace
+        each other.
         """
         idle = [name for name, state in self._states.items() if not state.in_flight]
         healthy = (name for name in idle if not self._states[name].needs_check())
@@ -237,20 +271,27 @@ class GuardedTarget:
         now_ns = clock.now_ns()
         state = self._state(self._name)
         again = self._name in call.notes.attempted
-        attempt = f"{call.id}.{call.notes.attempts + 1}" if again else call.id  # the target will number it so
+        # the target will number it so
+        attempt = f"{call.id}.{call.notes.attempts + 1}" if again else call.id
         on_trial = False
         if state.needs_check() or call.notes.excluded:
             on_trial = self._check(call, attempt, state, now_ns)
         call.notes.attempted.append(self._name)
-        whole = call.allow_whole and not (self._needs_stream or call.stream or call.watched or on_trial)
+        whole = call.allow_whole and not (
+            self._needs_stream or call.stream or call.watched or on_trial
+        )
         whole_ns = state.whole_ns(call, self._random, now_ns) if whole else None
         if whole_ns is not None:
             call = replace(call, whole_ns=whole_ns)
-        state.record_start(attempt, call.stream, now_ns, call.client, again=again, whole=whole_ns is not None)
+        state.record_start(
+            attempt, call.stream, now_ns, call.client, again=again, whole=whole_ns is not None
+        )
         if self._compares_caches and (session := call.notes.session) is not None:
             state.record_turn(attempt, session, now_ns)
         try:
-            reply = await (self._probe(call, attempt, state, now_ns) if on_trial else self._service(call))
+            reply = await (
+                self._probe(call, attempt, state, now_ns) if on_trial else self._service(call)
+            )
         except BaseException as error:
             state.record_no_reply(attempt, call.stream)
             if isinstance(error, Fault):
@@ -264,7 +305,11 @@ class GuardedTarget:
         return reply
 
     async def _probe(self, call: Call, attempt: str, state: TargetState, now_ns: int) -> Reply:
-        timeout_ns = state.probe_timeout_ns(call.stream, input_tokens(call)) if self._has_backup(call, now_ns) else None
+        timeout_ns = (
+            state.probe_timeout_ns(call.stream, input_tokens(call))
+            if self._has_backup(call, now_ns)
+            else None
+        )
         if timeout_ns is None:
             return await self._service(call)
         scope = asyncio.timeout(timeout_ns / clock.NS_PER_S)
@@ -275,14 +320,17 @@ class GuardedTarget:
             if not scope.expired():
                 raise
         finally:
-            del scope  # it refers to the task, a cancelled task to this frame, and the frame to the scope: a cycle
+            # it refers to the task, a cancelled task to this frame, and the frame to the scope: a
+            # cycle
+            del scope
         state.record_no_reply(attempt, call.stream)
         state.record_timeout(clock.now_ns(), now_ns, call.client)
         words = f"no token in {timeout_ns / clock.NS_PER_S:,.0f} s from a target that was down"
         raise TimedOut(words, phase="first token", target=self._name, after_ns=timeout_ns)
 
     def _check(self, call: Call, attempt: str, state: TargetState, now_ns: int) -> bool:
-        """Return whether the call is a probe of a target that was down. Raises `Overloaded` if it is not asked."""
+        """Return whether the call is a probe of a target that was down. Raises `Overloaded` if it
+        is not asked."""
         why = self._rejection(call, state, now_ns)
         if why:
             call.notes.rejected.append(self._name)
@@ -325,7 +373,9 @@ class GuardedTarget:
             return "" if state.take_last_resort(now_ns) else why
         return why if self._another_is_due_first(call, others, until_ns, now_ns) else ""
 
-    def _another_is_due_first(self, call: Call, others: list[TargetState], until_ns: int, now_ns: int) -> bool:
+    def _another_is_due_first(
+        self, call: Call, others: list[TargetState], until_ns: int, now_ns: int
+    ) -> bool:
         mine = (until_ns, self._name)
         for other in others:
             if other.must_not_be_asked(now_ns, call.client) or other.name in call.notes.rejected:
@@ -335,7 +385,8 @@ class GuardedTarget:
         return False
 
     def _rejection_while_returning(self, call: Call, state: TargetState, now_ns: int) -> str:
-        """Return why the call does not belong to the part of the traffic that a returning target gets; "" if it does.
+        """Return why the call does not belong to the part of the traffic that a returning target
+        gets; "" if it does.
 
         A returning target gets all calls for which no other target is available.
         """
@@ -348,24 +399,36 @@ class GuardedTarget:
         for name in self._others:
             other = self._state(name)
             healthy = other.breaker.state == "closed" or not other.breaker.concerns(call.client)
-            if healthy and not other.unavailable_until_ns(now_ns, call.client) and _may_serve(call, other, now_ns):
+            if (
+                healthy
+                and not other.unavailable_until_ns(now_ns, call.client)
+                and _may_serve(call, other, now_ns)
+            ):
                 return True
         return False
 
 
-def _record_end_without_reply(error: BaseException, call: Call, state: TargetState, began_ns: int) -> None:
+def _record_end_without_reply(
+    error: BaseException, call: Call, state: TargetState, began_ns: int
+) -> None:
     if isinstance(error, asyncio.CancelledError):
         if _is_late(call):
             state.record_timeout(clock.now_ns(), began_ns, call.client)
         elif error.args == (LOST,):
-            state.record_lost_race(call.stream, input_tokens(call), clock.now_ns(), began_ns, call.client)
+            state.record_lost_race(
+                call.stream, input_tokens(call), clock.now_ns(), began_ns, call.client
+            )
     elif isinstance(error, Fault) and of_fault(record_fault(error)) == "unpaid":
         state.record_unpaid(call, clock.now_ns())
 
 
 def _may_serve(call: Call, other: TargetState, now_ns: int) -> bool:
     notes: Notes = call.notes
-    if other.name in notes.rejected or other.name in notes.excluded or other.lacks_credit(call, now_ns):
+    if (
+        other.name in notes.rejected
+        or other.name in notes.excluded
+        or other.lacks_credit(call, now_ns)
+    ):
         return False
     return other.name not in notes.attempted or other.serves(call.id)
 

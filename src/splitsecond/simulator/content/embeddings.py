@@ -1,7 +1,9 @@
-"""The embeddings of a simulated provider, in the API formats that have them: OpenAI, Gemini, Cohere and Ollama.
+"""The embeddings of a simulated provider, in the API formats that have them: OpenAI, Gemini, Cohere
+and Ollama.
 
-The same text always has the same unit vector. It is the sum of a vector for each of its words, drawn from the word
-itself, so texts that share words are near each other: a search in a test finds what it should.
+The same text always has the same unit vector. It is the sum of a vector for each of its words,
+drawn from the word itself, so texts that share words are near each other: a search in a test finds
+what it should.
 """
 
 import base64
@@ -30,8 +32,8 @@ _Dimensions = Annotated[int, Meta(ge=1, le=16_384)]
 
 
 class EmbeddingRequest(ServerRequest, frozen=True, kw_only=True):
-    """A request to embed `texts`. `dimensions`: the length of a vector, None for that of the profile; `form`: the form
-    of the response."""
+    """A request to embed `texts`. `dimensions`: the length of a vector, None for that of the
+    profile; `form`: the form of the response."""
 
     texts: tuple[str, ...]
     dimensions: int | None = None
@@ -50,7 +52,9 @@ class EmbeddingFormat:
         except PARSER_ERRORS as error:
             raise CallerFault(f"the request's body is wrong: {parser_words(error)}") from error
         if not texts or len(texts) > MAX_TEXTS:
-            raise CallerFault(f"the request has {len(texts):,} texts; from 1 to {MAX_TEXTS:,} can be embedded")
+            raise CallerFault(
+                f"the request has {len(texts):,} texts; from 1 to {MAX_TEXTS:,} can be embedded"
+            )
         return EmbeddingRequest(
             operation=operation,
             model=model,
@@ -113,17 +117,36 @@ def _read(form: str, body: bytes, path: str) -> tuple[str, tuple[str, ...], int 
         case "openai":
             to_openai = decode(body, type=_OpenAI)
             texts = _openai_texts(to_openai.input)
-            return to_openai.model, texts, to_openai.dimensions, f"openai {to_openai.encoding_format}"
+            return (
+                to_openai.model,
+                texts,
+                to_openai.dimensions,
+                f"openai {to_openai.encoding_format}",
+            )
         case "cohere":
             to_cohere = decode(body, type=_Cohere)
             inputs = [part.text for each in to_cohere.inputs or () for part in each.content]
-            return to_cohere.model, tuple(to_cohere.texts or inputs), to_cohere.output_dimension, form
+            return (
+                to_cohere.model,
+                tuple(to_cohere.texts or inputs),
+                to_cohere.output_dimension,
+                form,
+            )
         case "ollama" | "ollama one":
             to_ollama = decode(body, type=_Ollama)
             given = to_ollama.input or to_ollama.prompt or ()
-            return to_ollama.model, (given,) if isinstance(given, str) else tuple(given), to_ollama.dimensions, form
+            return (
+                to_ollama.model,
+                (given,) if isinstance(given, str) else tuple(given),
+                to_ollama.dimensions,
+                form,
+            )
     found = _PATH_MODEL.search(path)
-    requests = decode(body, type=_GeminiBatch).requests if form == "gemini batch" else [decode(body, type=_Gemini)]
+    requests = (
+        decode(body, type=_GeminiBatch).requests
+        if form == "gemini batch"
+        else [decode(body, type=_Gemini)]
+    )
     texts = tuple(" ".join(part.text for part in each.content.parts) for each in requests)
     dimensions = next((each.output_dimensionality for each in requests), None)
     return unquote(found[1]) if found else "", texts, dimensions, form
@@ -134,14 +157,20 @@ def _openai_texts(given: str | list[str | int | list[int]]) -> tuple[str, ...]:
         return (given,)
     if all(isinstance(each, int) for each in given):
         return (" ".join(map(str, given)),) if given else ()
-    return tuple(" ".join(map(str, each)) if isinstance(each, list) else str(each) for each in given)
+    return tuple(
+        " ".join(map(str, each)) if isinstance(each, list) else str(each) for each in given
+    )
 
 
 def with_dimensions(request: EmbeddingRequest, default: int) -> EmbeddingRequest:
-    """Return the request with its number of dimensions. Raises `CallerFault` if the response would be too long."""
+    """Return the request with its number of dimensions. Raises `CallerFault` if the response would
+    be too long."""
     dimensions = request.dimensions or default
     if dimensions * len(request.texts) > MAX_NUMBERS:
-        raise CallerFault(f"{len(request.texts):,} vectors of {dimensions:,} numbers are too many for one response")
+        raise CallerFault(
+            f"{len(request.texts):,} vectors of {dimensions:,} numbers are too many for one "
+            f"response"
+        )
     return msgspec.structs.replace(request, dimensions=dimensions)
 
 
@@ -152,16 +181,38 @@ def embedding_response(request: EmbeddingRequest, prompt_tokens: int, response_i
         case "openai float" | "openai base64":
             encoded: list[Any] = lists
             if request.form == "openai base64":
-                encoded = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors]
-            data = [{"object": "embedding", "index": at, "embedding": each} for at, each in enumerate(encoded)]
+                encoded = [
+                    base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors
+                ]
+            data = [
+                {"object": "embedding", "index": at, "embedding": each}
+                for at, each in enumerate(encoded)
+            ]
             usage = {"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens}
-            fields: dict[str, Any] = {"object": "list", "data": data, "model": request.model, "usage": usage}
+            fields: dict[str, Any] = {
+                "object": "list",
+                "data": data,
+                "model": request.model,
+                "usage": usage,
+            }
         case "cohere":
-            meta = {"api_version": {"version": "2"}, "billed_units": {"input_tokens": prompt_tokens}}
-            fields = {"id": response_id, "embeddings": {"float": lists}, "texts": request.texts, "meta": meta}
+            meta = {
+                "api_version": {"version": "2"},
+                "billed_units": {"input_tokens": prompt_tokens},
+            }
+            fields = {
+                "id": response_id,
+                "embeddings": {"float": lists},
+                "texts": request.texts,
+                "meta": meta,
+            }
             fields["response_type"] = "embeddings_by_type"
         case "ollama":
-            fields = {"model": request.model, "embeddings": lists, "prompt_eval_count": prompt_tokens}
+            fields = {
+                "model": request.model,
+                "embeddings": lists,
+                "prompt_eval_count": prompt_tokens,
+            }
         case "ollama one":
             fields = {"embedding": lists[0]}
         case "gemini batch":

@@ -1,9 +1,10 @@
 """Injected faults of a simulated provider, chosen by its profile or by the header of one request.
 
-A profile lists faults with their frequency (`share = 0.05`; `every = 20`: the 20th, 40th, … request; `first = 2`: the
-first two). A request chooses one with ``x-splitsecond-fault: stall; after=5; seconds=2``; with ``first=2`` it strikes
-the first two requests with this header. Requests are chosen by counting, not at random, so a run can be repeated: the
-golden-ratio sequence spreads a share evenly.
+A profile lists faults with their frequency (`share = 0.05`; `every = 20`: the 20th, 40th, …
+request; `first = 2`: the first two). A request chooses one with ``x-splitsecond-fault: stall;
+after=5; seconds=2``; with ``first=2`` it strikes the first two requests with this header. Requests
+are chosen by counting, not at random, so a run can be repeated: the golden-ratio sequence spreads a
+share evenly.
 """
 
 from collections.abc import Mapping
@@ -31,20 +32,20 @@ FaultKind = Literal[
 ]
 """The kinds of faults, in the order in which a request can meet them:
 
-`http`              the response has `status` (and Retry-After, if `retry_after` is given); "429" means status=429
-`refused`           the connection is reset as soon as it is made. In a profile it counts connections, not requests. In
-                    a header, which must be read first, it is the same as `reset`. The port stays open, so a client sees
-                    a reset, not ECONNREFUSED
+`http`              the response has `status` (and Retry-After, if `retry_after` is given); "429"
+means status=429 `refused`           the connection is reset as soon as it is made. In a profile it
+counts connections, not requests. In
+                    a header, which must be read first, it is the same as `reset`. The port stays
+                    open, so a client sees a reset, not ECONNREFUSED
 `reset`             the connection is reset after the request was read, before the response
-`slow_head`         the status line and everything after it is `seconds` late
-`slow_first_token`  the headers come at once, the first token and everything after it is `seconds` late
-`stall`             after `after` tokens nothing is sent for `seconds`
-`cut`               after `after` tokens the connection is closed, in the middle of the body
-`malformed`         after `after` tokens an event is sent whose data is not JSON; the rest is normal
-`no_done`           the stream ends without its end marker and the fields that come with it
-`error_event`       after `after` tokens an error is sent in the stream and ends it
-`buffered`          everything is kept and written at once when the last token is due
-`wrong_usage`       the reported output tokens are `factor` times the true number
+`slow_head`         the status line and everything after it is `seconds` late `slow_first_token`
+the headers come at once, the first token and everything after it is `seconds` late `stall`
+after `after` tokens nothing is sent for `seconds` `cut`               after `after` tokens the
+connection is closed, in the middle of the body `malformed`         after `after` tokens an event is
+sent whose data is not JSON; the rest is normal `no_done`           the stream ends without its end
+marker and the fields that come with it `error_event`       after `after` tokens an error is sent in
+the stream and ends it `buffered`          everything is kept and written at once when the last
+token is due `wrong_usage`       the reported output tokens are `factor` times the true number
 """
 
 _USES: Mapping[str, frozenset[str]] = {
@@ -103,7 +104,8 @@ def first_striking(faults: tuple[InjectedFault, ...], count: int) -> InjectedFau
 
 
 def from_header(value: str) -> InjectedFault:
-    """Parse the header of a request: ``kind; name=value; …``. Raises `CallerFault` if it is invalid."""
+    """Parse the header of a request: ``kind; name=value; …``. Raises `CallerFault` if it is
+    invalid."""
     kind, *settings = (part.strip() for part in value.split(";"))
     fields: dict[str, str] = {"kind": kind}
     if kind.isdigit():
@@ -121,5 +123,7 @@ def from_header(value: str) -> InjectedFault:
         return msgspec.convert(fields, InjectedFault, strict=False)
     except msgspec.ValidationError as error:
         raise CallerFault(
-            f"{HEADER}: {value!r}: {error}", kind="bad_fault", hint=f"Kinds: {', '.join(get_args(FaultKind))}."
+            f"{HEADER}: {value!r}: {error}",
+            kind="bad_fault",
+            hint=f"Kinds: {', '.join(get_args(FaultKind))}.",
         ) from error

@@ -37,7 +37,10 @@ def _add(fields: dict[str, Any], texts: Sequence[str], top: int) -> None:
             for candidate in candidates:
                 candidate |= _of_candidate(texts, top)
         case {"type": "content-delta"} | {"finish_reason": _, "id": _}:  # Cohere's
-            items = [{"text": text, "token_ids": [_id(text)], "logprobs": [_logprob(text)]} for text in texts]
+            items = [
+                {"text": text, "token_ids": [_id(text)], "logprobs": [_logprob(text)]}
+                for text in texts
+            ]
             fields["logprobs"] = items[0] if fields.get("type") else items
         case {"done": _}:  # Ollama's
             fields["logprobs"] = _entries(texts, top)
@@ -47,7 +50,11 @@ def _add(fields: dict[str, Any], texts: Sequence[str], top: int) -> None:
 
 def _add_to_parts(value: Any, entries: list[dict[str, Any]]) -> None:
     if isinstance(value, dict):
-        if value.get("type") in ("output_text", "response.output_text.delta", "response.output_text.done"):
+        if value.get("type") in (
+            "output_text",
+            "response.output_text.delta",
+            "response.output_text.done",
+        ):
             value["logprobs"] = entries
         else:
             for inner in value.values():
@@ -76,12 +83,18 @@ def _of_candidate(texts: Sequence[str], top: int) -> dict[str, Any]:
     chosen = [one(text, _logprob(text)) for text in texts]
     tops = [{"candidates": [one(*each) for each in _alternatives(text, top)]} for text in texts]
     average = sum(_logprob(text) for text in texts) / len(texts) if texts else 0.0
-    return {"avgLogprobs": average, "logprobsResult": {"chosenCandidates": chosen, "topCandidates": tops}}
+    return {
+        "avgLogprobs": average,
+        "logprobsResult": {"chosenCandidates": chosen, "topCandidates": tops},
+    }
 
 
 def _entries(texts: Sequence[str], top: int) -> list[dict[str, Any]]:
     return [
-        {**_entry(text, _logprob(text)), "top_logprobs": [_entry(*each) for each in _alternatives(text, top)]}
+        {
+            **_entry(text, _logprob(text)),
+            "top_logprobs": [_entry(*each) for each in _alternatives(text, top)],
+        }
         for text in texts
     ]
 

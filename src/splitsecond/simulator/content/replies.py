@@ -1,7 +1,9 @@
-"""The replies that a user gives a simulated provider: ``[[replies]]`` in a profile, a JSONL file, or added at run time.
+"""The replies that a user gives a simulated provider: ``[[replies]]`` in a profile, a JSONL file,
+or added at run time.
 
-Without one, a request that offers tools gets a call of the first, and a text once the conversation ends with a tool's
-result; a request for structured output gets a value that fits its schema; any other gets plain words.
+Without one, a request that offers tools gets a call of the first, and a text once the conversation
+ends with a tool's result; a request for structured output gets a value that fits its schema; any
+other gets plain words.
 """
 
 import fnmatch
@@ -42,15 +44,17 @@ class RuleError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ReplyRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Rule that gives some requests a reply.
 
-    For requests that fit all of these: `prompt` is in the last message of the user, `pattern` (a regular expression) is
-    found there; `model` is the model's name, with ``*`` for any part; `offers`: the request offers this tool, and the
-    conversation does not end with a result; `after`: the conversation ends with a result of this tool. A rule with
-    `calls` is only for requests that offer these tools, and not after a result unless `after` is given. `times`: how
+    For requests that fit all of these: `prompt` is in the last message of the user, `pattern` (a
+    regular expression) is found there; `model` is the model's name, with ``*`` for any part;
+    `offers`: the request offers this tool, and the conversation does not end with a result;
+    `after`: the conversation ends with a result of this tool. A rule with `calls` is only for
+    requests that offer these tools, and not after a result unless `after` is given. `times`: how
     many requests it is for; then it is passed over.
 
-    They get one of these: a `text`, the value `json`, tool `calls`, a `refusal`, an `error`; without one, the reply
-    that they would get without the rule. `reasoning` comes before the reply, `finish` is its finish reason in OpenAI's
-    words, and `fault` strikes it (as in the header ``x-splitsecond-fault``).
+    They get one of these: a `text`, the value `json`, tool `calls`, a `refusal`, an `error`;
+    without one, the reply that they would get without the rule. `reasoning` comes before the reply,
+    `finish` is its finish reason in OpenAI's words, and `fault` strikes it (as in the header
+    ``x-splitsecond-fault``).
     """
 
     prompt: str | None = None
@@ -71,9 +75,13 @@ class ReplyRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     def __post_init__(self) -> None:
         replies = {"json": self.json, "refusal": self.refusal, "error": self.error}
         given = [name for name, value in replies.items() if value is not None]
-        given += (["calls"] if self.calls else []) + (["text"] if self.text is not None and not self.calls else [])
+        given += (["calls"] if self.calls else []) + (
+            ["text"] if self.text is not None and not self.calls else []
+        )
         if len(given) > 1:
-            raise ValueError(f"a reply is one of text, json, calls, refusal and error, not {' and '.join(given)}")
+            raise ValueError(
+                f"a reply is one of text, json, calls, refusal and error, not {' and '.join(given)}"
+            )
         if self.fault:
             try:
                 faults.from_header(self.fault)
@@ -83,11 +91,18 @@ class ReplyRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
             try:
                 regex.compile(self.pattern)
             except (regex.error, OverflowError, RecursionError) as error:
-                raise ValueError(f"pattern {self.pattern!r} is not a regular expression: {error}") from error
+                raise ValueError(
+                    f"pattern {self.pattern!r} is not a regular expression: {error}"
+                ) from error
 
     @property
     def has_content(self) -> bool:
-        return self.text is not None or self.json is not None or bool(self.calls) or self.refusal is not None
+        return (
+            self.text is not None
+            or self.json is not None
+            or bool(self.calls)
+            or self.refusal is not None
+        )
 
     def fits(self, request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> bool:
         if self.has_content and request.operation == "embeddings":
@@ -100,7 +115,9 @@ class ReplyRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
         )
 
     def _fits_tools(self, offered: Set[str], results: Sequence[str]) -> bool:
-        if self.calls and (not offered >= {call.name for call in self.calls} or (results and self.after is None)):
+        if self.calls and (
+            not offered >= {call.name for call in self.calls} or (results and self.after is None)
+        ):
             return False
         if self.offers is not None and (self.offers not in offered or results):
             return False
@@ -111,7 +128,9 @@ def _is_found(pattern: str, text: str) -> bool:
     try:
         return regex.search(pattern, text, timeout=MATCH_S) is not None
     except TimeoutError as error:
-        raise CallerFault(f"the pattern {pattern!r} of a reply takes too long", kind="bad_reply") from error
+        raise CallerFault(
+            f"the pattern {pattern!r} of a reply takes too long", kind="bad_reply"
+        ) from error
 
 
 class ReplyRules:
@@ -133,10 +152,14 @@ class ReplyRules:
         self._added.clear()
         self._used.clear()
 
-    def take(self, request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> ReplyRule | None:
+    def take(
+        self, request: ServerRequest, wants: Wants, conversation: ConversationEnd
+    ) -> ReplyRule | None:
         for rule in (*self._added, *self._given):
             used = self._used.get(id(rule), 0)
-            if (rule.times is None or used < rule.times) and rule.fits(request, wants, conversation):
+            if (rule.times is None or used < rule.times) and rule.fits(
+                request, wants, conversation
+            ):
                 self._used[id(rule)] = used + 1
                 return rule
         return None
@@ -146,14 +169,20 @@ def parse_rules(data: bytes, where: str) -> list[ReplyRule]:
     """Parse rules from JSON, one or a list. Raises `CallerFault`."""
     with content_faults(f"{where}: not JSON", kind="bad_reply", hint=_HINT):
         value = msgspec.json.decode(data)
-    return [converted(where, each, ReplyRule, _bad) for each in (value if isinstance(value, list) else [value])]
+    return [
+        converted(where, each, ReplyRule, _bad)
+        for each in (value if isinstance(value, list) else [value])
+    ]
 
 
 def load_rules(path: Path) -> list[ReplyRule]:
     with file_faults(f"cannot read the replies {path}", kind="bad_reply"):
         lines = path.read_bytes().splitlines()
     return [
-        rule for number, line in enumerate(lines, 1) if line.strip() for rule in parse_rules(line, f"{path}:{number}")
+        rule
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+        for rule in parse_rules(line, f"{path}:{number}")
     ]
 
 

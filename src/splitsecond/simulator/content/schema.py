@@ -1,8 +1,9 @@
 """Values that fit a JSON schema, for the arguments of tool calls and for structured output.
 
-The same schema gives the same value. It understands types, ``properties``, ``required``, ``enum``, ``const``, ``$ref``
-inside the schema, choices (``anyOf``, ``oneOf``, ``allOf``), ``minimum``, ``maximum``, ``minItems`` and the most common
-formats, with the type names of Gemini too. Other limits, such as ``pattern``, are ignored.
+The same schema gives the same value. It understands types, ``properties``, ``required``, ``enum``,
+``const``, ``$ref`` inside the schema, choices (``anyOf``, ``oneOf``, ``allOf``), ``minimum``,
+``maximum``, ``minItems`` and the most common formats, with the type names of Gemini too. Other
+limits, such as ``pattern``, are ignored.
 """
 
 import math
@@ -34,7 +35,14 @@ def fill(schema: Any) -> Any:
     """Return a value that fits `schema`. Raises `CallerFault` if none is found."""
     try:
         return _Filler(schema).value(schema, "value", ())
-    except (_NoValue, RecursionError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (
+        _NoValue,
+        RecursionError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+    ) as error:
         why = f": {error}" if isinstance(error, _NoValue) and str(error) else ""
         raise CallerFault(
             f"the simulator finds no value that fits the JSON schema{why}",
@@ -67,14 +75,18 @@ class _Filler:
         if (ref := schema.get("$ref")) is not None:
             if ref in refs:  # a schema that has a finite value has one without it
                 raise _NoValue
-            return self.value(_both(self._target(ref), _without(schema, "$ref")), name, (*refs, ref))
+            return self.value(
+                _both(self._target(ref), _without(schema, "$ref")), name, (*refs, ref)
+            )
         if schema.get("allOf"):
             first, *others = schema["allOf"]
             rest = _without(schema, "allOf") | ({"allOf": others} if others else {})
             return self.value(_both(first, rest), name, refs)
         if key := next((key for key in ("anyOf", "oneOf") if key in schema), ""):
             rest = _without(schema, key)
-            return self._first([_both(choice, rest) for choice in sorted(schema[key], key=_is_null)], name, refs)
+            return self._first(
+                [_both(choice, rest) for choice in sorted(schema[key], key=_is_null)], name, refs
+            )
         if "const" in schema:
             return schema["const"]
         if "enum" in schema:
@@ -138,7 +150,9 @@ class _Filler:
     def _array(self, schema: Schema, name: str, refs: tuple[str, ...]) -> list[Any]:
         least = int(schema.get("minItems", 0))
         if least > MAX_ITEMS:
-            raise CallerFault(f"the JSON schema requires more than {MAX_ITEMS:,} items", kind="schema")
+            raise CallerFault(
+                f"the JSON schema requires more than {MAX_ITEMS:,} items", kind="schema"
+            )
         try:
             return [self.value(schema.get("items", True), name, refs)] * max(least, 1)
         except _NoValue:
@@ -168,9 +182,16 @@ def _without(schema: Schema, key: str) -> dict[str, Any]:
 def _types(schema: Schema) -> list[str]:
     kinds = schema.get("type")
     if kinds is None:
-        return ["object" if schema.keys() & {"properties", "required"} else "array" if "items" in schema else "string"]
+        return [
+            "object"
+            if schema.keys() & {"properties", "required"}
+            else "array"
+            if "items" in schema
+            else "string"
+        ]
     return sorted(
-        (kind.lower() for kind in (kinds if isinstance(kinds, list) else [kinds])), key=lambda kind: kind == "null"
+        (kind.lower() for kind in (kinds if isinstance(kinds, list) else [kinds])),
+        key=lambda kind: kind == "null",
     )
 
 

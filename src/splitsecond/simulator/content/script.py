@@ -1,8 +1,9 @@
-"""The content of a reply that is not plain words: given by a rule, or made for the request, and cut into tokens.
+"""The content of a reply that is not plain words: given by a rule, or made for the request, and cut
+into tokens.
 
-A text has one token for a word, and JSON one for every four characters. Reasoning and text end at the request's limit,
-with the finish reason "length". A tool call is never cut off: if its arguments are longer than the limit, its tokens
-are longer.
+A text has one token for a word, and JSON one for every four characters. Reasoning and text end at
+the request's limit, with the finish reason "length". A tool call is never cut off: if its arguments
+are longer than the limit, its tokens are longer.
 """
 
 import re
@@ -46,7 +47,9 @@ class ReplyScript(Struct, frozen=True):
 
 def given_answer(rule: ReplyRule, wants: Wants, reply_id: str) -> ServerAnswer:
     text = msgspec.json.encode(rule.json).decode() if rule.json is not None else rule.text or ""
-    calls = tuple(_called(call, wants, f"{reply_id}_{number}") for number, call in enumerate(rule.calls))
+    calls = tuple(
+        _called(call, wants, f"{reply_id}_{number}") for number, call in enumerate(rule.calls)
+    )
     return ServerAnswer(
         text=text,
         reasoning=rule.reasoning,
@@ -59,7 +62,8 @@ def given_answer(rule: ReplyRule, wants: Wants, reply_id: str) -> ServerAnswer:
 def made_answer(
     request: ServerRequest, wants: Wants, conversation: ConversationEnd, reply_id: str
 ) -> ServerAnswer | None:
-    """Return the reply for what a request wants; None for plain words, alone or as the argument of a tool.
+    """Return the reply for what a request wants; None for plain words, alone or as the argument of
+    a tool.
 
     Raises `CallerFault` for a schema that nothing fits.
     """
@@ -78,18 +82,23 @@ def tool_name(request: ServerRequest, wants: Wants, conversation: ConversationEn
     return request.tool if tool is None else tool.name
 
 
-def plain_script(tokens: int, reasoning_tokens: int, finish: str, stop: Sequence[str]) -> ReplyScript:
+def plain_script(
+    tokens: int, reasoning_tokens: int, finish: str, stop: Sequence[str]
+) -> ReplyScript:
     reasoning = [token_text(index) for index in range(reasoning_tokens)]
     words = [token_text(index) for index in range(tokens - reasoning_tokens)]
     answer = ServerAnswer(text="".join(words), reasoning="".join(reasoning), finish=finish)
     if any(each in answer.text for each in stop):
         return scripted(answer, stop, tokens)
-    return ReplyScript(answer, [*(Piece(text, "reasoning") for text in reasoning), *map(Piece, words)])
+    return ReplyScript(
+        answer, [*(Piece(text, "reasoning") for text in reasoning), *map(Piece, words)]
+    )
 
 
 def scripted(answer: ServerAnswer, stop: Sequence[str], limit: int) -> ReplyScript:
     at, _, sequence = min(
-        ((at, -len(each), each) for each in stop if (at := answer.text.find(each)) >= 0), default=(-1, 0, None)
+        ((at, -len(each), each) for each in stop if (at := answer.text.find(each)) >= 0),
+        default=(-1, 0, None),
     )
     if sequence is not None:
         answer = replace(answer, text=answer.text[:at], calls=(), finish="stop")
@@ -97,13 +106,17 @@ def scripted(answer: ServerAnswer, stop: Sequence[str], limit: int) -> ReplyScri
     room = limit - len(answer.calls)
     if len(pieces) > room or room < 0:
         pieces = pieces[: max(room, 0)]
-        cut: dict[str, str] = {kind: "".join(piece.text for piece in pieces if piece.kind == kind) for kind in _TEXTS}
+        cut: dict[str, str] = {
+            kind: "".join(piece.text for piece in pieces if piece.kind == kind) for kind in _TEXTS
+        }
         finish = answer.finish if answer.calls else "length"
         answer, sequence = replace(answer, **cut, finish=finish), None
     for number, call in enumerate(answer.calls):
         left = limit - len(pieces) - (len(answer.calls) - number - 1)
         fragments = _fragments(call.arguments, max(left, 1))
-        pieces += [Piece(text, "tool", None if place else call) for place, text in enumerate(fragments)]
+        pieces += [
+            Piece(text, "tool", None if place else call) for place, text in enumerate(fragments)
+        ]
     return ReplyScript(answer, pieces or [Piece("")], sequence)
 
 
@@ -125,14 +138,21 @@ def _fragments(arguments: str, most: int) -> list[str]:
     return [arguments[at : at + size] for at in range(0, len(arguments), size)]
 
 
-def _tool_to_call(request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> OfferedTool | None:
+def _tool_to_call(
+    request: ServerRequest, wants: Wants, conversation: ConversationEnd
+) -> OfferedTool | None:
     if request.tool:
-        return next((tool for tool in wants.tools if tool.name == request.tool), OfferedTool(request.tool, None))
+        return next(
+            (tool for tool in wants.tools if tool.name == request.tool),
+            OfferedTool(request.tool, None),
+        )
     return wants.tools[0] if wants.tools and not conversation.results else None
 
 
 def _called(call: RuleCall, wants: Wants, call_id: str) -> CalledTool:
-    tool = next((tool for tool in wants.tools if tool.name == call.name), OfferedTool(call.name, None))
+    tool = next(
+        (tool for tool in wants.tools if tool.name == call.name), OfferedTool(call.name, None)
+    )
     return _call(tool, call, call_id)
 
 
@@ -152,5 +172,7 @@ def _json_for(schema: object) -> str:
     elif isinstance(schema, dict):
         value = fill(schema)
     else:
-        raise CallerFault(f"the schema of the output is {type(schema).__name__}, not an object", kind="schema")
+        raise CallerFault(
+            f"the schema of the output is {type(schema).__name__}, not an object", kind="schema"
+        )
     return msgspec.json.encode(value).decode()

@@ -1,7 +1,9 @@
-"""Demands of a request on its reply, beside the length: tools, structured output, stop sequences, log-probabilities.
+"""Demands of a request on its reply, beside the length: tools, structured output, stop sequences,
+log-probabilities.
 
-Each API format has its own fields for them, and these do not contradict each other, so one reader serves all formats.
-Fields of an unknown form are ignored: the mock of a provider is no judge of requests.
+Each API format has its own fields for them, and these do not contradict each other, so one reader
+serves all formats. Fields of an unknown form are ignored: the mock of a provider is no judge of
+requests.
 """
 
 import contextlib
@@ -17,7 +19,8 @@ from splitsecond.simulator.parsing import ServerRequest
 
 _SPECIAL = frozenset(
     (
-        "tools", "response_format", "output_config", "output_format", "text", "format", "stop", "stop_sequences",
+        "tools", "response_format", "output_config", "output_format", "text", "format", "stop",
+        "stop_sequences",
         "generationConfig", "generation_config", "options", "logprobs", "top_logprobs", "include",
     )
 )  # fmt: skip
@@ -31,7 +34,8 @@ Fields = Mapping[str, Any]
 class OfferedTool(Struct, frozen=True):
     """A function that the request offers, and the JSON schema of its arguments.
 
-    A tool in a namespace has the name ``NAMESPACE__NAME``. The text of a custom tool is its argument ``input``.
+    A tool in a namespace has the name ``NAMESPACE__NAME``. The text of a custom tool is its
+    argument ``input``.
     """
 
     name: str
@@ -41,9 +45,9 @@ class OfferedTool(Struct, frozen=True):
 class Wants(Struct, frozen=True, kw_only=True):
     """Demands of a request on its reply.
 
-    `tools`: the functions that may be called; none if the request forbids calls. `schema`: the JSON schema of
-    structured output, `True` for any object, None for text. `top_logprobs`: how many alternatives to report for each
-    token; None: no log-probabilities.
+    `tools`: the functions that may be called; none if the request forbids calls. `schema`: the JSON
+    schema of structured output, `True` for any object, None for text. `top_logprobs`: how many
+    alternatives to report for each token; None: no log-probabilities.
     """
 
     tools: tuple[OfferedTool, ...] = ()
@@ -55,8 +59,8 @@ class Wants(Struct, frozen=True, kw_only=True):
 class ConversationEnd(Struct, frozen=True, kw_only=True):
     """The end of a conversation.
 
-    `user_text`: the text of the last message of the user. `results`: the names of the tools whose results end the
-    conversation ("" for one whose call is not in it).
+    `user_text`: the text of the last message of the user. `results`: the names of the tools whose
+    results end the conversation ("" for one whose call is not in it).
     """
 
     user_text: str = ""
@@ -84,7 +88,9 @@ def read_wants(request: ServerRequest) -> Wants:
 def read_conversation(request: ServerRequest) -> ConversationEnd:
     if request.operation == "embeddings":
         return ConversationEnd(user_text=request.prompt_text)
-    turns = plain_value(next((request.fields[name] for name in _CONVERSATIONS if name in request.fields), None))
+    turns = plain_value(
+        next((request.fields[name] for name in _CONVERSATIONS if name in request.fields), None)
+    )
     if isinstance(turns, dict):  # Replicate's input
         turns = turns.get("prompt")
     if isinstance(turns, str):
@@ -112,7 +118,10 @@ def _end_of(turns: list[Any]) -> ConversationEnd:
 
 def _forbids_tools(fields: Fields) -> bool:
     match fields.get("tool_choice"), fields.get("toolConfig", fields.get("tool_config")):
-        case ("none" | "NONE" | {"type": "none"}, _) | (_, {"functionCallingConfig": {"mode": "NONE"}}):
+        case ("none" | "NONE" | {"type": "none"}, _) | (
+            _,
+            {"functionCallingConfig": {"mode": "NONE"}},
+        ):
             return True
     return False
 
@@ -124,7 +133,10 @@ def _tools(tools: Any) -> Iterator[OfferedTool]:
                 yield from _tools([{"function": each} for each in declared])
             case {"function": {"name": str(name)} as function}:
                 yield OfferedTool(
-                    name, next((function[key] for key in _SCHEMAS if function.get(key) is not None), None)
+                    name,
+                    next(
+                        (function[key] for key in _SCHEMAS if function.get(key) is not None), None
+                    ),
                 )
             case {"type": "function" | "custom" | "namespace", "name": str()}:
                 with contextlib.suppress(CallerFault):
@@ -141,9 +153,15 @@ def _output_schema(fields: Fields, config: Fields) -> Any:
         _inside(fields.get("output_config"), "format"),
     ):
         match found:
-            case {"type": "json_schema", "json_schema": {"schema": schema}} | {"type": "json_schema", "schema": schema}:
+            case {"type": "json_schema", "json_schema": {"schema": schema}} | {
+                "type": "json_schema",
+                "schema": schema,
+            }:
                 return schema
-            case {"type": "json_object", "schema": schema} | {"type": "json_object", "json_schema": schema}:
+            case {"type": "json_object", "schema": schema} | {
+                "type": "json_object",
+                "json_schema": schema,
+            }:
                 return schema
             case {"type": "json_object" | "json_schema"}:
                 return True
@@ -172,7 +190,11 @@ def _stop(fields: Fields, config: Fields) -> tuple[str, ...]:
         _inside(fields.get("options"), "stop"),
     )
     found = next((choice for choice in choices if choice), ())
-    return tuple(each for each in ([found] if isinstance(found, str) else found) if isinstance(each, str) and each)
+    return tuple(
+        each
+        for each in ([found] if isinstance(found, str) else found)
+        if isinstance(each, str) and each
+    )
 
 
 def _top_logprobs(fields: Fields, config: Fields) -> int | None:
@@ -195,7 +217,11 @@ def _top_logprobs(fields: Fields, config: Fields) -> int | None:
 def _calls(turn: Fields) -> Iterator[tuple[str, str]]:
     for part in _parts(turn):
         match part:
-            case {"type": "function_call" | "custom_tool_call", "call_id": str(call_id), "name": str(name)}:
+            case {
+                "type": "function_call" | "custom_tool_call",
+                "call_id": str(call_id),
+                "name": str(name),
+            }:
                 yield call_id, function_name(name, part.get("namespace"))
             case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
                 yield call_id, name
@@ -205,15 +231,23 @@ def _calls(turn: Fields) -> Iterator[tuple[str, str]]:
 
 def _results(turn: Fields) -> Iterator[tuple[str, str]]:
     if turn.get("role") == "tool":
-        yield str(turn.get("tool_call_id") or ""), str(turn.get("tool_name") or turn.get("name") or "")
+        yield (
+            str(turn.get("tool_call_id") or ""),
+            str(turn.get("tool_name") or turn.get("name") or ""),
+        )
         return
     for part in _parts(turn):
         match part:
-            case {"type": "function_call_output" | "custom_tool_call_output", "call_id": str(call_id)}:
+            case {
+                "type": "function_call_output" | "custom_tool_call_output",
+                "call_id": str(call_id),
+            }:
                 yield call_id, ""
             case {"type": "tool_result", "tool_use_id": str(call_id)}:
                 yield call_id, ""
-            case {"functionResponse": {"name": str(name)}} | {"function_response": {"name": str(name)}}:
+            case {"functionResponse": {"name": str(name)}} | {
+                "function_response": {"name": str(name)}
+            }:
                 yield "", name
 
 

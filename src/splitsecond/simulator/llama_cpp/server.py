@@ -18,17 +18,26 @@ SHAPES = {
     "tiny": tiny_llama.TINY,
     "small": tiny_llama.Shape(width=512, layers=6, heads=8, kv_heads=4, feed_forward=1536),
 }
-"""The models by name: thousands of tokens a second for tests, and a pace closer to that of a real endpoint."""
+"""The models by name: thousands of tokens a second for tests, and a pace closer to that of a real
+endpoint."""
 
 
 def serve(
-    *, model: str, port: int, slots: int, context: int, prompt_cache: bool, api_key: str, until_eof: bool
+    *,
+    model: str,
+    port: int,
+    slots: int,
+    context: int,
+    prompt_cache: bool,
+    api_key: str,
+    until_eof: bool,
 ) -> NoReturn:
     """Serve on 127.0.0.1 and print one READY line. Does not return: a signal ends the process.
 
-    `port` 0 takes a free one. `slots` requests are decoded at once, each with room for `context` tokens; others wait.
-    With `until_eof` the end of standard input also ends the process, with exit code 0. Raises `RuntimeError` if
-    llama.cpp cannot start, and `OSError` if the model cannot be written to the temporary folder.
+    `port` 0 takes a free one. `slots` requests are decoded at once, each with room for `context`
+    tokens; others wait. With `until_eof` the end of standard input also ends the process, with exit
+    code 0. Raises `RuntimeError` if llama.cpp cannot start, and `OSError` if the model cannot be
+    written to the temporary folder.
     """
     with scratch_folder("engine-") as scratch:
         file = scratch.path / "model.gguf"
@@ -36,8 +45,8 @@ def serve(
         # llama.cpp maps the file and does not need its name after the start.
         server = Server(_settings(file, model, port, slots, context, prompt_cache, api_key))
     print(f"READY {server.listening_address}/v1 model={model}", flush=True)
-    # Ctrl-C ends the process at once, as SIGTERM does: Python would see it only when its own code runs again, and
-    # llama.cpp's destructor would wait for all open requests.
+    # Ctrl-C ends the process at once, as SIGTERM does: Python would see it only when its own code
+    # runs again, and llama.cpp's destructor would wait for all open requests.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     while not until_eof:
         signal.pause()
@@ -57,7 +66,8 @@ def _settings(
     settings.n_parallel = slots
     settings.n_ctx = slots * context
     settings.fit_params = False  # it would shrink the context to the free memory
-    # One thread computes. With more, engine and client compete for the cores of a small machine, and both are late.
+    # One thread computes. With more, engine and client compete for the cores of a small machine,
+    # and both are late.
     settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
     settings.cache_prompt = prompt_cache
     settings.cache_ram_mib = 0

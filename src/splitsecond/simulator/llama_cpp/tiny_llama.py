@@ -1,11 +1,13 @@
 """Writes a small model: a Llama with random weights as a GGUF file, in a fraction of a second.
 
-Its output is random common words, but each request goes through a real tokenizer, KV cache, scheduler and sampler, so
-the timing is that of a real engine. The weights are drawn from numpy's `RandomState`, whose streams are frozen, and
-quantized to 8 bits like many served models, so the file is the same each time.
+Its output is random common words, but each request goes through a real tokenizer, KV cache,
+scheduler and sampler, so the timing is that of a real engine. The weights are drawn from numpy's
+`RandomState`, whose streams are frozen, and quantized to 8 bits like many served models, so the
+file is the same each time.
 
-The output rows of all tokens except whole words are zeros: their scores are 0, and the best scores among hundreds of
-random words are far above. So a response consists of words, one token each, and never ends before its `max_tokens`.
+The output rows of all tokens except whole words are zeros: their scores are 0, and the best scores
+among hundreds of random words are far above. So a response consists of words, one token each, and
+never ends before its `max_tokens`.
 """
 
 from pathlib import Path
@@ -28,7 +30,8 @@ _Weights = dict[str, NDArray[np.float32]]
 
 
 class Shape(NamedTuple):
-    """The sizes of the network. The defaults are "tiny": 2.2 million parameters, 1 kB of KV cache for each token."""
+    """The sizes of the network. The defaults are "tiny": 2.2 million parameters, 1 kB of KV cache
+    for each token."""
 
     width: int = 256
     layers: int = 2
@@ -81,7 +84,9 @@ def _describe_tokenizer(writer: gguf.GGUFWriter, words: vocabulary.Vocabulary) -
     writer.add_tokenizer_model("gpt2")  # byte-level BPE
     writer.add_tokenizer_pre("gpt-2")  # cuts a text into words with the space before them
     writer.add_token_list(texts)
-    writer.add_token_types([kinds.CONTROL if token.mark else kinds.NORMAL for token in words.tokens])
+    writer.add_token_types(
+        [kinds.CONTROL if token.mark else kinds.NORMAL for token in words.tokens]
+    )
     writer.add_token_merges(words.merges)
     writer.add_bos_token_id(texts.index(vocabulary.BEGIN))
     writer.add_eos_token_id(texts.index(vocabulary.END))
@@ -112,4 +117,7 @@ def _draw(shape: Shape, words: vocabulary.Vocabulary) -> _Weights:
             f"blk.{layer}.ffn_down.weight": matrix(shape.width, shape.feed_forward),
         }
     sayable = np.array([[token.word] for token in words.tokens], np.float32)
-    return weights | {"output_norm.weight": norm, "output.weight": matrix(size, shape.width) * sayable}
+    return weights | {
+        "output_norm.weight": norm,
+        "output.weight": matrix(size, shape.width) * sayable,
+    }

@@ -1,10 +1,11 @@
 """The tiny model's vocabulary: bytes, common English words, and the prefixes of these words.
 
-llama.cpp tokenizes by byte-level BPE: it cuts a text into words, each with the space before it, starts from bytes and
-joins neighbours by a ranked list of merges. Training such a list takes a library and a corpus, and another corpus gives
-another model. So it is not trained: the merges are the branches of a trie. For " the" the trie has " t", " th" and "
-the", and each merge adds one letter, so a listed word becomes one token, and other text its longest listed prefix and
-single bytes.
+llama.cpp tokenizes by byte-level BPE: it cuts a text into words, each with the space before it,
+starts from bytes and joins neighbours by a ranked list of merges. Training such a list takes a
+library and a corpus, and another corpus gives another model. So it is not trained: the merges are
+the branches of a trie. For " the" the trie has " t", " th" and " the", and each merge adds one
+letter, so a listed word becomes one token, and other text its longest listed prefix and single
+bytes.
 
 Bytes are encoded as in GPT-2, each as one printable character.
 """
@@ -48,8 +49,8 @@ tire bring yes distant fill east paint language among
 class VocabularyToken(NamedTuple):
     """One entry of the vocabulary, in GPT-2's alphabet.
 
-    A `mark` separates messages. A `word` is a listed word, which the model can output. Other tokens are bytes and
-    prefixes of words, which occur only in prompts.
+    A `mark` separates messages. A `word` is a listed word, which the model can output. Other tokens
+    are bytes and prefixes of words, which occur only in prompts.
     """
 
     text: str
@@ -58,14 +59,16 @@ class VocabularyToken(NamedTuple):
 
 
 class Vocabulary(NamedTuple):
-    """`tokens` in the order of their ids; `merges` in the order in which they apply, each "left right"."""
+    """`tokens` in the order of their ids; `merges` in the order in which they apply, each "left
+    right"."""
 
     tokens: list[VocabularyToken]
     merges: list[str]
 
 
 def gpt2_alphabet() -> list[str]:
-    """Return the printable character of each byte: itself if it is visible Latin-1, or else one from U+0100 on."""
+    """Return the printable character of each byte: itself if it is visible Latin-1, or else one
+    from U+0100 on."""
     visible = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)}
     stand_in = itertools.count(256)
     return [chr(byte if byte in visible else next(stand_in)) for byte in range(256)]

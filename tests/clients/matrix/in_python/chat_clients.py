@@ -22,21 +22,33 @@ def chat_messages(ask: Ask, *, native: str = "openai") -> list[dict[str, Any]]:
                 case {"text": text}:
                     content.append({"type": "text", "text": text})
                 case {"image": data}:
-                    content.append({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}})
+                    content.append(
+                        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+                    )
                 case {"image_url": url}:
                     content.append({"type": "image_url", "image_url": {"url": url}})
                 case {"pdf": data}:
                     file = {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{data}"}
                     content.append({"type": "file", "file": file})
                 case {"audio": data}:
-                    content.append({"type": "input_audio", "input_audio": {"data": data, "format": "wav"}})
+                    content.append(
+                        {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
+                    )
                 case {"call": call}:
                     calls.append(chat_call(call))
                 case {"result": result}:
-                    messages.append({"role": "tool", "tool_call_id": result["id"], "content": result["text"]})
+                    messages.append(
+                        {"role": "tool", "tool_call_id": result["id"], "content": result["text"]}
+                    )
         if content or calls:
-            one = content[0]["text"] if len(content) == 1 and content[0]["type"] == "text" else content or None
-            messages.append({"role": message["role"], "content": one} | ({"tool_calls": calls} if calls else {}))
+            one = (
+                content[0]["text"]
+                if len(content) == 1 and content[0]["type"] == "text"
+                else content or None
+            )
+            messages.append(
+                {"role": message["role"], "content": one} | ({"tool_calls": calls} if calls else {})
+            )
     return messages
 
 
@@ -46,7 +58,11 @@ def chat_call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def chat_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": tool["name"], "description": tool["description"], "parameters": tool["schema"]}
+    function = {
+        "name": tool["name"],
+        "description": tool["description"],
+        "parameters": tool["schema"],
+    }
     return {"type": "function", "function": function}
 
 
@@ -54,7 +70,8 @@ def chat_options(ask: Ask) -> dict[str, Any]:
     options: dict[str, Any] = {
         name: ask[name]
         for name in (
-            "max_tokens", "stop", "temperature", "top_p", "seed", "n", "presence_penalty", "frequency_penalty",
+            "max_tokens", "stop", "temperature", "top_p", "seed", "n", "presence_penalty",
+            "frequency_penalty",
         )
         if name in ask
     }  # fmt: skip
@@ -93,14 +110,17 @@ def chat_answer(completion: Any) -> Answer:
         "reasoning": reasoning_in(first.message),
         "calls": [[call.function.name, json.loads(call.function.arguments)] for call in calls],
         "finish": first.finish_reason,
-        "usage": [completion.usage.prompt_tokens, completion.usage.completion_tokens] if completion.usage else None,
+        "usage": [completion.usage.prompt_tokens, completion.usage.completion_tokens]
+        if completion.usage
+        else None,
         "choices": [choice.message.content for choice in completion.choices],
         "logprobs": bool(getattr(first, "logprobs", None) and first.logprobs.content),
     }
 
 
 def chat_stream(chunks: Any, ask: Ask) -> tuple[Answer, dict[str, Any]]:
-    """Read a stream as programs do: by index of the calls. Return the answer and the message to send back."""
+    """Read a stream as programs do: by index of the calls. Return the answer and the message to
+    send back."""
     texts: list[str] = []
     reasoning, finish, usage = "", None, None
     calls: dict[int, dict[str, Any]] = {}
@@ -124,7 +144,8 @@ def chat_stream(chunks: Any, ask: Ask) -> tuple[Answer, dict[str, Any]]:
                 call["arguments"] += fragment.function.arguments or ""
     made = [call | {"arguments": json.loads(call["arguments"])} for call in calls.values()]
     answer = {
-        "text": "".join(texts), "parts": len(texts), "reasoning": reasoning, "finish": finish, "usage": usage,
+        "text": "".join(texts), "parts": len(texts), "reasoning": reasoning, "finish": finish,
+        "usage": usage,
         "calls": [[call["name"], call["arguments"]] for call in made], "logprobs": logprobs,
     }  # fmt: skip
     message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) or None}
@@ -135,7 +156,8 @@ class Chat:
     """OpenAI's chat: `create(model, messages, **options)` sends a request."""
 
     known: tuple[str, ...] = (
-        "system", "tools", "choice", "json", "schema", "reasoning", "effort", "stop", "temperature", "top_p", "seed",
+        "system", "tools", "choice", "json", "schema", "reasoning", "effort", "stop",
+        "temperature", "top_p", "seed",
         "presence_penalty", "frequency_penalty", "n", "logprobs", "asynchronous", "texts", "cache",
     )  # fmt: skip
     kinds: tuple[str, ...] = ("image", "image_url", "pdf", "audio")
@@ -184,7 +206,12 @@ class OpenAIChat(Chat):
         super().__init__(origin, key)
         import openai
 
-        settings: dict[str, Any] = {"base_url": f"{origin}/v1", "api_key": key, "max_retries": 0, "timeout": TIMEOUT_S}
+        settings: dict[str, Any] = {
+            "base_url": f"{origin}/v1",
+            "api_key": key,
+            "max_retries": 0,
+            "timeout": TIMEOUT_S,
+        }
         self.client, self.settings, self.openai = openai.OpenAI(**settings), settings, openai
 
     def create(self, **options: Any) -> Any:
@@ -211,7 +238,12 @@ class GroqChat(OpenAIChat):
         Chat.__init__(self, origin, key)
         import groq
 
-        settings: dict[str, Any] = {"base_url": origin, "api_key": key, "max_retries": 0, "timeout": TIMEOUT_S}
+        settings: dict[str, Any] = {
+            "base_url": origin,
+            "api_key": key,
+            "max_retries": 0,
+            "timeout": TIMEOUT_S,
+        }
         self.client, self.settings, self.groq = groq.Groq(**settings), settings, groq
 
     async def create_async(self, **options: Any) -> Any:
@@ -271,12 +303,18 @@ class LiteLLM(Chat):
         super().__init__(origin, key)
         self.known = tuple(each for each in self.known if each not in _NOT_SENT.get(provider, ()))
         self.kinds = tuple(each for each in self.kinds if each not in _NOT_SENT.get(provider, ()))
-        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # without it, the import downloads a list of prices
+        # without it, the import downloads a list of prices
+        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
         import litellm
 
         litellm.suppress_debug_info = True
         path = {"openai": "/v1", "gemini": "/v1beta"}.get(provider, "")
-        settings = {"api_base": origin + path, "api_key": key, "num_retries": 0, "timeout": TIMEOUT_S}
+        settings = {
+            "api_base": origin + path,
+            "api_key": key,
+            "num_retries": 0,
+            "timeout": TIMEOUT_S,
+        }
         self.litellm, self.provider, self.settings = litellm, provider, settings
 
     def options(self, ask: Ask) -> dict[str, Any]:
@@ -286,13 +324,17 @@ class LiteLLM(Chat):
 
     def chat(self, model: str, ask: Ask) -> Answer:
         try:
-            return run(self.cancelled(model, ask)) if ask.get("cancel") else super().chat(model, ask)
+            return (
+                run(self.cancelled(model, ask)) if ask.get("cancel") else super().chat(model, ask)
+            )
         except self.litellm.UnsupportedParamsError as error:
             raise UnsupportedError(str(error)) from None
 
     async def cancelled(self, model: str, ask: Ask) -> Answer:
         messages = [{"role": "user", "content": ask["messages"][0]["parts"][0]["text"]}]
-        stream = await self.create_async(model=model, messages=messages, stream=True, **self.options(ask))
+        stream = await self.create_async(
+            model=model, messages=messages, stream=True, **self.options(ask)
+        )
         async for _ in stream:
             break
         await stream.aclose()
@@ -317,7 +359,8 @@ class LiteLLM(Chat):
 
 
 class Instructor(OpenAIChat):
-    """instructor with OpenAI's library. It is for answers in a schema, which it requests as a tool call."""
+    """instructor with OpenAI's library. It is for answers in a schema, which it requests as a tool
+    call."""
 
     def chat(self, model: str, ask: Ask) -> Answer:
         only(ask, "schema", "system")

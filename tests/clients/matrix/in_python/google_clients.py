@@ -8,7 +8,8 @@ from neutral import TIMEOUT_S, Answer, Ask, UnsupportedError, only, parts_of, ru
 
 class GoogleGenai:
     known = (
-        "system", "tools", "choice", "json", "schema", "reasoning", "effort", "stop", "temperature", "top_p", "top_k",
+        "system", "tools", "choice", "json", "schema", "reasoning", "effort", "stop",
+        "temperature", "top_p", "top_k",
         "seed", "presence_penalty", "frequency_penalty", "n", "logprobs", "asynchronous", "texts",
     )  # fmt: skip
     counts = True
@@ -26,13 +27,19 @@ class GoogleGenai:
         parts_of(ask, "image", "image_url", "pdf", "audio", "result_image")
         contents = [self.content(message) for message in ask["messages"]]
         if ask.get("operation") == "count":
-            return {"count": self.client.models.count_tokens(model=model, contents=contents).total_tokens}
+            return {
+                "count": self.client.models.count_tokens(
+                    model=model, contents=contents
+                ).total_tokens
+            }
         config = self.config(ask)
         if ask.get("asynchronous"):
             return run(self.asynchronous(model, contents, config))
         answer, content = self.once(ask, model, contents, config)
         if "loop" in ask:
-            response = self.types.Part.from_function_response(name="weather", response={"result": ask["loop"]})
+            response = self.types.Part.from_function_response(
+                name="weather", response={"result": ask["loop"]}
+            )
             back = [content, self.types.Content(role="user", parts=[response])]
             end, _ = self.once(ask, model, [*contents, *back], config)
             return end | {"calls": answer["calls"]}
@@ -40,15 +47,23 @@ class GoogleGenai:
 
     async def asynchronous(self, model: str, contents: Any, config: Any) -> Answer:
         return self.answer(
-            [await self.client.aio.models.generate_content(model=model, contents=contents, config=config)]
+            [
+                await self.client.aio.models.generate_content(
+                    model=model, contents=contents, config=config
+                )
+            ]
         )
 
     def once(self, ask: Ask, model: str, contents: Any, config: Any) -> tuple[Answer, Any]:
         if not ask.get("stream"):
-            response = self.client.models.generate_content(model=model, contents=contents, config=config)
+            response = self.client.models.generate_content(
+                model=model, contents=contents, config=config
+            )
             return self.answer([response]), response.candidates[0].content
         chunks = []
-        stream = self.client.models.generate_content_stream(model=model, contents=contents, config=config)
+        stream = self.client.models.generate_content_stream(
+            model=model, contents=contents, config=config
+        )
         for chunk in stream:
             chunks.append(chunk)
             if ask.get("cancel"):
@@ -64,7 +79,11 @@ class GoogleGenai:
         last = chunks[-1]
         reasons = [chunk.candidates[0].finish_reason for chunk in chunks if chunk.candidates]
         usage = last.usage_metadata
-        calls = [[part.function_call.name, part.function_call.args] for part in parts if part.function_call]
+        calls = [
+            [part.function_call.name, part.function_call.args]
+            for part in parts
+            if part.function_call
+        ]
         found = {"STOP": "stop", "MAX_TOKENS": "length", "SAFETY": "content_filter"}
         finish = next((reason.name for reason in reversed(reasons) if reason), "")
         output = None
@@ -78,9 +97,14 @@ class GoogleGenai:
             "finish": found.get(finish, finish),
             "usage": [usage.prompt_token_count, output] if usage else None,
             "choices": [
-                "".join(part.text or "" for part in each.content.parts or ()) for each in last.candidates or ()
+                "".join(part.text or "" for part in each.content.parts or ())
+                for each in last.candidates or ()
             ],
-            "logprobs": any(candidate.logprobs_result for chunk in chunks for candidate in chunk.candidates or ()),
+            "logprobs": any(
+                candidate.logprobs_result
+                for chunk in chunks
+                for candidate in chunk.candidates or ()
+            ),
         }
 
     def content(self, message: dict[str, Any]) -> Any:
@@ -90,19 +114,31 @@ class GoogleGenai:
                 case {"text": text}:
                     parts.append(types.Part(text=text))
                 case {"image": data}:
-                    parts.append(types.Part.from_bytes(data=base64.b64decode(data), mime_type="image/png"))
+                    parts.append(
+                        types.Part.from_bytes(data=base64.b64decode(data), mime_type="image/png")
+                    )
                 case {"image_url": url}:
                     parts.append(types.Part.from_uri(file_uri=url, mime_type="image/png"))
                 case {"pdf": data}:
-                    parts.append(types.Part.from_bytes(data=base64.b64decode(data), mime_type="application/pdf"))
+                    parts.append(
+                        types.Part.from_bytes(
+                            data=base64.b64decode(data), mime_type="application/pdf"
+                        )
+                    )
                 case {"audio": data}:
-                    parts.append(types.Part.from_bytes(data=base64.b64decode(data), mime_type="audio/wav"))
+                    parts.append(
+                        types.Part.from_bytes(data=base64.b64decode(data), mime_type="audio/wav")
+                    )
                 case {"call": call}:
-                    parts.append(types.Part.from_function_call(name=call["name"], args=call["arguments"]))
+                    parts.append(
+                        types.Part.from_function_call(name=call["name"], args=call["arguments"])
+                    )
                 case {"result": result}:
                     media = None
                     if "image" in result:
-                        blob = types.FunctionResponseBlob(mime_type="image/png", data=base64.b64decode(result["image"]))
+                        blob = types.FunctionResponseBlob(
+                            mime_type="image/png", data=base64.b64decode(result["image"])
+                        )
                         media = [types.FunctionResponsePart(inline_data=blob)]
                     given = types.FunctionResponse(
                         name=result["name"], response={"result": result["text"]}, parts=media
@@ -116,7 +152,14 @@ class GoogleGenai:
             raise UnsupportedError("an effort; models have thinking levels or budgets")
         options: dict[str, Any] = {
             name: ask[name]
-            for name in ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
+            for name in (
+                "temperature",
+                "top_p",
+                "top_k",
+                "seed",
+                "presence_penalty",
+                "frequency_penalty",
+            )
             if name in ask
         }
         if "n" in ask:
@@ -128,7 +171,9 @@ class GoogleGenai:
         if "tools" in ask:
             declared = [
                 types.FunctionDeclaration(
-                    name=tool["name"], description=tool["description"], parameters_json_schema=tool["schema"]
+                    name=tool["name"],
+                    description=tool["description"],
+                    parameters_json_schema=tool["schema"],
                 )
                 for tool in ask["tools"]
             ]
@@ -141,9 +186,14 @@ class GoogleGenai:
         if "json" in ask:
             options["response_mime_type"] = "application/json"
         if "schema" in ask:
-            options |= {"response_mime_type": "application/json", "response_json_schema": ask["schema"]}
+            options |= {
+                "response_mime_type": "application/json",
+                "response_json_schema": ask["schema"],
+            }
         if "reasoning" in ask:
-            options["thinking_config"] = types.ThinkingConfig(include_thoughts=True, thinking_budget=2000)
+            options["thinking_config"] = types.ThinkingConfig(
+                include_thoughts=True, thinking_budget=2000
+            )
         if "logprobs" in ask:
             options |= {"response_logprobs": True, "logprobs": ask["logprobs"]}
         return types.GenerateContentConfig(max_output_tokens=ask["max_tokens"], **options)

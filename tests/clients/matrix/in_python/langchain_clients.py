@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 from neutral import TIMEOUT_S, Answer, Ask, UnsupportedError, only, parts_of, run
 
 _FINISH = {
-    "end_turn": "stop", "STOP": "stop", "stop_sequence": "stop", "max_tokens": "length", "MAX_TOKENS": "length",
+    "end_turn": "stop", "STOP": "stop", "stop_sequence": "stop", "max_tokens": "length",
+    "MAX_TOKENS": "length",
     "refusal": "content_filter", "SAFETY": "content_filter", "tool_use": "tool_calls",
 }  # fmt: skip
 _COMMON = ("temperature", "top_p")
@@ -49,7 +50,11 @@ class LangChain:
             case "openai" | "openai responses":
                 from langchain_openai import ChatOpenAI
 
-                options |= {each: ask[each] for each in ("presence_penalty", "frequency_penalty") if each in ask}
+                options |= {
+                    each: ask[each]
+                    for each in ("presence_penalty", "frequency_penalty")
+                    if each in ask
+                }
                 if "logprobs" in ask:
                     options |= {"logprobs": True, "top_logprobs": ask["logprobs"]}
                 if "effort" in ask:
@@ -61,7 +66,8 @@ class LangChain:
                 if self.kind != "openai":
                     options |= {"use_responses_api": True, "store": False}
                 return ChatOpenAI(
-                    model=name, base_url=f"{self.origin}/v1", api_key=self.key, max_retries=0, max_tokens=limit,
+                    model=name, base_url=f"{self.origin}"
+                    f"/v1", api_key=self.key, max_retries=0, max_tokens=limit,
                     stream_usage=True, timeout=TIMEOUT_S, **options,
                 )  # fmt: skip
             case "anthropic":
@@ -73,7 +79,8 @@ class LangChain:
                     options["thinking"] = {"type": "enabled", "budget_tokens": 1024}
                     limit = 4000
                 return ChatAnthropic(
-                    model=name, base_url=self.origin, api_key=self.key, max_retries=0, max_tokens=limit,
+                    model=name, base_url=self.origin, api_key=self.key, max_retries=0,
+                    max_tokens=limit,
                     timeout=TIMEOUT_S, **options,
                 )  # fmt: skip
             case "google":
@@ -84,7 +91,8 @@ class LangChain:
                 if "json" in ask:
                     options["response_mime_type"] = "application/json"
                 return ChatGoogleGenerativeAI(
-                    model=name, base_url=self.origin, google_api_key=self.key, max_retries=0, max_output_tokens=limit,
+                    model=name, base_url=self.origin, google_api_key=self.key, max_retries=0,
+                    max_output_tokens=limit,
                     timeout=TIMEOUT_S, **options,
                 )  # fmt: skip
         from langchain_ollama import ChatOllama
@@ -94,11 +102,15 @@ class LangChain:
         if "json" in ask:
             options["format"] = "json"
         settings = {"headers": {"authorization": f"Bearer {self.key}"}, "timeout": TIMEOUT_S}
-        return ChatOllama(model=name, base_url=self.origin, client_kwargs=settings, num_predict=limit, **options)
+        return ChatOllama(
+            model=name, base_url=self.origin, client_kwargs=settings, num_predict=limit, **options
+        )
 
     def chat(self, name: str, ask: Ask) -> Answer:
         only(ask, *self.known, *self.more[self.kind])
-        kinds = {"ollama": ("image",), "google": ("image", "pdf")}.get(self.kind, ("image", "image_url", "pdf"))
+        kinds = {"ollama": ("image",), "google": ("image", "pdf")}.get(
+            self.kind, ("image", "image_url", "pdf")
+        )
         if "stop" in ask and self.kind == "openai responses":
             raise UnsupportedError("stop")
         parts_of(ask, *kinds, *(("audio",) if self.kind in ("openai", "google") else ()))
@@ -109,10 +121,16 @@ class LangChain:
         if "tools" in ask:
             options |= self.bound_choice(ask)
             tools = [
-                {"name": tool["name"], "description": tool["description"], "parameters": tool["schema"]}
+                {
+                    "name": tool["name"],
+                    "description": tool["description"],
+                    "parameters": tool["schema"],
+                }
                 for tool in ask["tools"]
             ]
-            model = model.bind_tools([{"type": "function", "function": tool} for tool in tools], **options)
+            model = model.bind_tools(
+                [{"type": "function", "function": tool} for tool in tools], **options
+            )
             options = {}
         if "schema" in ask:
             return self.structured(model, ask)
@@ -123,7 +141,9 @@ class LangChain:
         if "loop" in ask:
             from langchain_core.messages import ToolMessage
 
-            result = ToolMessage(ask["loop"], tool_call_id=message.tool_calls[0]["id"], name="weather")
+            result = ToolMessage(
+                ask["loop"], tool_call_id=message.tool_calls[0]["id"], name="weather"
+            )
             end, _ = self.once(ask, model, [*messages, message, result], options)
             return end | {"calls": answer["calls"]}
         return answer
@@ -143,7 +163,9 @@ class LangChain:
             case word:
                 return {"tool_choice": word}
 
-    def once(self, ask: Ask, model: Any, messages: Any, options: dict[str, Any]) -> tuple[Answer, Any]:
+    def once(
+        self, ask: Ask, model: Any, messages: Any, options: dict[str, Any]
+    ) -> tuple[Answer, Any]:
         if not ask.get("stream"):
             message = model.invoke(messages, **options)
             return langchain_answer(message), message
@@ -193,10 +215,20 @@ class LangChain:
                     case {"audio": data}:
                         content.append({"type": "audio", "base64": data, "mime_type": "audio/wav"})
                     case {"call": call}:
-                        calls.append({"id": call["id"], "name": call["name"], "args": call["arguments"]})
+                        calls.append(
+                            {"id": call["id"], "name": call["name"], "args": call["arguments"]}
+                        )
                     case {"result": result}:
-                        found.append(ToolMessage(result["text"], tool_call_id=result["id"], name=result["name"]))
-            one: Any = content[0]["text"] if len(content) == 1 and content[0]["type"] == "text" else content
+                        found.append(
+                            ToolMessage(
+                                result["text"], tool_call_id=result["id"], name=result["name"]
+                            )
+                        )
+            one: Any = (
+                content[0]["text"]
+                if len(content) == 1 and content[0]["type"] == "text"
+                else content
+            )
             if message["role"] == "user":
                 found.append(HumanMessage(one))
             elif message["role"] == "assistant":
@@ -209,13 +241,16 @@ class LangChain:
                 from langchain_openai import OpenAIEmbeddings
 
                 maker: Any = OpenAIEmbeddings(
-                    model=name, base_url=f"{self.origin}/v1", api_key=self.key, check_embedding_ctx_length=False,
+                    model=name, base_url=f"{self.origin}"
+                    f"/v1", api_key=self.key, check_embedding_ctx_length=False,
                     max_retries=0,
                 )  # fmt: skip
             case "google":
                 from langchain_google_genai import GoogleGenerativeAIEmbeddings
 
-                maker = GoogleGenerativeAIEmbeddings(model=name, base_url=self.origin, google_api_key=self.key)
+                maker = GoogleGenerativeAIEmbeddings(
+                    model=name, base_url=self.origin, google_api_key=self.key
+                )
             case "ollama":
                 from langchain_ollama import OllamaEmbeddings
 
@@ -236,12 +271,14 @@ def langchain_answer(message: Any) -> Answer:
     blocks = message.content_blocks
     return {
         "text": message.text,
-        "reasoning": "".join(block.get("reasoning", "") for block in blocks if block["type"] == "reasoning"),
+        "reasoning": "".join(block.get("reasoning", "") for block in blocks
+        if block["type"] == "reasoning"),
         "calls": [[call["name"], call["args"]] for call in message.tool_calls],
         "finish": _FINISH.get(finish, finish) or "stop",
         "usage": [usage["input_tokens"], usage["output_tokens"]] if usage else None,
         "logprobs": bool(about.get("logprobs")) or any(
-            part.get("logprobs") for part in (message.content if isinstance(message.content, list) else ())
+            part.get("logprobs") for part in (message.content if isinstance(message.content, list)
+            else ())
             if isinstance(part, dict)
         ),
     }  # fmt: skip

@@ -21,8 +21,17 @@ class Anthropic:
     def __init__(self, origin: str, key: str) -> None:
         import anthropic
 
-        settings: dict[str, Any] = {"base_url": origin, "api_key": key, "max_retries": 0, "timeout": TIMEOUT_S}
-        self.client, self.settings, self.anthropic = anthropic.Anthropic(**settings), settings, anthropic
+        settings: dict[str, Any] = {
+            "base_url": origin,
+            "api_key": key,
+            "max_retries": 0,
+            "timeout": TIMEOUT_S,
+        }
+        self.client, self.settings, self.anthropic = (
+            anthropic.Anthropic(**settings),
+            settings,
+            anthropic,
+        )
 
     def chat(self, model: str, ask: Ask) -> Answer:
         only(ask, *self.known)
@@ -37,7 +46,10 @@ class Anthropic:
         if "loop" in ask:
             (call,) = [part for part in content if part.type == "tool_use"]
             result = {"type": "tool_result", "tool_use_id": call.id, "content": ask["loop"]}
-            back = [{"role": "assistant", "content": content}, {"role": "user", "content": [result]}]
+            back = [
+                {"role": "assistant", "content": content},
+                {"role": "user", "content": [result]},
+            ]
             end, _ = self.once(ask, options | {"messages": [*options["messages"], *back]})
             return end | {"calls": answer["calls"]}
         return answer
@@ -86,9 +98,15 @@ def anthropic_messages(ask: Ask) -> list[dict[str, Any]]:
                 case {"result": result}:
                     inner: list[dict[str, Any]] = [{"type": "text", "text": result["text"]}]
                     if "image" in result:
-                        inner.append({"type": "image", "source": source(result["image"], "image/png")})
-                    content.append({"type": "tool_result", "tool_use_id": result["id"], "content": inner})
-        messages.append({"role": "user" if message["role"] == "tool" else message["role"], "content": content})
+                        inner.append(
+                            {"type": "image", "source": source(result["image"], "image/png")}
+                        )
+                    content.append(
+                        {"type": "tool_result", "tool_use_id": result["id"], "content": inner}
+                    )
+        messages.append(
+            {"role": "user" if message["role"] == "tool" else message["role"], "content": content}
+        )
     return messages
 
 
@@ -101,7 +119,11 @@ def anthropic_options(ask: Ask) -> dict[str, Any]:
         options["stop_sequences"] = ask["stop"]
     if "tools" in ask:
         options["tools"] = [
-            {"name": tool["name"], "description": tool["description"], "input_schema": tool["schema"]}
+            {
+                "name": tool["name"],
+                "description": tool["description"],
+                "input_schema": tool["schema"],
+            }
             for tool in ask["tools"]
         ]
     match ask.get("choice"):

@@ -1,4 +1,5 @@
-"""The neutral words in which features are asked and answers are reported, and what a client cannot say."""
+"""The neutral words in which features are asked and answers are reported, and what a client cannot
+say."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -15,7 +16,8 @@ class UnsupportedError(Exception):
 
 
 def only(ask: Ask, *known: str) -> None:
-    """Raise `UnsupportedError` for what the client cannot say. `known`: what it can, beside messages and limits."""
+    """Raise `UnsupportedError` for what the client cannot say. `known`: what it can, beside
+    messages and limits."""
     always = {"messages", "max_tokens", "stream", "usage", "key", "operation", "loop", "cancel"}
     if missing := set(ask) - always - set(known):
         raise UnsupportedError(", ".join(sorted(missing)))
@@ -38,5 +40,6 @@ def plain(value: Any) -> Any:
 
 
 def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine on the one event loop of the process: libraries keep connections, which belong to a loop."""
+    """Run a coroutine on the one event loop of the process: libraries keep connections, which
+    belong to a loop."""
     return _RUNNER.run(coroutine)

@@ -5,21 +5,27 @@ from typing import Any
 from neutral import TIMEOUT_S, Answer, Ask, UnsupportedError, only, parts_of, run
 
 _OPTIONS = {
-    "max_tokens": "num_predict", "stop": "stop", "temperature": "temperature", "top_p": "top_p", "top_k": "top_k",
-    "seed": "seed", "presence_penalty": "presence_penalty", "frequency_penalty": "frequency_penalty",
+    "max_tokens": "num_predict", "stop": "stop", "temperature": "temperature", "top_p": "top_p",
+    "top_k": "top_k",
+    "seed": "seed", "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
 }  # fmt: skip
 
 
 class Ollama:
     known = (
-        "system", "tools", "json", "schema", "reasoning", "effort", "stop", "temperature", "top_p", "top_k", "seed",
+        "system", "tools", "json", "schema", "reasoning", "effort", "stop", "temperature", "top_p",
+        "top_k", "seed",
         "presence_penalty", "frequency_penalty", "logprobs", "asynchronous", "texts",
     )  # fmt: skip
 
     def __init__(self, origin: str, key: str) -> None:
         import ollama
 
-        self.settings: dict[str, Any] = {"headers": {"authorization": f"Bearer {key}"}, "timeout": TIMEOUT_S}
+        self.settings: dict[str, Any] = {
+            "headers": {"authorization": f"Bearer {key}"},
+            "timeout": TIMEOUT_S,
+        }
         self.origin, self.ollama = origin, ollama
         self.client = ollama.Client(host=origin, **self.settings)
 
@@ -37,7 +43,9 @@ class Ollama:
         return answer
 
     async def asynchronous(self, options: dict[str, Any]) -> Answer:
-        return ollama_answer([await self.ollama.AsyncClient(host=self.origin, **self.settings).chat(**options)])
+        return ollama_answer(
+            [await self.ollama.AsyncClient(host=self.origin, **self.settings).chat(**options)]
+        )
 
     def once(self, ask: Ask, options: dict[str, Any]) -> tuple[Answer, Any]:
         if not ask.get("stream"):
@@ -55,7 +63,10 @@ class Ollama:
         calls = [call for chunk in chunks for call in chunk.message.tool_calls or ()]
         answer = ollama_answer(chunks)
         message = self.ollama.Message(
-            role="assistant", content=answer["text"], thinking=answer["reasoning"] or None, tool_calls=calls or None
+            role="assistant",
+            content=answer["text"],
+            thinking=answer["reasoning"] or None,
+            tool_calls=calls or None,
         )
         return answer, message
 
@@ -92,11 +103,14 @@ def messages(ask: Ask) -> list[dict[str, Any]]:
 def ollama_options(ask: Ask) -> dict[str, Any]:
     if "choice" in ask:
         raise UnsupportedError("choice")
-    options: dict[str, Any] = {"options": {own: ask[name] for name, own in _OPTIONS.items() if name in ask}}
+    options: dict[str, Any] = {
+        "options": {own: ask[name] for name, own in _OPTIONS.items() if name in ask}
+    }
     if "tools" in ask:
         options["tools"] = [
             {"type": "function", "function": {
-                "name": tool["name"], "description": tool["description"], "parameters": tool["schema"]}}
+                "name": tool["name"], "description": tool["description"],
+                "parameters": tool["schema"]}}
             for tool in ask["tools"]
         ]  # fmt: skip
     if "json" in ask or "schema" in ask:

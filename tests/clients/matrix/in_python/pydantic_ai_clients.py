@@ -14,13 +14,21 @@ def pydantic_ai(kind: str) -> Callable[[str, str], Any]:
 
 class PydanticAI:
     known = (
-        "system", "tools", "choice", "schema", "stop", "temperature", "top_p", "asynchronous", "reasoning", "seed",
+        "system", "tools", "choice", "schema", "stop", "temperature", "top_p", "asynchronous",
+        "reasoning", "seed",
         "presence_penalty", "frequency_penalty", "top_k", "effort",
     )  # fmt: skip
     # Of models that pydantic-ai does not know, it sends no effort, and to Anthropic no schema.
     unknown: ClassVar[dict[str, tuple[str, ...]]] = {
         "openai": ("top_k", "effort"),
-        "openai responses": ("top_k", "effort", "stop", "seed", "presence_penalty", "frequency_penalty"),
+        "openai responses": (
+            "top_k",
+            "effort",
+            "stop",
+            "seed",
+            "presence_penalty",
+            "frequency_penalty",
+        ),
         "anthropic": (
             "seed",
             "presence_penalty",
@@ -43,18 +51,24 @@ class PydanticAI:
             from pydantic_ai.models.anthropic import AnthropicModel
             from pydantic_ai.providers.anthropic import AnthropicProvider
 
-            client = AsyncAnthropic(base_url=self.origin, api_key=self.key, max_retries=0, timeout=TIMEOUT_S)
+            client = AsyncAnthropic(
+                base_url=self.origin, api_key=self.key, max_retries=0, timeout=TIMEOUT_S
+            )
             return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=client))
         if self.kind == "google":
             from pydantic_ai.models.google import GoogleModel
             from pydantic_ai.providers.google import GoogleProvider
 
-            return GoogleModel(name, provider=GoogleProvider(api_key=self.key, base_url=self.origin))
+            return GoogleModel(
+                name, provider=GoogleProvider(api_key=self.key, base_url=self.origin)
+            )
         from openai import AsyncOpenAI
         from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
         from pydantic_ai.providers.openai import OpenAIProvider
 
-        api = AsyncOpenAI(base_url=f"{self.origin}/v1", api_key=self.key, max_retries=0, timeout=TIMEOUT_S)
+        api = AsyncOpenAI(
+            base_url=f"{self.origin}/v1", api_key=self.key, max_retries=0, timeout=TIMEOUT_S
+        )
         model = OpenAIChatModel if self.kind == "openai" else OpenAIResponsesModel
         return model(name, provider=OpenAIProvider(openai_client=api))
 
@@ -74,15 +88,22 @@ class PydanticAI:
         answer, response = await self.once(ask, model, messages)
         if "loop" in ask:
             (call,) = response.tool_calls
-            result = ToolReturnPart(tool_name=call.tool_name, content=ask["loop"], tool_call_id=call.tool_call_id)
-            end, _ = await self.once(ask, model, [*messages, response, ModelRequest(parts=[result])])
+            result = ToolReturnPart(
+                tool_name=call.tool_name, content=ask["loop"], tool_call_id=call.tool_call_id
+            )
+            end, _ = await self.once(
+                ask, model, [*messages, response, ModelRequest(parts=[result])]
+            )
             return end | {"calls": answer["calls"]}
         return answer
 
     async def once(self, ask: Ask, model: Any, messages: Any) -> tuple[Answer, Any]:
         from pydantic_ai.direct import model_request, model_request_stream
 
-        options = {"model_settings": self.settings(ask), "model_request_parameters": self.parameters(ask)}
+        options = {
+            "model_settings": self.settings(ask),
+            "model_request_parameters": self.parameters(ask),
+        }
         if not ask.get("stream"):
             response = await model_request(model, messages, **options)
             return pydantic_answer(response), response
@@ -97,7 +118,8 @@ class PydanticAI:
         settings = {
             name: ask[name]
             for name in (
-                "max_tokens", "temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty",
+                "max_tokens", "temperature", "top_p", "top_k", "seed", "presence_penalty",
+                "frequency_penalty",
             )
             if name in ask
         }  # fmt: skip
@@ -124,7 +146,11 @@ class PydanticAI:
         from pydantic_ai.tools import ToolDefinition
 
         tools = [
-            ToolDefinition(name=tool["name"], description=tool["description"], parameters_json_schema=tool["schema"])
+            ToolDefinition(
+                name=tool["name"],
+                description=tool["description"],
+                parameters_json_schema=tool["schema"],
+            )
             for tool in ask.get("tools", ())
         ]
         if "schema" not in ask:
@@ -146,22 +172,34 @@ class PydanticAI:
                     case {"text": text}:
                         content.append(text)
                     case {"image": data}:
-                        content.append(made.BinaryContent(base64.b64decode(data), media_type="image/png"))
+                        content.append(
+                            made.BinaryContent(base64.b64decode(data), media_type="image/png")
+                        )
                     case {"image_url": url}:
                         content.append(made.ImageUrl(url))
                     case {"pdf": data}:
-                        content.append(made.BinaryContent(base64.b64decode(data), media_type="application/pdf"))
+                        content.append(
+                            made.BinaryContent(base64.b64decode(data), media_type="application/pdf")
+                        )
                     case {"audio": data}:
-                        content.append(made.BinaryContent(base64.b64decode(data), media_type="audio/wav"))
+                        content.append(
+                            made.BinaryContent(base64.b64decode(data), media_type="audio/wav")
+                        )
                     case {"call": call}:
                         parts.append(made.ToolCallPart(call["name"], call["arguments"], call["id"]))
                     case {"result": result}:
-                        parts.append(made.ToolReturnPart(result["name"], result["text"], result["id"]))
+                        parts.append(
+                            made.ToolReturnPart(result["name"], result["text"], result["id"])
+                        )
             if message["role"] == "assistant":
                 texts = [made.TextPart(text) for text in content]
                 found.append(made.ModelResponse(parts=[*texts, *parts]))
             else:
-                asked = [made.UserPromptPart(content[0] if len(content) == 1 else content)] if content else []
+                asked = (
+                    [made.UserPromptPart(content[0] if len(content) == 1 else content)]
+                    if content
+                    else []
+                )
                 found.append(made.ModelRequest(parts=[*parts, *asked]))
         return found
 
@@ -170,8 +208,14 @@ def pydantic_answer(response: Any) -> Answer:
     finish = {"tool_call": "tool_calls"}.get(response.finish_reason, response.finish_reason)
     return {
         "text": "".join(part.content for part in response.parts if part.part_kind == "text"),
-        "reasoning": "".join(part.content for part in response.parts if part.part_kind == "thinking"),
-        "calls": [[part.tool_name, part.args_as_dict()] for part in response.parts if part.part_kind == "tool-call"],
+        "reasoning": "".join(
+            part.content for part in response.parts if part.part_kind == "thinking"
+        ),
+        "calls": [
+            [part.tool_name, part.args_as_dict()]
+            for part in response.parts
+            if part.part_kind == "tool-call"
+        ],
         "finish": finish,
         "usage": [response.usage.input_tokens, response.usage.output_tokens],
     }

@@ -8,7 +8,8 @@ from neutral import TIMEOUT_S, Answer, Ask, only, parts_of, run
 
 class OpenAIResponses:
     known = (
-        "system", "tools", "choice", "json", "schema", "reasoning", "effort", "temperature", "top_p", "logprobs",
+        "system", "tools", "choice", "json", "schema", "reasoning", "effort", "temperature",
+        "top_p", "logprobs",
         "asynchronous",
     )  # fmt: skip
     counts = True
@@ -16,7 +17,12 @@ class OpenAIResponses:
     def __init__(self, origin: str, key: str) -> None:
         import openai
 
-        settings: dict[str, Any] = {"base_url": f"{origin}/v1", "api_key": key, "max_retries": 0, "timeout": TIMEOUT_S}
+        settings: dict[str, Any] = {
+            "base_url": f"{origin}/v1",
+            "api_key": key,
+            "max_retries": 0,
+            "timeout": TIMEOUT_S,
+        }
         self.client, self.settings, self.openai = openai.OpenAI(**settings), settings, openai
 
     def chat(self, model: str, ask: Ask) -> Answer:
@@ -32,7 +38,11 @@ class OpenAIResponses:
         answer, output = self.once(ask, options)
         if "loop" in ask:
             (call,) = [item for item in output if item.type == "function_call"]
-            result = {"type": "function_call_output", "call_id": call.call_id, "output": ask["loop"]}
+            result = {
+                "type": "function_call_output",
+                "call_id": call.call_id,
+                "output": ask["loop"],
+            }
             end, _ = self.once(ask, options | {"input": [*options["input"], *output, result]})
             return end | {"calls": answer["calls"]}
         return answer
@@ -53,7 +63,10 @@ class OpenAIResponses:
                     deltas[event.type].append(event.delta)
                     if ask.get("cancel"):
                         return {"text": ""}, None
-                elif event.type in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+                elif event.type in (
+                    "response.reasoning_summary_text.delta",
+                    "response.reasoning_text.delta",
+                ):
                     deltas["reasoning"].append(event.delta)
                 elif event.type in ("response.completed", "response.incomplete"):
                     response = event.response
@@ -64,7 +77,10 @@ class OpenAIResponses:
         texts = deltas["response.output_text.delta"]
         answer = responses_answer(response)
         assert answer["text"] == "".join(texts), "the deltas are not the text"
-        return answer | {"parts": len(texts), "reasoning": "".join(deltas["reasoning"])}, response.output
+        return answer | {
+            "parts": len(texts),
+            "reasoning": "".join(deltas["reasoning"]),
+        }, response.output
 
     def models(self) -> Answer:
         return {"models": [each.id for each in self.client.models.list()]}
@@ -79,21 +95,32 @@ def items(ask: Ask) -> list[dict[str, Any]]:
                 case {"text": text}:
                     content.append({"type": "input_text", "text": text})
                 case {"image": data}:
-                    content.append({"type": "input_image", "image_url": f"data:image/png;base64,{data}"})
+                    content.append(
+                        {"type": "input_image", "image_url": f"data:image/png;base64,{data}"}
+                    )
                 case {"image_url": url}:
                     content.append({"type": "input_image", "image_url": url})
                 case {"pdf": data}:
                     url = f"data:application/pdf;base64,{data}"
                     content.append({"type": "input_file", "filename": "a.pdf", "file_data": url})
                 case {"call": call}:
-                    used = {"call_id": call["id"], "name": call["name"], "arguments": json.dumps(call["arguments"])}
+                    used = {
+                        "call_id": call["id"],
+                        "name": call["name"],
+                        "arguments": json.dumps(call["arguments"]),
+                    }
                     found.append({"type": "function_call", **used})
                 case {"result": result}:
                     output: Any = result["text"]
                     if "image" in result:
                         url = f"data:image/png;base64,{result['image']}"
-                        output = [{"type": "input_text", "text": output}, {"type": "input_image", "image_url": url}]
-                    found.append({"type": "function_call_output", "call_id": result["id"], "output": output})
+                        output = [
+                            {"type": "input_text", "text": output},
+                            {"type": "input_image", "image_url": url},
+                        ]
+                    found.append(
+                        {"type": "function_call_output", "call_id": result["id"], "output": output}
+                    )
         if content and message["role"] == "assistant":
             found.append({"role": "assistant", "content": content[0]["text"]})
         elif content:
@@ -135,17 +162,28 @@ def responses_options(ask: Ask) -> dict[str, Any]:
 
 
 def responses_answer(response: Any) -> Answer:
-    calls = [[item.name, json.loads(item.arguments)] for item in response.output if item.type == "function_call"]
+    calls = [
+        [item.name, json.loads(item.arguments)]
+        for item in response.output
+        if item.type == "function_call"
+    ]
     reason = response.incomplete_details.reason if response.incomplete_details else None
-    finish = {"max_output_tokens": "length"}.get(reason or "", reason) or ("tool_calls" if calls else "stop")
+    finish = {"max_output_tokens": "length"}.get(reason or "", reason) or (
+        "tool_calls" if calls else "stop"
+    )
     parts = [part for item in response.output if item.type == "message" for part in item.content]
     return {
         "text": response.output_text,
         "reasoning": "".join(
-            part.text for item in response.output if item.type == "reasoning" for part in item.summary
+            part.text
+            for item in response.output
+            if item.type == "reasoning"
+            for part in item.summary
         ),
         "calls": calls,
         "finish": finish,
-        "usage": [response.usage.input_tokens, response.usage.output_tokens] if response.usage else None,
+        "usage": [response.usage.input_tokens, response.usage.output_tokens]
+        if response.usage
+        else None,
         "logprobs": any(getattr(part, "logprobs", None) for part in parts),
     }

@@ -1,7 +1,9 @@
-"""The Python clients: `python clients_python.py CLIENT ORIGIN KEY`, with one cell in each line of standard input.
+"""The Python clients: `python clients_python.py CLIENT ORIGIN KEY`, with one cell in each line of
+standard input.
 
-It runs in an environment of its own, with the clients only. A cell is `{"model": …, "ask": …}` (see `features.py`); the
-line printed for it says in neutral words what the client made of the response, or that the client has no such feature.
+It runs in an environment of its own, with the clients only. A cell is `{"model": …, "ask": …}` (see
+`features.py`); the line printed for it says in neutral words what the client made of the response,
+or that the client has no such feature.
 """
 
 import json
@@ -55,10 +57,14 @@ def failure(error: BaseException) -> dict[str, Any]:
     while each is not None and each not in chain:
         chain.append(each)
         each = each.__cause__ or each.__context__
-    statuses = [getattr(one, name, None) for one in chain for name in ("status_code", "code", "http_status")]
+    statuses = [
+        getattr(one, name, None) for one in chain for name in ("status_code", "code", "http_status")
+    ]
     status = next((found for found in statuses if isinstance(found, int)), None)
     return {
-        "kinds": [kind.__name__ for kind in type(error).__mro__ if kind not in (object, BaseException)],
+        "kinds": [
+            kind.__name__ for kind in type(error).__mro__ if kind not in (object, BaseException)
+        ],
         "status": status,
         "message": " | ".join(str(one) for one in chain)[:2000],
     }
@@ -88,7 +94,8 @@ def tried(make: Callable[[str], Any], key: str, cell: dict[str, Any]) -> dict[st
 
 
 def use_one_certificate() -> None:
-    """Let libraries load one certificate for each new client, not all: that would take most of the time."""
+    """Let libraries load one certificate for each new client, not all: that would take most of the
+    time."""
     import certifi
 
     end = "-----END CERTIFICATE-----"

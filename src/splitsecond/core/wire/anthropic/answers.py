@@ -13,7 +13,14 @@ from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
 from splitsecond.core.wire.provider_errors import THREADS
-from splitsecond.core.wire.server_answer import SLOT, around_slots, call_arguments, known, to_json, typed_event
+from splitsecond.core.wire.server_answer import (
+    SLOT,
+    around_slots,
+    call_arguments,
+    known,
+    to_json,
+    typed_event,
+)
 from splitsecond.core.wire.sse import encode_event
 
 NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
@@ -29,10 +36,16 @@ _BLOCKS: dict[TokenKind, tuple[dict[str, Any], dict[str, str]]] = {
 }
 """The start of a block and a delta, for each kind of token.
 
-The block of a tool call starts with its name. A refusal is a text, and the stop reason tells that it is one.
+The block of a tool call starts with its name. A refusal is a text, and the stop reason tells that
+it is one.
 """
 
-_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
+_REASONS = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "refusal",
+}
 _ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -53,9 +66,9 @@ def _stop_reason(finish: str, *, refused: bool) -> str:
 class StreamWriter(AnswerWriter):
     """Writer of one answer: see `AnswerWriter`. There is one choice.
 
-    A block begins with the first token of its kind and ends with the first token of another. Finish reason and usage
-    share an event, so `finish` only ends the last block; the event comes with `usage`, or with `done` if there is no
-    usage.
+    A block begins with the first token of its kind and ends with the first token of another. Finish
+    reason and usage share an event, so `finish` only ends the last block; the event comes with
+    `usage`, or with `done` if there is no usage.
     """
 
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
@@ -72,7 +85,8 @@ class StreamWriter(AnswerWriter):
     def resume(self, blocks: int, kind: TokenKind | None, *, is_open: bool) -> None:
         """Continue an answer that another writer began, with that number of blocks.
 
-        `is_open`: the last block has not ended; `kind`: the kind of tokens that it takes, None for none.
+        `is_open`: the last block has not ended; `kind`: the kind of tokens that it takes, None for
+        none.
         """
         self._block, self._open, self._kind = blocks - 1, is_open, kind
         if kind is not None:
@@ -93,10 +107,11 @@ class StreamWriter(AnswerWriter):
         return begun + to_json(text).join(self._around)
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
-        """Return the start of a tool call. Dots and colons in ids of other providers are replaced: Anthropic rejects
-        them."""
+        """Return the start of a tool call. Dots and colons in ids of other providers are replaced:
+        Anthropic rejects them."""
         return self._begin(
-            "tool", {"type": "tool_use", "id": NOT_IN_AN_ID.sub("_", call_id), "name": name, "input": {}}
+            "tool",
+            {"type": "tool_use", "id": NOT_IN_AN_ID.sub("_", call_id), "name": name, "input": {}},
         )
 
     def finish(self, reason: str, index: int = 0) -> bytes:
@@ -111,7 +126,9 @@ class StreamWriter(AnswerWriter):
         return typed_event("message_delta", delta=delta, **counts(usage))
 
     def done(self) -> bytes:
-        return (self.usage(Usage(0)) if self._reason is not None else b"") + typed_event("message_stop")
+        return (self.usage(Usage(0)) if self._reason is not None else b"") + typed_event(
+            "message_stop"
+        )
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
         return encode_event(error_body(code if isinstance(code, int) else 500, message), "error")
@@ -124,7 +141,12 @@ class StreamWriter(AnswerWriter):
         if text := answer.text or answer.refusal:
             content.append({"type": "text", "text": text})
         content += [
-            {"type": "tool_use", "id": call.id, "name": call.name, "input": call_arguments(call.name, call.arguments)}
+            {
+                "type": "tool_use",
+                "id": call.id,
+                "name": call.name,
+                "input": call_arguments(call.name, call.arguments),
+            }
             for call in answer.calls
         ]
         reason = _stop_reason(answer.finish, refused=bool(answer.refusal))
@@ -140,7 +162,9 @@ class StreamWriter(AnswerWriter):
         return ended + typed_event("content_block_start", index=self._block, content_block=block)
 
     def _frame(self, kind: TokenKind) -> list[bytes]:
-        return around_slots(typed_event("content_block_delta", index=self._block, delta=_BLOCKS[kind][1]))
+        return around_slots(
+            typed_event("content_block_delta", index=self._block, delta=_BLOCKS[kind][1])
+        )
 
     def _end_block(self) -> bytes:
         if not self._open:
@@ -149,9 +173,11 @@ class StreamWriter(AnswerWriter):
         return typed_event("content_block_stop", index=self._block)
 
 
-def error_body(status: int, message: str, type: str = "", code: str | None = None, param: str | None = None) -> bytes:
-    """Return the body of an error response. Anthropic's error type follows from the status; of codes only those about
-    threads have a place."""
+def error_body(
+    status: int, message: str, type: str = "", code: str | None = None, param: str | None = None
+) -> bytes:
+    """Return the body of an error response. Anthropic's error type follows from the status; of
+    codes only those about threads have a place."""
     kind = _ERROR_TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "api_error")
     details = {"details": {"error_code": code}} if code and code.startswith(THREADS) else {}
     return to_json({"type": "error", "error": {"type": kind, "message": message, **details}})
@@ -173,13 +199,21 @@ def token_count(tokens: int) -> bytes:
 
 def counts(usage: Usage) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "input_tokens": (usage.input_tokens or 0) - (usage.cached_tokens or 0) - (usage.cache_write_tokens or 0),
+        "input_tokens": (usage.input_tokens or 0)
+        - (usage.cached_tokens or 0)
+        - (usage.cache_write_tokens or 0),
         "output_tokens": usage.output_tokens or 0,
     }
-    fields |= known(cache_read_input_tokens=usage.cached_tokens, cache_creation_input_tokens=usage.cache_write_tokens)
+    fields |= known(
+        cache_read_input_tokens=usage.cached_tokens,
+        cache_creation_input_tokens=usage.cache_write_tokens,
+    )
     if hour := usage.cache_write_1h_tokens:
         short = (usage.cache_write_tokens or 0) - hour
-        fields["cache_creation"] = {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": hour}
+        fields["cache_creation"] = {
+            "ephemeral_5m_input_tokens": short,
+            "ephemeral_1h_input_tokens": hour,
+        }
     if usage.reasoning_tokens is not None:
         fields["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
     return {"usage": fields}

@@ -1,6 +1,7 @@
 """Anthropic's Messages on the client's side of the gateway: relay, assembly and continuation.
 
-A continued message keeps the id and the model of the first target, and the numbers of its blocks go on.
+A continued message keeps the id and the model of the first target, and the numbers of its blocks go
+on.
 """
 
 from functools import partial
@@ -60,7 +61,11 @@ class MessageAssembly(Assembly):
                     known = self.merged.get("usage")
                     counts = self.merged["usage"] = dict(known) if isinstance(known, dict) else {}
                     # counts never decrease: some servers send 0 for those that they sent before
-                    counts |= {name: count for name, count in usage.items() if count or not counts.get(name, count)}
+                    counts |= {
+                        name: count
+                        for name, count in usage.items()
+                        if count or not counts.get(name, count)
+                    }
             case {"type": "message_stop"}:
                 self._ended = True
         return added
@@ -69,7 +74,8 @@ class MessageAssembly(Assembly):
         blocks = [plain(self._blocks[number]) for number in sorted(self._blocks)]
         for block in blocks:
             given = block.pop("partial_json", None) or block.get("input")
-            if isinstance(given, str):  # empty, as in Anthropic's libraries, if a token limit cut its JSON
+            # empty, as in Anthropic's libraries, if a token limit cut its JSON
+            if isinstance(given, str):
                 block["input"] = read_json(given, _decode_input) or {}
         return {**self.merged, "content": blocks}
 
@@ -86,8 +92,11 @@ _BOUNDS = b'"content_block_st'
 
 
 def continuation_encoder(call: Call) -> "MessageEncoder | None":
-    """Return the encoder for the answer to `call`; None if the answer may hold blocks of unknown types."""
-    return MessageEncoder(call) if call.operation == "chat" and only_tools(call.body, _TOOLS) else None
+    """Return the encoder for the answer to `call`; None if the answer may hold blocks of unknown
+    types."""
+    return (
+        MessageEncoder(call) if call.operation == "chat" and only_tools(call.body, _TOOLS) else None
+    )
 
 
 class _Block(msgspec.Struct):

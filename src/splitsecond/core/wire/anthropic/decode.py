@@ -1,19 +1,22 @@
 """Client role: the body of an answer from Anthropic to events, and an error response to a fault.
 
-One structure, `MessageEvent`, serves stream events, whole answers and errors; every field may be absent or null. The
-``type`` of an event decides, or the name in its ``event:`` line if that is missing.
+One structure, `MessageEvent`, serves stream events, whole answers and errors; every field may be
+absent or null. The ``type`` of an event decides, or the name in its ``event:`` line if that is
+missing.
 
-Content: deltas of text, thinking and tool arguments, and the name at the start of a tool call. Not content: signatures
-and encrypted thinking (data of `Quiet`), citations, results of the provider's own tools, and unknown types, which
-Anthropic announces for the future. A refusal has no text: it is a stop reason.
+Content: deltas of text, thinking and tool arguments, and the name at the start of a tool call. Not
+content: signatures and encrypted thinking (data of `Quiet`), citations, results of the provider's
+own tools, and unknown types, which Anthropic announces for the future. A refusal has no text: it is
+a stop reason.
 
-An answer is complete if it has a ``stop_reason``; ``message_stop`` alone proves nothing. Blocks are parts of the one
-answer, so all tokens have index 0.
+An answer is complete if it has a ``stop_reason``; ``message_stop`` alone proves nothing. Blocks are
+parts of the one answer, so all tokens have index 0.
 
-Input is counted in three parts, which add up: ``input_tokens`` (neither read from the cache nor written to it),
-``cache_creation_input_tokens`` and ``cache_read_input_tokens``. ``output_tokens`` includes thinking. A stream reports
-usage at least twice, each time for the message so far; a count that a later event omits, or reports as 0, keeps its
-value. The ``output_tokens`` of ``message_start`` are a placeholder and are ignored.
+Input is counted in three parts, which add up: ``input_tokens`` (neither read from the cache nor
+written to it), ``cache_creation_input_tokens`` and ``cache_read_input_tokens``. ``output_tokens``
+includes thinking. A stream reports usage at least twice, each time for the message so far; a count
+that a later event omits, or reports as 0, keeps its value. The ``output_tokens`` of
+``message_start`` are a placeholder and are ignored.
 """
 
 from typing import Any
@@ -30,7 +33,8 @@ from splitsecond.core.wire.tool_calls import PartNumbers, arguments_text
 
 
 class Block(Struct, gc=False):
-    """A block of content, whole or at its start. `id`, `name`, `input`: of a tool call. `data`: encrypted thinking."""
+    """A block of content, whole or at its start. `id`, `name`, `input`: of a tool call. `data`:
+    encrypted thinking."""
 
     type: str = ""
     text: str | None = None
@@ -57,7 +61,8 @@ class Message(Struct, gc=False):
 
 
 class MessageEvent(Struct, gc=False):
-    """One event of a stream, or a whole answer (`content` and later fields). `index`: the number of the block.
+    """One event of a stream, or a whole answer (`content` and later fields). `index`: the number of
+    the block.
 
     `usage` (`TokenUsage`) is raw, so that a wrong count in it fails no answer.
     """
@@ -87,7 +92,9 @@ class AnthropicDecoder(Decoder):
         super().__init__(operation)
         self._blocks = PartNumbers()
 
-    def _take_event(self, parsed: MessageEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
+    def _take_event(
+        self, parsed: MessageEvent, name: str, data: bytes, at: int, out: list[Event]
+    ) -> None:
         kind = parsed.type or name
         if kind == "content_block_delta" and parsed.delta is not None:
             delta = parsed.delta
@@ -107,7 +114,9 @@ class AnthropicDecoder(Decoder):
         else:
             self._take_other(kind, parsed, data, at, out)
 
-    def _take_other(self, kind: str, parsed: MessageEvent, data: bytes, at: int, out: list[Event]) -> None:
+    def _take_other(
+        self, kind: str, parsed: MessageEvent, data: bytes, at: int, out: list[Event]
+    ) -> None:
         before = len(out)
         if parsed.content_block is not None:
             self._take_block(parsed.content_block, self._blocks.begin(parsed.index), at, out)
@@ -136,10 +145,13 @@ class AnthropicDecoder(Decoder):
                 part = self._calls.part(number, block.id or "", block.name) if answerable else None
                 self._add_token(at, out, block.name, "tool", part)
             if bytes(block.input) != b"{}":  # the empty start of streamed arguments
-                self._add_token(at, out, arguments_text(block.input), "tool", self._calls.begun(number))
+                self._add_token(
+                    at, out, arguments_text(block.input), "tool", self._calls.begun(number)
+                )
 
     def _count(self, data: Raw, at: int, out: list[Event], *, opening: bool = False) -> None:
-        """Add the counts so far, if there are any. `opening`: `data` came with ``message_start``."""
+        """Add the counts so far, if there are any. `opening`: `data` came with
+        ``message_start``."""
         shape = self._read_counts(data, _decode_usage, at, out)
         if shape is None:
             return
@@ -153,8 +165,11 @@ class AnthropicDecoder(Decoder):
             None if opening else shape.output_tokens,
             details.thinking_tokens if details else None,
         )
-        self._counts = fresh, written, hour, read, output, thinking = tuple(map(_later, self._counts, reported))
-        input_tokens = (fresh or 0) + (written or 0) + (read or 0) or None  # a prompt is never empty
+        self._counts = fresh, written, hour, read, output, thinking = tuple(
+            map(_later, self._counts, reported)
+        )
+        # a prompt is never empty
+        input_tokens = (fresh or 0) + (written or 0) + (read or 0) or None
         hour = min(hour or 0, written or 0) or None
         self._add_usage(out, Usage(at, input_tokens, output, thinking, read, written, hour))
 

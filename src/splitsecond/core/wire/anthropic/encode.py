@@ -1,10 +1,11 @@
 """Client role: a call in the common chat form as a request for ``/messages``.
 
-Anthropic requires a limit on output tokens: a call without one gets the maximum of the model (`default_max_tokens` of
-the quirks), or `DEFAULT_MAX_TOKENS` where that is not known, and the call's notes say so. Fields and tools of
-Anthropic's own pass unchanged and win over a field of OpenAI's with the same meaning; unknown fields are left out, and
-the call's notes name them. The version of the format is in a header: the client's own, or the one set here. On Vertex
-it is in the body, and the model is in the path.
+Anthropic requires a limit on output tokens: a call without one gets the maximum of the model
+(`default_max_tokens` of the quirks), or `DEFAULT_MAX_TOKENS` where that is not known, and the
+call's notes say so. Fields and tools of Anthropic's own pass unchanged and win over a field of
+OpenAI's with the same meaning; unknown fields are left out, and the call's notes name them. The
+version of the format is in a header: the client's own, or the one set here. On Vertex it is in the
+body, and the model is in the path.
 """
 
 import re
@@ -51,8 +52,10 @@ _SERVICE_TIERS = {
     "standard_only": "standard_only",
 }
 _OWN = (
-    "temperature", "top_p", "top_k", "system", "thinking", "metadata", "stop_sequences", "cache_control", "container",
-    "context_management", "inference_geo", "mcp_servers", "speed", "output_format", "anthropic_beta",
+    "temperature", "top_p", "top_k", "system", "thinking", "metadata", "stop_sequences",
+    "cache_control", "container",
+    "context_management", "inference_geo", "mcp_servers", "speed", "output_format",
+    "anthropic_beta",
 )  # fmt: skip
 """Fields of the format that a chat may hold, under the name that they have here."""
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
@@ -70,7 +73,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     fields = chat_form.chat_fields(call, "Anthropic", known=_KNOWN)
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed}
-    turns = chat_form.chat_messages(fields.pop("messages", []), "Anthropic", pictures=True, failures=True)
+    turns = chat_form.chat_messages(
+        fields.pop("messages", []), "Anthropic", pictures=True, failures=True
+    )
     chat_form.leave_reasoning(call, turns)
     system, body["messages"] = messages.translate(turns)
     if system:
@@ -81,7 +86,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     _refuse_sampling(fields)
     if (stop := chat_form.stop_list(fields)) is not None:
         body["stop_sequences"] = stop
-    if (tier := chat_form.mapped_field(fields, "service_tier", _SERVICE_TIERS, "Anthropic")) is not None:
+    if (
+        tier := chat_form.mapped_field(fields, "service_tier", _SERVICE_TIERS, "Anthropic")
+    ) is not None:
         body["service_tier"] = tier
     older, newer = fields.pop("user", None), fields.pop("safety_identifier", None)
     user = older if newer is None else newer
@@ -93,7 +100,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     if kind == "json_object":
         left_out(call, "response_format")
         body["system"] = [*system, {"type": "text", "text": _JSON_ONLY}]
-    config: dict[str, Any] = {"format": {"type": kind, "schema": schema}} if kind == "json_schema" else {}
+    config: dict[str, Any] = (
+        {"format": {"type": kind, "schema": schema}} if kind == "json_schema" else {}
+    )
     wanted = requested(call, fields, model, quirks.thinking, own="thinking")
     if wanted is not None and wanted.is_set:
         thinking, chosen = _thinking(call, wanted, model, limit, body)
@@ -120,8 +129,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
     """Encode `call`, whose body is in Anthropic's form, for `model`: its fields pass unchanged.
 
-    Only unsigned reasoning is removed (`messages`). The version of the format and the names of beta features are the
-    client's, if the call's hints hold them. Raises `CallerFault` for a ``thread``, unless the provider keeps them.
+    Only unsigned reasoning is removed (`messages`). The version of the format and the names of beta
+    features are the client's, if the call's hints hold them. Raises `CallerFault` for a ``thread``,
+    unless the provider keeps them.
     """
     if call.body.get("thread") not in NO_THREAD and not quirks.threads:
         raise no_threads()
@@ -133,18 +143,25 @@ def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
 def count(call: Call, model: str) -> Encoded:
     body = msgspec.json.encode({**messages.own_body(call), "model": model})
     version, fresh = _client_headers(call.hints)
-    return Encoded("/messages/count_tokens", (*WHOLE_HEADERS, *version), body, streamed=False, fresh=fresh)
+    return Encoded(
+        "/messages/count_tokens", (*WHOLE_HEADERS, *version), body, streamed=False, fresh=fresh
+    )
 
 
 def _client_headers(hints: Mapping[str, str]) -> tuple[Headers, Headers]:
-    """Return the header of the version if it is the usual one, and the headers that are the client's own."""
+    """Return the header of the version if it is the usual one, and the headers that are the
+    client's own."""
     own = {"anthropic-version": hints.get("version", ""), "anthropic-beta": hints.get("betas", "")}
     given = tuple((name, value) for name, value in own.items() if value)
     return () if own["anthropic-version"] else (_VERSION_HEADER,), given
 
 
 def _request(
-    body: dict[str, Any], model: str, quirks: Quirks, streamed: bool, hints: Mapping[str, str] = NO_HINTS
+    body: dict[str, Any],
+    model: str,
+    quirks: Quirks,
+    streamed: bool,
+    hints: Mapping[str, str] = NO_HINTS,
 ) -> Encoded:
     headers = STREAM_HEADERS if streamed else WHOLE_HEADERS
     body |= quirks.extra_fields
@@ -154,23 +171,33 @@ def _request(
     if quirks.on_vertex:
         betas = hints.get("betas", "")
         named = {"anthropic_beta": [beta.strip() for beta in betas.split(",")]} if betas else {}
-        body = {"anthropic_version": _VERTEX_VERSION, **named} | {name: body[name] for name in body if name != "model"}
-        path = f"/models/{quote(model, safe='@')}:{'streamRawPredict' if streamed else 'rawPredict'}"
+        body = {"anthropic_version": _VERTEX_VERSION, **named} | {
+            name: body[name] for name in body if name != "model"
+        }
+        path = (
+            f"/models/{quote(model, safe='@')}:{'streamRawPredict' if streamed else 'rawPredict'}"
+        )
         return Encoded(path, headers, msgspec.json.encode(body), streamed)
     version, fresh = _client_headers(hints)
-    return Encoded("/messages", (*headers, *version), msgspec.json.encode(body), streamed, fresh=fresh)
+    return Encoded(
+        "/messages", (*headers, *version), msgspec.json.encode(body), streamed, fresh=fresh
+    )
 
 
 def _refuse_sampling(fields: dict[str, Any]) -> None:
-    """Remove sampling fields that Anthropic does not have; refuse values that would change the answer."""
+    """Remove sampling fields that Anthropic does not have; refuse values that would change the
+    answer."""
     refuse(fields, {"presence_penalty": (0,), "frequency_penalty": (0,)}, "Anthropic")
     temperature = fields.get("temperature")
     if isinstance(temperature, int | float) and temperature > 1:
-        raise not_translatable(f"temperature {short(temperature)}", "Anthropic", "Possible here: 0 to 1.")
+        raise not_translatable(
+            f"temperature {short(temperature)}", "Anthropic", "Possible here: 0 to 1."
+        )
 
 
 def _leave_sampling(call: Call, fields: dict[str, Any]) -> None:
-    """Leave out what Anthropic rejects together with thinking: a temperature other than 1, top_k, top_p below 0.95."""
+    """Leave out what Anthropic rejects together with thinking: a temperature other than 1, top_k,
+    top_p below 0.95."""
     temperature, top_p = fields.get("temperature"), fields.get("top_p")
     if temperature != 1:
         leave_out(call, fields, "temperature")
@@ -221,24 +248,32 @@ def _tool_choice(choice: Any) -> dict[str, Any]:
 def _thinking(
     call: Call, wanted: ReasoningRequest, model: str, limit: Any, body: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return ``thinking``, and the additions to ``output_config``, for a request that is `body` so far.
+    """Return ``thinking``, and the additions to ``output_config``, for a request that is `body` so
+    far.
 
-    Claude chooses the amount of thinking itself since 4.6, and has a budget before that, which is part of the limit on
-    output tokens; before 3.7 it does not think. Other providers' models with this API format have the budget. A model
-    that thinks cannot be forced to call a tool, and with a budget it needs the thinking before the tool calls that are
-    being answered; in these cases thinking stays off.
+    Claude chooses the amount of thinking itself since 4.6, and has a budget before that, which is
+    part of the limit on output tokens; before 3.7 it does not think. Other providers' models with
+    this API format have the budget. A model that thinks cannot be forced to call a tool, and with a
+    budget it needs the thinking before the tool calls that are being answered; in these cases
+    thinking stays off.
     """
     if wanted.off:
         return {"thinking": {"type": "disabled"}}, {}
     version = _version(model)
     adaptive = version is not None and version >= _FIRST_ADAPTIVE
-    config = {"effort": wanted.level(call, _EFFORTS)} if adaptive and wanted.tokens is not None else {}
+    config = (
+        {"effort": wanted.level(call, _EFFORTS)} if adaptive and wanted.tokens is not None else {}
+    )
     budget = wanted.tokens or BUDGETS["medium"]
     if isinstance(limit, int):
         budget = min(budget, limit - 1)
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
     unable = version is not None and version < _FIRST_THINKING
-    if forced or unable or (not adaptive and (budget < MIN_BUDGET or messages.lacks_reasoning(body["messages"]))):
+    if (
+        forced
+        or unable
+        or (not adaptive and (budget < MIN_BUDGET or messages.lacks_reasoning(body["messages"])))
+    ):
         left_out(call, wanted.name)
         return {}, config
     shown = {} if wanted.shown is None else {"display": "summarized" if wanted.shown else "omitted"}

@@ -1,14 +1,17 @@
-"""Messages for Anthropic: translated from OpenAI's form, or the client's own without unsigned reasoning.
+"""Messages for Anthropic: translated from OpenAI's form, or the client's own without unsigned
+reasoning.
 
-Consecutive turns of one role become one, because Anthropic requires the results of parallel tool calls together. System
-messages go to the front, as at Anthropic's own compatibility endpoint. Block types that only Anthropic has pass
-unchanged, and so do the marks of its prompt cache (``cache_control``).
+Consecutive turns of one role become one, because Anthropic requires the results of parallel tool
+calls together. System messages go to the front, as at Anthropic's own compatibility endpoint. Block
+types that only Anthropic has pass unchanged, and so do the marks of its prompt cache
+(``cache_control``).
 
-Anthropic accepts reasoning only in its own blocks, which have a signature. Plain text of reasoning is left out of a
-translated request. In a conversation of Anthropic's own form, answers of other targets leave blocks without a
-signature, and those are removed: only the types and signatures are decoded, and the rest only if one is missing. If a
-tool call that is being answered loses the reasoning before it, a model with a reasoning budget would reject the
-request, so reasoning is switched off.
+Anthropic accepts reasoning only in its own blocks, which have a signature. Plain text of reasoning
+is left out of a translated request. In a conversation of Anthropic's own form, answers of other
+targets leave blocks without a signature, and those are removed: only the types and signatures are
+decoded, and the rest only if one is missing. If a tool call that is being answered loses the
+reasoning before it, a model with a reasoning budget would reject the request, so reasoning is
+switched off.
 """
 
 import re
@@ -58,7 +61,8 @@ _decode_turns = msgspec.json.Decoder(list[_Turn]).decode
 
 
 def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]]:
-    """Return the blocks of ``system``, and ``messages``. Raises `CallerFault` for content that Anthropic rejects."""
+    """Return the blocks of ``system``, and ``messages``. Raises `CallerFault` for content that
+    Anthropic rejects."""
     system: Blocks = []
     turns: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
@@ -80,10 +84,11 @@ def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]
 
 
 def mark_end(system: Blocks, turns: Sequence[dict[str, Any]]) -> None:
-    """Mark the last block of the system prompt, or else of the last turn, for the prompt cache: all up to it is cached.
+    """Mark the last block of the system prompt, or else of the last turn, for the prompt cache: all
+    up to it is cached.
 
-    The cache finds a prompt by everything before a mark, so parts that change from request to request belong after it.
-    An existing mark stays.
+    The cache finds a prompt by everything before a mark, so parts that change from request to
+    request belong after it. An existing mark stays.
     """
     blocks = system or (turns[-1]["content"] if turns else [])
     if blocks:
@@ -108,7 +113,8 @@ def _blocks(message: Message, where: str) -> Blocks:
 def _content(content: str | list[dict[str, Any]] | None, where: str) -> Blocks:
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
     blocks = [_block(part, f"{where}.content[{number}]") for number, part in enumerate(parts)]
-    return [block for block in blocks if block.get("type") != "text" or block["text"]]  # Anthropic rejects empty ones
+    # Anthropic rejects empty ones
+    return [block for block in blocks if block.get("type") != "text" or block["text"]]
 
 
 def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
@@ -121,7 +127,9 @@ def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
         case "image":
             block = {"type": "image", "source": _inline(value, f"{place}.image_url", PICTURE_TYPES)}
         case "file":
-            source = _inline(file_data(part, place, "Anthropic"), f"{place}.file.file_data", DOCUMENT_TYPES)
+            source = _inline(
+                file_data(part, place, "Anthropic"), f"{place}.file.file_data", DOCUMENT_TYPES
+            )
             named = {"title": name} if (name := part["file"].get("filename")) else {}
             block = {"type": "document", "source": source, **named}
         case _ if not isinstance(part.get("type"), str) or part["type"] == "input_audio":
@@ -141,7 +149,8 @@ def _inline(url: str, place: str, kinds: tuple[str, ...]) -> dict[str, Any]:
 
 
 def own_body(call: Call) -> Mapping[str, Any]:
-    """Return the body of `call`, in Anthropic's form, without unsigned reasoning; otherwise unchanged.
+    """Return the body of `call`, in Anthropic's form, without unsigned reasoning; otherwise
+    unchanged.
 
     The call's notes name what was left out.
     """
@@ -176,7 +185,11 @@ def without_unsigned_reasoning(messages: Raw) -> Any:
                 signed = [
                     block
                     for block in blocks
-                    if not (isinstance(block, dict) and block.get("type") == "thinking" and not block.get("signature"))
+                    if not (
+                        isinstance(block, dict)
+                        and block.get("type") == "thinking"
+                        and not block.get("signature")
+                    )
                 ]
                 found = found or len(signed) < len(blocks)
                 if signed or not blocks:
@@ -188,10 +201,19 @@ def without_unsigned_reasoning(messages: Raw) -> Any:
 
 def lacks_reasoning(turns: Sequence[Any]) -> bool:
     """Return whether the assistant's last turn calls a tool and does not begin with reasoning."""
-    last = next((turn for turn in reversed(turns) if isinstance(turn, dict) and turn.get("role") == "assistant"), {})
+    last = next(
+        (
+            turn
+            for turn in reversed(turns)
+            if isinstance(turn, dict) and turn.get("role") == "assistant"
+        ),
+        {},
+    )
     match last.get("content"):
         case [{"type": "thinking" | "redacted_thinking"}, *_]:
             return False
         case [*blocks]:
-            return any(isinstance(block, dict) and block.get("type") == "tool_use" for block in blocks)
+            return any(
+                isinstance(block, dict) and block.get("type") == "tool_use" for block in blocks
+            )
     return False

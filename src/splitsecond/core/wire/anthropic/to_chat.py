@@ -1,9 +1,11 @@
-"""Server role: a request for ``/messages`` in the common chat form, which every target's API format can encode.
+"""Server role: a request for ``/messages`` in the common chat form, which every target's API format
+can encode.
 
-Results of tools become messages of their own before the rest of their turn, where OpenAI requires them. They keep their
-images and their error flag for targets that support these (`tool_results`). Reasoning passes as text, for targets that
-take it back. Fields that are left out do not change the answer, and the call's notes name them. Requests for
-Anthropic's own services (its tools, its files, conversations that it has kept) are refused by name.
+Results of tools become messages of their own before the rest of their turn, where OpenAI requires
+them. They keep their images and their error flag for targets that support these (`tool_results`).
+Reasoning passes as text, for targets that take it back. Fields that are left out do not change the
+answer, and the call's notes name them. Requests for Anthropic's own services (its tools, its files,
+conversations that it has kept) are refused by name.
 """
 
 import hashlib
@@ -16,7 +18,12 @@ from msgspec import Raw, structs
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Notes
 from splitsecond.core.wire import reasoning
-from splitsecond.core.wire.chat_form import assistant_message, plain_content, schema_format, tool_message
+from splitsecond.core.wire.chat_form import (
+    assistant_message,
+    plain_content,
+    schema_format,
+    tool_message,
+)
 from splitsecond.core.wire.server_answer import function_call
 from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.tool_results import FAILED
@@ -40,7 +47,8 @@ _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _TIERS = {"auto": "auto", "standard_only": "default"}
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _PASSED = frozenset((
-    "role", "content", "type", "text", "thinking", "signature", "data", "id", "name", "input", "tool_use_id",
+    "role", "content", "type", "text", "thinking", "signature", "data", "id", "name", "input",
+    "tool_use_id",
     "is_error", "source", "title", "context", "description", "strict", "input_schema",
 ))  # fmt: skip
 """Fields of messages, blocks and tools that have an equivalent, or only sign reasoning."""
@@ -68,11 +76,14 @@ def to_chat(call: Call) -> Call:
         if not isinstance(tier, str) or tier not in _TIERS:
             raise CallerFault(f"service_tier is {short(tier)}: expected one of {', '.join(_TIERS)}")
         body["service_tier"] = _TIERS[tier]
-    return structs.replace(call, body=body | shared_fields(call, fields, _SHARED), api_format="openai")
+    return structs.replace(
+        call, body=body | shared_fields(call, fields, _SHARED), api_format="openai"
+    )
 
 
 def no_threads() -> CallerFault:
-    """Return the fault of a request that continues a conversation which only Anthropic's own API has kept.
+    """Return the fault of a request that continues a conversation which only Anthropic's own API
+    has kept.
 
     Anthropic's libraries know the code, and send the whole conversation.
     """
@@ -85,7 +96,12 @@ def no_threads() -> CallerFault:
 
 def sources(call: Call) -> list[int]:
     own = structs.replace(call, notes=Notes())
-    return [number for number, _ in _messages(plain_fields(own), partial(leave_out_unknown, own, known=_PASSED))]
+    return [
+        number
+        for number, _ in _messages(
+            plain_fields(own), partial(leave_out_unknown, own, known=_PASSED)
+        )
+    ]
 
 
 def _messages(fields: Fields, notice: _Notice) -> Iterator[tuple[int, Fields]]:
@@ -97,12 +113,19 @@ def _messages(fields: Fields, notice: _Notice) -> Iterator[tuple[int, Fields]]:
     for number, turn in enumerate(turns):
         where = f"messages[{number}]"
         match turn:
-            case {"role": "user" | "assistant" | "system" as role, "content": str() | list() as content}:
+            case {
+                "role": "user" | "assistant" | "system" as role,
+                "content": str() | list() as content,
+            }:
                 notice(turn)
-                for message in _TURNS[role](_blocks(content, f"{where}.content"), f"{where}.content", notice):
+                for message in _TURNS[role](
+                    _blocks(content, f"{where}.content"), f"{where}.content", notice
+                ):
                     yield number, message
             case _:
-                raise CallerFault(f"{where} must have a role, user or assistant, and content: a text or a list")
+                raise CallerFault(
+                    f"{where} must have a role, user or assistant, and content: a text or a list"
+                )
 
 
 def _blocks(content: Any, where: str) -> list[Fields]:
@@ -133,7 +156,11 @@ def _user(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields]:
             results.append(_result(block, place, notice))
         else:
             parts += _parts(block, place, notice)
-    return [*results, {"role": "user", "content": plain_content(parts)}] if parts or not results else results
+    return (
+        [*results, {"role": "user", "content": plain_content(parts)}]
+        if parts or not results
+        else results
+    )
 
 
 def _result(block: Fields, place: str, notice: _Notice) -> Fields:
@@ -160,7 +187,12 @@ def _assistant(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields
                 reasoning_texts.append(reasoning_text)
             case {"type": "redacted_thinking"}:
                 notice({"redacted_thinking": True})
-            case {"type": "tool_use", "id": str(identity), "name": str(name), "input": dict() | str() as given}:
+            case {
+                "type": "tool_use",
+                "id": str(identity),
+                "name": str(name),
+                "input": dict() | str() as given,
+            }:
                 calls.append(function_call(identity, name, arguments_text(given) or "{}"))
             case _:
                 raise _unknown(block, f"{where}[{number}]", ("text", "thinking", "tool_use"))
@@ -171,7 +203,9 @@ def _assistant(blocks: list[Fields], where: str, notice: _Notice) -> list[Fields
 _TURNS: Mapping[str, Callable[[list[Fields], str, _Notice], list[Fields]]] = {
     "user": _user,
     "assistant": _assistant,
-    "system": lambda blocks, where, notice: [{"role": "system", "content": _joined(blocks, where, notice)}],
+    "system": lambda blocks, where, notice: [
+        {"role": "system", "content": _joined(blocks, where, notice)}
+    ],
 }
 
 
@@ -180,7 +214,10 @@ def _parts(block: Fields, place: str, notice: _Notice) -> list[Fields]:
     match block:
         case {"type": "text", "text": str(text)}:
             return [{"type": "text", "text": text}]
-        case {"type": "image", "source": {"type": "base64", "media_type": str(kind), "data": str(data)}}:
+        case {
+            "type": "image",
+            "source": {"type": "base64", "media_type": str(kind), "data": str(data)},
+        }:
             return [{"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}}]
         case {"type": "image", "source": {"type": "url", "url": str(url)}}:
             return [{"type": "image_url", "image_url": {"url": url}}]
@@ -193,16 +230,26 @@ def _document(block: Fields, place: str, notice: _Notice) -> list[Fields]:
     about = [text for name in ("title", "context") if isinstance(text := block.get(name), str)]
     match block["source"]:
         case {"type": "base64", "media_type": str(kind), "data": str(data)}:
-            file = {"filename": block.get("title") or "document.pdf", "file_data": f"data:{kind};base64,{data}"}
+            file = {
+                "filename": block.get("title") or "document.pdf",
+                "file_data": f"data:{kind};base64,{data}",
+            }
             return [{"type": "file", "file": file}]
         case {"type": "text", "data": str(text)}:
             return [{"type": "text", "text": "\n".join([*about, text])}]
         case {"type": "content", "content": inner}:
             blocks = _blocks(inner, f"{place}.source.content")
-            held = [_parts(each, f"{place}.source.content[{n}]", notice) for n, each in enumerate(blocks)]
-            return [{"type": "text", "text": text} for text in about] + [part for parts in held for part in parts]
+            held = [
+                _parts(each, f"{place}.source.content[{n}]", notice)
+                for n, each in enumerate(blocks)
+            ]
+            return [{"type": "text", "text": text} for text in about] + [
+                part for parts in held for part in parts
+            ]
         case source:
-            raise not_translatable(f"{place}.source of type {source['type']!r}", hint="Send the document itself.")
+            raise not_translatable(
+                f"{place}.source of type {source['type']!r}", hint="Send the document itself."
+            )
 
 
 def _unknown(block: Fields, place: str, known: tuple[str, ...]) -> CallerFault:
@@ -216,7 +263,9 @@ def _tools(fields: Fields, notice: _Notice) -> Fields:
     tools, choice = take_tools(fields), fields.pop("tool_choice", None)
     if not tools:
         return {}
-    made: Fields = {"tools": [_tool(tool, f"tools[{number}]", notice) for number, tool in enumerate(tools)]}
+    made: Fields = {
+        "tools": [_tool(tool, f"tools[{number}]", notice) for number, tool in enumerate(tools)]
+    }
     match choice:
         case None:
             return made
@@ -233,10 +282,15 @@ def _tools(fields: Fields, notice: _Notice) -> Fields:
 
 def _tool(tool: Any, place: str, notice: _Notice) -> Fields:
     match tool:
-        case {"name": str(name), "input_schema": dict(schema)} if tool.get("type") in (None, "custom"):
+        case {"name": str(name), "input_schema": dict(schema)} if tool.get("type") in (
+            None,
+            "custom",
+        ):
             notice(tool)
             function: Fields = {"name": name, "parameters": schema}
-            function |= {key: tool[key] for key in ("description", "strict") if tool.get(key) is not None}
+            function |= {
+                key: tool[key] for key in ("description", "strict") if tool.get(key) is not None
+            }
             return {"type": "function", "function": function}
         case {"type": str(kind)} if kind != "custom":
             raise not_translatable(f"{place}, Anthropic's own tool {kind!r},", hint="Leave it out.")
@@ -262,15 +316,19 @@ def _output(call: Call, fields: Fields) -> Fields:
 
 
 def _thinking(given: Any, effort: Any) -> reasoning.ReasoningRequest | None:
-    """Return the requested reasoning; None if unset. Anthropic's effort is for the whole answer, elsewhere for
-    reasoning."""
+    """Return the requested reasoning; None if unset. Anthropic's effort is for the whole answer,
+    elsewhere for reasoning."""
     if effort is not None and (not isinstance(effort, str) or effort not in _EFFORTS):
-        raise CallerFault(f"output_config.effort is {short(effort)}: expected one of {', '.join(_EFFORTS)}")
+        raise CallerFault(
+            f"output_config.effort is {short(effort)}: expected one of {', '.join(_EFFORTS)}"
+        )
     if given is None:
         return reasoning.ReasoningRequest(name="effort", effort=effort) if effort else None
     wanted = reasoning.from_messages(given)
     if wanted is None:
-        raise CallerFault(f"thinking is {short(given)}: expected the type enabled, adaptive or disabled")
+        raise CallerFault(
+            f"thinking is {short(given)}: expected the type enabled, adaptive or disabled"
+        )
     return structs.replace(wanted, effort=effort or "")
 
 
@@ -282,4 +340,6 @@ def _user_id(fields: Fields, notice: _Notice) -> Fields:
     if not isinstance(user, str):
         notice({"metadata": metadata})
         return {}
-    return {"user": user if len(user) <= _LONGEST_USER else hashlib.sha256(user.encode()).hexdigest()}
+    return {
+        "user": user if len(user) <= _LONGEST_USER else hashlib.sha256(user.encode()).hexdigest()
+    }

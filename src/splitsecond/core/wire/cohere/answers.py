@@ -1,8 +1,8 @@
 """Server role: answers of Cohere's chat as bytes.
 
-A stream consists of blocks (text, thinking, tool calls), each with a start event and an end event. The writer starts
-and ends them itself, so that the caller only passes the content. Finish reason and counts share the last event,
-so `finish` and `usage` only store them.
+A stream consists of blocks (text, thinking, tool calls), each with a start event and an end event.
+The writer starts and ends them itself, so that the caller only passes the content. Finish reason
+and counts share the last event, so `finish` and `usage` only store them.
 """
 
 from collections.abc import Sequence
@@ -11,13 +11,26 @@ from typing import Any
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
-from splitsecond.core.wire.server_answer import SLOT, around_slots, function_call, known, to_json, typed_event
+from splitsecond.core.wire.server_answer import (
+    SLOT,
+    around_slots,
+    function_call,
+    known,
+    to_json,
+    typed_event,
+)
 
 _FIELDS: dict[TokenKind, str] = {"text": "text", "refusal": "text", "reasoning": "thinking"}
 """The field of a block's content for each kind of token; it is the block's type too."""
 _TOOL = "tool"
-_FINISH = {"stop": "COMPLETE", "length": "MAX_TOKENS", "tool_calls": "TOOL_CALL", "content_filter": "COMPLETE"}
-"""OpenAI's finish reasons, and Cohere's for them. Cohere has none for a filter; other reasons pass unchanged."""
+_FINISH = {
+    "stop": "COMPLETE",
+    "length": "MAX_TOKENS",
+    "tool_calls": "TOOL_CALL",
+    "content_filter": "COMPLETE",
+}
+"""OpenAI's finish reasons, and Cohere's for them. Cohere has none for a filter; other reasons pass
+unchanged."""
 
 
 class StreamWriter(AnswerWriter):
@@ -29,7 +42,13 @@ class StreamWriter(AnswerWriter):
         self._last: dict[str, Any] = {}
 
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
-        message = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
+        message = {
+            "role": "assistant",
+            "content": [],
+            "tool_plan": "",
+            "tool_calls": [],
+            "citations": [],
+        }
         return typed_event("message-start", id=self._id, delta={"message": message})
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
@@ -43,9 +62,13 @@ class StreamWriter(AnswerWriter):
         number = self._next("tool-call")
         call = function_call(call_id, name, "")
         fragment = {"function": {"arguments": SLOT}}
-        delta = typed_event("tool-call-delta", index=number, delta={"message": {"tool_calls": fragment}})
+        delta = typed_event(
+            "tool-call-delta", index=number, delta={"message": {"tool_calls": fragment}}
+        )
         self._around = around_slots(delta)
-        return ended + typed_event("tool-call-start", index=number, delta={"message": {"tool_calls": call}})
+        return ended + typed_event(
+            "tool-call-start", index=number, delta={"message": {"tool_calls": call}}
+        )
 
     def finish(self, reason: str, index: int = 0) -> bytes:
         self._last["finish_reason"] = _FINISH.get(reason, reason)
@@ -67,18 +90,27 @@ class StreamWriter(AnswerWriter):
         content = [{"type": block, block: text} for block, text in texts.items() if text]
         message: dict[str, Any] = {"role": "assistant", "content": content}
         if answer.calls:
-            message["tool_calls"] = [function_call(call.id, call.name, call.arguments) for call in answer.calls]
-        end = {"finish_reason": _FINISH.get(answer.finish, answer.finish), "usage": _usage_fields(usage)}
+            message["tool_calls"] = [
+                function_call(call.id, call.name, call.arguments) for call in answer.calls
+            ]
+        end = {
+            "finish_reason": _FINISH.get(answer.finish, answer.finish),
+            "usage": _usage_fields(usage),
+        }
         return to_json({"id": self._id, "message": message, **end})
 
     def _start_block(self, block: str) -> bytes:
         ended = self._end_block()
         self._block = block
         number = self._next("content")
-        delta = typed_event("content-delta", index=number, delta={"message": {"content": {block: SLOT}}})
+        delta = typed_event(
+            "content-delta", index=number, delta={"message": {"content": {block: SLOT}}}
+        )
         self._around = around_slots(delta)
         opened = {"type": block, block: ""}
-        return ended + typed_event("content-start", index=number, delta={"message": {"content": opened}})
+        return ended + typed_event(
+            "content-start", index=number, delta={"message": {"content": opened}}
+        )
 
     def _end_block(self) -> bytes:
         block, self._block = self._block, ""
@@ -92,7 +124,9 @@ class StreamWriter(AnswerWriter):
         return self._numbers[name]
 
 
-def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:
+def error_body(
+    status: int, message: str, type: str, code: str | None = None, param: str | None = None
+) -> bytes:
     return to_json({"message": message})
 
 

@@ -1,11 +1,12 @@
 """Client role: the body of an answer from Cohere to events.
 
-The fields of an event decide, not its type; but no answer is complete without ``message-end``. One structure serves the
-events of a stream, whose fields are in `delta`, and a whole answer; every field may be absent or null. A tool plan, the
-text before a call, is reasoning.
+The fields of an event decide, not its type; but no answer is complete without ``message-end``. One
+structure serves the events of a stream, whose fields are in `delta`, and a whole answer; every
+field may be absent or null. A tool plan, the text before a call, is reasoning.
 
-Usage is ``usage.tokens``: everything that the model read and wrote, including Cohere's own text around the prompt.
-``billed_units`` excludes that text, and is used only if the other is missing. Cached tokens are part of the input.
+Usage is ``usage.tokens``: everything that the model read and wrote, including Cohere's own text
+around the prompt. ``billed_units`` excludes that text, and is used only if the other is missing.
+Cached tokens are part of the input.
 """
 
 from functools import partial
@@ -56,7 +57,8 @@ class Delta(Struct, gc=False):
 
 
 class Chunk(Struct, gc=False):
-    """One event of a stream, or a whole answer. A `message` that is a string is an error's; `index` is the block's."""
+    """One event of a stream, or a whole answer. A `message` that is a string is an error's; `index`
+    is the block's."""
 
     type: str = ""
     index: Any = None
@@ -101,9 +103,13 @@ class CohereDecoder(Decoder):
         for call in [calls] if isinstance(calls, ToolCall) else calls or ():
             if call.function is not None:
                 tool = self._calls.part(key, str(call.id or ""), call.function.name or "")
-                self._add_token(at, out, tool.name + arguments_text(call.function.arguments), "tool", tool)
+                self._add_token(
+                    at, out, tool.name + arguments_text(call.function.arguments), "tool", tool
+                )
 
-    def _take_end(self, end: Delta, data: bytes, at: int, out: list[Event], *, marker: bool) -> None:
+    def _take_end(
+        self, end: Delta, data: bytes, at: int, out: list[Event], *, marker: bool
+    ) -> None:
         if end.error:
             self._report_error(at, out, error_of(end.error), data)
         elif end.finish_reason:
@@ -112,7 +118,9 @@ class CohereDecoder(Decoder):
             return
         shape = self._read_counts(end.usage, _decode_usage, at, out) or UsageShape()
         counts = shape.tokens or shape.billed_units or TokenUsage()
-        self._add_usage(out, Usage(at, counts.input_tokens, counts.output_tokens, None, shape.cached_tokens))
+        self._add_usage(
+            out, Usage(at, counts.input_tokens, counts.output_tokens, None, shape.cached_tokens)
+        )
         self._complete(at, out, marker=marker)
 
     def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:

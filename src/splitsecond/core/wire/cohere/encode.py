@@ -1,9 +1,10 @@
 """Client role: a call in the common chat form as a request for ``/v2/chat``.
 
-Many fields are the same in both, others have another name. Cohere cannot force the call of one tool: only that tool is
-offered, and a call is required. Strictness applies to all tools or none. Fields of Cohere's own
-(``documents``, ``thinking``, ``safety_mode``, ``citation_options``) pass unchanged and override a translated one;
-unknown fields are left out, and the call's notes name them.
+Many fields are the same in both, others have another name. Cohere cannot force the call of one
+tool: only that tool is offered, and a call is required. Strictness applies to all tools or none.
+Fields of Cohere's own (``documents``, ``thinking``, ``safety_mode``, ``citation_options``) pass
+unchanged and override a translated one; unknown fields are left out, and the call's notes name
+them.
 """
 
 from typing import Any
@@ -16,12 +17,19 @@ from splitsecond.core.wire.server_answer import function_call
 from splitsecond.core.wire.translation import not_translatable, short
 
 _OWN = (
-    "temperature", "seed", "frequency_penalty", "presence_penalty", "p", "k", "stop_sequences", "documents", "thinking",
+    "temperature", "seed", "frequency_penalty", "presence_penalty", "p", "k", "stop_sequences",
+    "documents", "thinking",
     "citation_options", "safety_mode", "strict_tools", "priority", "raw_prompting",
 )  # fmt: skip
 """Fields of the format that a chat may hold, under the name that they have here."""
 _RENAMED = {"top_p": "p", "top_k": "k"}
-_TOOL_CHOICES = {"auto": None, "none": "NONE", "required": "REQUIRED", "NONE": "NONE", "REQUIRED": "REQUIRED"}
+_TOOL_CHOICES = {
+    "auto": None,
+    "none": "NONE",
+    "required": "REQUIRED",
+    "NONE": "NONE",
+    "REQUIRED": "REQUIRED",
+}
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
@@ -30,7 +38,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed}
     messages = chat_form.chat_messages(fields.pop("messages", []), "Cohere")
-    body["messages"] = [_message(message, f"messages[{number}]") for number, message in enumerate(messages)]
+    body["messages"] = [
+        _message(message, f"messages[{number}]") for number, message in enumerate(messages)
+    ]
     if (limit := chat_form.take_output_limit(fields)) is not None:
         body["max_tokens"] = limit
     for name, own in _RENAMED.items():
@@ -42,7 +52,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     if tools := fields.pop("tools", None):
         body |= _tools(tools)
     hint = "Possible here: auto, none, required, and the name of one of the tools."
-    if (choice := chat_form.mapped_field(fields, "tool_choice", _TOOL_CHOICES, "Cohere", hint)) is not None:
+    if (
+        choice := chat_form.mapped_field(fields, "tool_choice", _TOOL_CHOICES, "Cohere", hint)
+    ) is not None:
         body["tool_choice"] = choice
     if (form := fields.pop("response_format", None)) is not None:
         body["response_format"] = _response_format(form)
@@ -62,17 +74,21 @@ def _thinking(wanted: ReasoningRequest) -> dict[str, Any]:
 
 
 def _message(message: chat_form.Message, where: str) -> dict[str, Any]:
-    """Return a message in Cohere's form. Reasoning before a tool call is its plan, other reasoning a block."""
+    """Return a message in Cohere's form. Reasoning before a tool call is its plan, other reasoning
+    a block."""
     fields: dict[str, Any] = {"role": message.role}
     content: Any = message.content or message.refusal or ""
     if isinstance(content, list):
-        content = [_block(part, f"{where}.content[{number}]") for number, part in enumerate(content)]
+        content = [
+            _block(part, f"{where}.content[{number}]") for number, part in enumerate(content)
+        ]
     if message.reasoning_text and not message.tool_calls:
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         content = [{"type": "thinking", "thinking": message.reasoning_text}, *blocks]
     if message.tool_calls:
         fields["tool_calls"] = [
-            function_call(call.id, call.function.name, call.arguments_text or "{}") for call in message.tool_calls
+            function_call(call.id, call.function.name, call.arguments_text or "{}")
+            for call in message.tool_calls
         ]
         if message.reasoning_text:
             fields["tool_plan"] = message.reasoning_text
@@ -88,8 +104,14 @@ def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
     if kind == "text":
         return {"type": "text", "text": value}
     if kind == "image":
-        chat_form.refuse_type(chat_form.media_type(value), chat_form.PICTURE_TYPES, f"{place}.image_url", "Cohere")
-        return {"type": "image_url", "image_url": {"url": value}} if isinstance(part["image_url"], str) else part
+        chat_form.refuse_type(
+            chat_form.media_type(value), chat_form.PICTURE_TYPES, f"{place}.image_url", "Cohere"
+        )
+        return (
+            {"type": "image_url", "image_url": {"url": value}}
+            if isinstance(part["image_url"], str)
+            else part
+        )
     if part.get("type") in ("document", "thinking"):
         return part
     raise not_translatable(f"{place}.type {part.get('type')!r}", "Cohere")
@@ -98,7 +120,10 @@ def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
 def _offer_named_tool(fields: dict[str, Any]) -> None:
     """Replace a tool choice that names one of the tools: offer it alone, and require a call."""
     match fields:
-        case {"tool_choice": {"type": "function", "function": {"name": str(name)}}, "tools": [*tools]}:
+        case {
+            "tool_choice": {"type": "function", "function": {"name": str(name)}},
+            "tools": [*tools],
+        }:
             if named := chat_form.functions_named(tools, name):
                 fields["tools"], fields["tool_choice"] = named, "required"
 
@@ -110,8 +135,14 @@ def _tools(tools: Any) -> dict[str, Any]:
         match tool:
             case {"type": "function", "function": {"name": str(), **rest} as function}:
                 strict.add(bool(rest.get("strict")))
-                kept = {name: value for name, value in function.items() if name != "strict" and value is not None}
-                translated.append({"type": "function", "function": {"parameters": _NO_PARAMETERS, **kept}})
+                kept = {
+                    name: value
+                    for name, value in function.items()
+                    if name != "strict" and value is not None
+                }
+                translated.append(
+                    {"type": "function", "function": {"parameters": _NO_PARAMETERS, **kept}}
+                )
             case _:
                 raise not_translatable(f"the tool {short(tool)}", "Cohere")
     if len(strict) > 1:

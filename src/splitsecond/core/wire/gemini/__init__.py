@@ -1,6 +1,7 @@
 """Gemini's API format: ``generateContent`` and ``streamGenerateContent?alt=sse``, in both roles.
 
-Paths begin after the API's version, so that the base URL selects Google's own API or Vertex (``…/publishers/google``).
+Paths begin after the API's version, so that the base URL selects Google's own API or Vertex
+(``…/publishers/google``).
 """
 
 from splitsecond.core.wire import embeddings as _embeddings

@@ -19,7 +19,12 @@ _PARTS: dict[TokenKind, dict[str, Any]] = {
 }
 """A part for each kind of token. Gemini has no refusals; its models refuse in text."""
 
-_REASONS = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
+_REASONS = {
+    "stop": "STOP",
+    "tool_calls": "STOP",
+    "length": "MAX_TOKENS",
+    "content_filter": "SAFETY",
+}
 _STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -35,9 +40,10 @@ _STATUSES = {
 class StreamWriter(AnswerWriter):
     """Writer of one answer: see `AnswerWriter`.
 
-    Gemini sends neither an opening nor an end mark. Its last event has the finish reasons and the token counts, so
-    `finish` keeps the reason until then. It sends a function call in one piece: `tool_call` and tokens of kind "tool"
-    return no bytes until the next call or `finish` completes the call.
+    Gemini sends neither an opening nor an end mark. Its last event has the finish reasons and the
+    token counts, so `finish` keeps the reason until then. It sends a function call in one piece:
+    `tool_call` and tokens of kind "tool" return no bytes until the next call or `finish` completes
+    the call.
     """
 
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
@@ -54,7 +60,9 @@ class StreamWriter(AnswerWriter):
             return self._candidate(index, _content([_image_part(text)]))
         around = self._around.get((kind, index))
         if around is None:
-            around = self._around[kind, index] = around_slots(self._candidate(index, _content([_PARTS[kind]])))
+            around = self._around[kind, index] = around_slots(
+                self._candidate(index, _content([_PARTS[kind]]))
+            )
         return to_json(text).join(around)
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
@@ -74,7 +82,15 @@ class StreamWriter(AnswerWriter):
     def done(self) -> bytes:
         return self._last() if self._ended else b""
 
-    def end(self, reason: str, usage: Usage, *, choices: int = 1, counts: bool = True, marker: bool = True) -> bytes:
+    def end(
+        self,
+        reason: str,
+        usage: Usage,
+        *,
+        choices: int = 1,
+        counts: bool = True,
+        marker: bool = True,
+    ) -> bytes:
         return super().end(reason, usage, choices=choices, counts=counts)
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
@@ -82,7 +98,11 @@ class StreamWriter(AnswerWriter):
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
         candidates = [
-            {**_content(_answer_parts(each)), "finishReason": _REASONS.get(each.finish, each.finish), "index": index}
+            {
+                **_content(_answer_parts(each)),
+                "finishReason": _REASONS.get(each.finish, each.finish),
+                "index": index,
+            }
             for index, each in enumerate(answers)
         ]
         return to_json({"candidates": candidates, **counts(usage), **self._head})
@@ -110,13 +130,17 @@ def error_body(
     param: str | None = None,
     retry_after_s: float | None = None,
 ) -> bytes:
-    """Return the body of an error response. Gemini has a word for each status, and no place for the rest.
+    """Return the body of an error response. Gemini has a word for each status, and no place for the
+    rest.
 
     `retry_after_s` is in the body instead of a header.
     """
     fields = _error(status, message)
     if retry_after_s is not None:
-        delay = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{retry_after_s:.9g}s"}
+        delay = {
+            "@type": "type.googleapis.com/google.rpc.RetryInfo",
+            "retryDelay": f"{retry_after_s:.9g}s",
+        }
         fields["error"]["details"] = [delay]
     return to_json(fields)
 
@@ -139,7 +163,9 @@ def _event(fields: dict[str, Any]) -> bytes:
 
 
 def _error(status: int, message: str) -> dict[str, Any]:
-    return {"error": {"code": status, "message": message, "status": _STATUSES.get(status, "UNKNOWN")}}
+    return {
+        "error": {"code": status, "message": message, "status": _STATUSES.get(status, "UNKNOWN")}
+    }
 
 
 def _content(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -150,7 +176,11 @@ def _answer_parts(answer: ServerAnswer) -> list[dict[str, Any]]:
     thought = [{"text": answer.reasoning, "thought": True}] if answer.reasoning else []
     text = answer.text or answer.refusal
     texts = [{"text": text}] if text or not answer.calls else []
-    return [*thought, *texts, *(_call_part(call.id, call.name, call.arguments) for call in answer.calls)]
+    return [
+        *thought,
+        *texts,
+        *(_call_part(call.id, call.name, call.arguments) for call in answer.calls),
+    ]
 
 
 def _call_part(call_id: str, name: str, arguments: str) -> dict[str, Any]:

@@ -1,15 +1,16 @@
 """Client role: the body of an answer from Gemini to events, and an error response to a fault.
 
-Each event is a whole ``GenerateContentResponse``; a body that begins with ``[`` is the list of them from a server that
-ignores ``alt=sse``. Every field may be absent or null.
+Each event is a whole ``GenerateContentResponse``; a body that begins with ``[`` is the list of them
+from a server that ignores ``alt=sse``. Every field may be absent or null.
 
-An answer is complete when every candidate has its ``finishReason``, or the prompt was blocked (``promptFeedback``),
-whose reason is then the `Finish`. There is no end mark. An error in the middle is an event with ``error``, or bare JSON
-in several lines that are no event; the latter is found at the body's end.
+An answer is complete when every candidate has its ``finishReason``, or the prompt was blocked
+(``promptFeedback``), whose reason is then the `Finish`. There is no end mark. An error in the
+middle is an event with ``error``, or bare JSON in several lines that are no event; the latter is
+found at the body's end.
 
-A function call comes in one piece, so it is one token: the name followed by the arguments' JSON. Vertex can stream
-arguments value by value: they are tokens too, but not JSON, so such a call cannot be transcoded. The signature of
-reasoning follows the token of the same part.
+A function call comes in one piece, so it is one token: the name followed by the arguments' JSON.
+Vertex can stream arguments value by value: they are tokens too, but not JSON, so such a call cannot
+be transcoded. The signature of reasoning follows the token of the same part.
 """
 
 from functools import partial
@@ -34,7 +35,8 @@ class PartialArg(Struct, gc=False, rename="camel"):
 
 
 class FunctionCall(Struct, gc=False, rename="camel"):
-    """A function call: whole, or in pieces if the request asked Vertex for that (``partialArgs``)."""
+    """A function call: whole, or in pieces if the request asked Vertex for that
+    (``partialArgs``)."""
 
     id: str | None = None
     name: str | None = None
@@ -83,7 +85,8 @@ class PromptFeedback(Struct, gc=False, rename="camel"):
 
 
 class UsageMetadata(Struct, gc=False, rename="camel"):
-    """The counts so far. `prompt_token_count` includes cached tokens, `candidates_token_count` excludes reasoning."""
+    """The counts so far. `prompt_token_count` includes cached tokens, `candidates_token_count`
+    excludes reasoning."""
 
     prompt_token_count: Count | None = None
     cached_content_token_count: Count | None = None
@@ -122,7 +125,9 @@ class GeminiDecoder(Decoder):
     _reasoning_shown = False
     _blocked = False
 
-    def _take_whole(self, decoded: Chunk | list[Chunk], body: bytes, at: int, out: list[Event]) -> None:
+    def _take_whole(
+        self, decoded: Chunk | list[Chunk], body: bytes, at: int, out: list[Event]
+    ) -> None:
         self._chunks = 1
         for chunk in decoded if isinstance(decoded, list) else [decoded]:
             self._take_event(chunk, "", body, self._fed_at, out)
@@ -164,11 +169,14 @@ class GeminiDecoder(Decoder):
         if len(out) == before:
             out.append(Quiet(at, "empty" if chunk.candidates else "no candidates"))
 
-    def _so_far(self, kind: TokenKind, shape: UsageMetadata | None, usage: Usage | None) -> int | None:
-        """Return the running count with the next token, of this `kind`, if its chunk (`shape`, `usage`) has one.
+    def _so_far(
+        self, kind: TokenKind, shape: UsageMetadata | None, usage: Usage | None
+    ) -> int | None:
+        """Return the running count with the next token, of this `kind`, if its chunk (`shape`,
+        `usage`) has one.
 
-        It counts reasoning only if that is shown, which makes it part of the stream. None also if the chunk does not
-        count its content: reasoning, or visible text.
+        It counts reasoning only if that is shown, which makes it part of the stream. None also if
+        the chunk does not count its content: reasoning, or visible text.
         """
         thought = kind == "reasoning"
         if thought:
@@ -176,7 +184,12 @@ class GeminiDecoder(Decoder):
         so_far = None
         output = None if usage is None or self._json is not None else usage.output_tokens
         counts = shape is not None and (shape.candidates_token_count is not None or thought)
-        if usage is not None and output is not None and counts and (self._counts_run or not self._tokens):
+        if (
+            usage is not None
+            and output is not None
+            and counts
+            and (self._counts_run or not self._tokens)
+        ):
             hidden = 0 if self._reasoning_shown else usage.reasoning_tokens or 0
             so_far = max(output - hidden, 0) or None
         if self._tokens == 0:
@@ -195,7 +208,8 @@ class GeminiDecoder(Decoder):
 
 
 def _piece(part: Part, index: int, calls: ToolCalls) -> tuple[TokenKind, str, ToolPart | None]:
-    """Return the content of a part; "" if it has none. Results of the provider's own tools are not content."""
+    """Return the content of a part; "" if it has none. Results of the provider's own tools are not
+    content."""
     if part.text:
         return ("reasoning" if part.thought else "text"), part.text, None
     call = part.function_call
@@ -214,7 +228,11 @@ def _media(part: Part) -> tuple[TokenKind, str]:
         mime_type, data = blob.mime_type or "", blob.data or ""
         if mime_type.startswith("audio/"):
             return "audio", data
-        return ("image", f"data:{mime_type};base64,{data}") if mime_type.startswith("image/") and data else ("text", "")
+        return (
+            ("image", f"data:{mime_type};base64,{data}")
+            if mime_type.startswith("image/") and data
+            else ("text", "")
+        )
     if file is not None and file.file_uri and (file.mime_type or "").startswith("image/"):
         return "image", file.file_uri
     return "text", ""
@@ -231,16 +249,23 @@ def _call_text(call: FunctionCall) -> str:
 def _usage(shape: UsageMetadata, at: int) -> Usage:
     """Return the counts as `Usage`.
 
-    Input is ``promptTokenCount``, which includes cached tokens, plus ``toolUsePromptTokenCount``, the results of the
-    provider's own tools. Output is ``candidatesTokenCount``, the visible answer of all candidates, plus
-    ``thoughtsTokenCount``. A few previews counted reasoning among the candidates, which the total reveals.
+    Input is ``promptTokenCount``, which includes cached tokens, plus ``toolUsePromptTokenCount``,
+    the results of the provider's own tools. Output is ``candidatesTokenCount``, the visible answer
+    of all candidates, plus ``thoughtsTokenCount``. A few previews counted reasoning among the
+    candidates, which the total reveals.
     """
-    prompt, candidates, reasoning = shape.prompt_token_count, shape.candidates_token_count, shape.thoughts_token_count
+    prompt, candidates, reasoning = (
+        shape.prompt_token_count,
+        shape.candidates_token_count,
+        shape.thoughts_token_count,
+    )
     input_tokens = prompt
     if shape.tool_use_prompt_token_count:
         input_tokens = (prompt or 0) + shape.tool_use_prompt_token_count
     output = candidates
-    if reasoning and not (candidates and shape.total_token_count == (input_tokens or 0) + candidates):
+    if reasoning and not (
+        candidates and shape.total_token_count == (input_tokens or 0) + candidates
+    ):
         output = (candidates or 0) + reasoning
     return Usage(at, input_tokens, output, reasoning, shape.cached_content_token_count)
 

@@ -1,13 +1,15 @@
-"""Client role: a call in the common chat form as a request for ``streamGenerateContent`` or ``generateContent``.
+"""Client role: a call in the common chat form as a request for ``streamGenerateContent`` or
+``generateContent``.
 
-Gemini's own fields pass unchanged (``safetySettings``, ``generationConfig``, ``contents`` instead of messages) and
-override a translated field; unknown fields are left out, and the call's notes name them. Tools without a ``type`` are
-Gemini's own too (``{"googleSearch": {}}``). Consecutive turns of one role become one, because Gemini expects the
-results of parallel calls together. A result names the function that it answers, so the call must be among the messages.
+Gemini's own fields pass unchanged (``safetySettings``, ``generationConfig``, ``contents`` instead
+of messages) and override a translated field; unknown fields are left out, and the call's notes name
+them. Tools without a ``type`` are Gemini's own too (``{"googleSearch": {}}``). Consecutive turns of
+one role become one, because Gemini expects the results of parallel calls together. A result names
+the function that it answers, so the call must be among the messages.
 
-Models from Gemini 3 on refuse a function call in the conversation without the signature of the reasoning before it.
-Clients return it in the form of Google's own compatibility endpoint (``extra_content.google.thought_signature``). For a
-call without it, Google documents a placeholder.
+Models from Gemini 3 on refuse a function call in the conversation without the signature of the
+reasoning before it. Clients return it in the form of Google's own compatibility endpoint
+(``extra_content.google.thought_signature``). For a call without it, Google documents a placeholder.
 """
 
 import re
@@ -37,13 +39,15 @@ CONFIG = {
     "n": "candidateCount",
     "stop": "stopSequences",
 }
-"""OpenAI's name (for `top_k` the common one) to the one in ``generationConfig``; the first of two wins."""
+"""OpenAI's name (for `top_k` the common one) to the one in ``generationConfig``; the first of two
+wins."""
 
 _KNOWN = ("n", "service_tier")
 """Fields that most other formats lack, and this one has."""
 
 _OWN = (
-    "contents", "systemInstruction", "system_instruction", "safetySettings", "safety_settings", "cachedContent",
+    "contents", "systemInstruction", "system_instruction", "safetySettings", "safety_settings",
+    "cachedContent",
     "cached_content", "toolConfig", "tool_config", "serviceTier", "labels", "store",
 )  # fmt: skip
 """Fields of the format that a chat may hold, under the name that they have here."""
@@ -79,7 +83,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["tools"] = _tools(call, tools)
     if (choice := fields.pop("tool_choice", None)) is not None:
         body["toolConfig"] = {"functionCallingConfig": _tool_choice(choice)}
-    if (tier := chat_form.mapped_field(fields, "service_tier", _SERVICE_TIERS, "Gemini")) is not None:
+    if (
+        tier := chat_form.mapped_field(fields, "service_tier", _SERVICE_TIERS, "Gemini")
+    ) is not None:
         body["serviceTier"] = tier
     config |= object_field("generationConfig", fields.pop("generationConfig", {}))
     if config:
@@ -90,7 +96,10 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 def _path(model: str, streamed: bool) -> str:
     name = model if model.startswith(_WITH_PREFIX) else f"models/{model}"
-    return f"/{quote(name, safe='/@')}:{'streamGenerateContent?alt=sse' if streamed else 'generateContent'}"
+    return (
+        f"/{quote(name, safe='/@')}:"
+        f"{'streamGenerateContent?alt=sse' if streamed else 'generateContent'}"
+    )
 
 
 def _config(fields: dict[str, Any]) -> dict[str, Any]:
@@ -107,14 +116,16 @@ def _config(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _thinking(call: Call, wanted: ReasoningRequest, model: str) -> dict[str, Any]:
-    """Return ``thinkingConfig``: a level from Gemini 3 on, a budget before; nothing for models that do not reason."""
+    """Return ``thinkingConfig``: a level from Gemini 3 on, a budget before; nothing for models that
+    do not reason."""
     if _NOT_THINKING.search(model):
         if wanted.is_set and not wanted.off:
             left_out(call, wanted.name)
         return {}
     shown = wanted.shown
     if shown is None and wanted.name == "thinking":
-        shown = True  # the formats with a field of that name show reasoning by default; Gemini only on request
+        # the formats with a field of that name show reasoning by default; Gemini only on request
+        shown = True
     made: dict[str, Any] = {} if shown is None or wanted.off else {"includeThoughts": shown}
     if _is_new(model):
         if wanted.tokens is not None:  # else the model decides
@@ -124,18 +135,22 @@ def _thinking(call: Call, wanted: ReasoningRequest, model: str) -> dict[str, Any
         tokens = wanted.tokens
         if wanted.off and least:
             left_out(call, wanted.name)
-        made["thinkingBudget"] = _DYNAMIC_BUDGET if tokens is None else min(max(tokens, least), most)
+        made["thinkingBudget"] = (
+            _DYNAMIC_BUDGET if tokens is None else min(max(tokens, least), most)
+        )
     return {"thinkingConfig": made} if made else {}
 
 
 def _is_new(model: str) -> bool:
-    """Return whether the model is Gemini 3 or later, with levels and signed reasoning; "gemini-flash-latest" is."""
+    """Return whether the model is Gemini 3 or later, with levels and signed reasoning;
+    "gemini-flash-latest" is."""
     version = re.search(r"gemini-(\d+)", model)
     return int(version[1]) >= 3 if version else "gemini" in model
 
 
 def _tools(call: Call, tools: Any) -> list[dict[str, Any]]:
-    """Return OpenAI's functions in one tool, as Gemini expects them, followed by Gemini's own tools."""
+    """Return OpenAI's functions in one tool, as Gemini expects them, followed by Gemini's own
+    tools."""
     declarations: list[dict[str, Any]] = []
     native: list[dict[str, Any]] = []
     for tool in tools if isinstance(tools, list) else [tools]:
@@ -186,7 +201,9 @@ def _media(url: str, place: str) -> dict[str, Any]:
     return {"inlineData": {"mimeType": kind, "data": data}}
 
 
-def _turns(messages: Sequence[chat_form.Message], *, signed: bool) -> tuple[list[dict[str, Any]], Parts]:
+def _turns(
+    messages: Sequence[chat_form.Message], *, signed: bool
+) -> tuple[list[dict[str, Any]], Parts]:
     system: Parts = []
     contents: list[dict[str, Any]] = []
     names: dict[str, str] = {}
@@ -237,7 +254,9 @@ def _calls(message: chat_form.Message, where: str, *, signed: bool) -> Parts:
     for number, call in enumerate(message.tool_calls or ()):
         args = call.arguments(f"{where}.tool_calls[{number}]")
         identity = {"id": call.id} if call.id else {}
-        part: dict[str, Any] = {"functionCall": {**identity, "name": call.function.name, "args": args}}
+        part: dict[str, Any] = {
+            "functionCall": {**identity, "name": call.function.name, "args": args}
+        }
         match call.extra_content:
             case {"google": {"thought_signature": str(signature)}}:
                 part["thoughtSignature"] = signature

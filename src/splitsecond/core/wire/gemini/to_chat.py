@@ -1,8 +1,10 @@
-"""Server role: a request for ``generateContent`` in the common chat form, which every target's API format can encode.
+"""Server role: a request for ``generateContent`` in the common chat form, which every target's API
+format can encode.
 
-Names of fields are in camel or in snake case. A function's result belongs to the call with its id, or without one to
-the first call of that function which has no result. Fields that do not change the answer, or that are unknown here, are
-left out, and the call's notes name them; Google's own tools, files that it holds and other modalities are refused.
+Names of fields are in camel or in snake case. A function's result belongs to the call with its id,
+or without one to the first call of that function which has no result. Fields that do not change the
+answer, or that are unknown here, are left out, and the call's notes name them; Google's own tools,
+files that it holds and other modalities are refused.
 """
 
 from collections.abc import Mapping
@@ -43,7 +45,9 @@ _ROLES = (None, "user", "model", "function")
 
 def to_chat(call: Call) -> Call:
     fields = camel(plain_fields(call))
-    fields |= camel(object_field("generateContentRequest", fields.pop("generateContentRequest", {})))
+    fields |= camel(
+        object_field("generateContentRequest", fields.pop("generateContentRequest", {}))
+    )
     for name in ("model", "stream"):
         fields.pop(name, None)
     refuse(fields, {"cachedContent": ("",)}, "a chat")
@@ -52,7 +56,9 @@ def to_chat(call: Call) -> Call:
     conversation.add_turns(fields.pop("contents", None))
     body: Fields = {"messages": conversation.messages}
     body |= _tools(fields.pop("tools", None), fields.pop("toolConfig", None))
-    body |= _config(call, camel(object_field("generationConfig", fields.pop("generationConfig", {}))))
+    body |= _config(
+        call, camel(object_field("generationConfig", fields.pop("generationConfig", {})))
+    )
     for name in fields:
         left_out(call, name)
     return structs.replace(call, body=body, hints={**call.hints, TRANSLATED: "yes"})
@@ -103,7 +109,9 @@ class _Conversation(Struct):
         for number, part in enumerate(parts):
             match part:
                 case {"functionResponse": {"name": str(name)} as result}:
-                    self.messages.append(self._result(name, result, f"{where}[{number}].functionResponse"))
+                    self.messages.append(
+                        self._result(name, result, f"{where}[{number}].functionResponse")
+                    )
                 case _:
                     content.append(_content(part, f"{where}[{number}]"))
         if content:
@@ -123,15 +131,21 @@ class _Conversation(Struct):
                     identity = called.get("id") or f"call_{self._count}"
                     self._count += 1
                     self._open.append((identity, name))
-                    calls.append(function_call(identity, name, arguments_text(called.get("args")) or "{}"))
+                    calls.append(
+                        function_call(identity, name, arguments_text(called.get("args")) or "{}")
+                    )
                 case _:
                     raise _unknown(part, f"{where}[{number}]")
         self.messages.append(assistant_message(texts, reasoning, calls))
 
     def _result(self, name: str, result: Fields, place: str) -> Fields:
-        identity = result.get("id") or next((known for known, called in self._open if called == name), None)
+        identity = result.get("id") or next(
+            (known for known, called in self._open if called == name), None
+        )
         if not isinstance(identity, str):
-            raise CallerFault(f"the result of the function {name[:100]!r} answers no call in contents")
+            raise CallerFault(
+                f"the result of the function {name[:100]!r} answers no call in contents"
+            )
         self._open = [each for each in self._open if each[0] != identity]
         response = result.get("response") or {}
         match response:
@@ -161,7 +175,9 @@ def _content(part: Fields, place: str) -> Fields:
             return {"type": "text", "text": text}
         case {"inlineData": {"mimeType": str(kind), "data": str(data)}}:
             return _media(kind, data)
-        case {"fileData": {"fileUri": str(url)} as file} if str(file.get("mimeType", "image/")).startswith("image/"):
+        case {"fileData": {"fileUri": str(url)} as file} if str(
+            file.get("mimeType", "image/")
+        ).startswith("image/"):
             return {"type": "image_url", "image_url": {"url": url}}
     raise _unknown(part, place)
 
@@ -171,7 +187,10 @@ def _media(kind: str, data: str) -> Fields:
     if kind.startswith("image/"):
         return {"type": "image_url", "image_url": {"url": url}}
     if kind.startswith("audio/"):
-        return {"type": "input_audio", "input_audio": {"data": data, "format": kind.removeprefix("audio/")}}
+        return {
+            "type": "input_audio",
+            "input_audio": {"data": data, "format": kind.removeprefix("audio/")},
+        }
     return {"type": "file", "file": {"filename": "file", "file_data": url}}
 
 
@@ -199,7 +218,10 @@ def _tools(tools: Any, config: Any) -> Fields:
     if _MODES[mode] == "required" and len(named) == 1:
         made["tool_choice"] = named[0]
     elif _MODES[mode] == "required" and named:
-        made["tool_choice"] = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": named}}
+        made["tool_choice"] = {
+            "type": "allowed_tools",
+            "allowed_tools": {"mode": "required", "tools": named},
+        }
     elif _MODES[mode] != "auto":
         made["tool_choice"] = _MODES[mode]
     return made
@@ -208,10 +230,14 @@ def _tools(tools: Any, config: Any) -> Fields:
 def _declarations(tool: Any, place: str) -> list[Fields]:
     match _nested(tool):
         case {"functionDeclarations": [*declared], **others} if not any(others.values()):
-            if all(isinstance(each, dict) and isinstance(each.get("name"), str) for each in declared):
+            if all(
+                isinstance(each, dict) and isinstance(each.get("name"), str) for each in declared
+            ):
                 return declared
         case dict() as own if own:
-            raise not_translatable(f"{place}, Google's own tool {short(own)},", "a chat", "Leave it out.")
+            raise not_translatable(
+                f"{place}, Google's own tool {short(own)},", "a chat", "Leave it out."
+            )
     raise CallerFault(f"{place} must hold functionDeclarations with names, got {short(tool)}")
 
 
@@ -251,7 +277,11 @@ def json_schema(schema: Any) -> Any:
 
 
 def _config(call: Call, config: Fields) -> Fields:
-    body = {chat: value for chat, name in CONFIG.items() if (value := config.pop(name, None)) is not None}
+    body = {
+        chat: value
+        for chat, name in CONFIG.items()
+        if (value := config.pop(name, None)) is not None
+    }
     kind = config.pop("responseMimeType", None)
     given = config.pop("responseJsonSchema", None) or config.pop("responseSchema", None)
     if given is not None:

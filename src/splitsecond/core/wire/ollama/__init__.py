@@ -1,7 +1,7 @@
 """Ollama's own API format, ``/api/chat``: one JSON object per line (NDJSON), in both roles.
 
-The last line of an answer reports the server's own durations of loading the model, reading the prompt and writing the
-output, to compare with the measured times.
+The last line of an answer reports the server's own durations of loading the model, reading the
+prompt and writing the output, to compare with the measured times.
 """
 
 from splitsecond.core.wire import embeddings as _embeddings

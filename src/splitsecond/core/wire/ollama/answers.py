@@ -1,7 +1,7 @@
 """Server role: answers of Ollama as bytes, one JSON object per line.
 
-Finish reason, counts and durations share the last line, so `finish` and `usage` only store them; a tool call is sent
-whole, so its fragments wait for its end.
+Finish reason, counts and durations share the last line, so `finish` and `usage` only store them; a
+tool call is sent whole, so its fragments wait for its end.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,9 @@ class StreamWriter(AnswerWriter):
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         made = datetime.fromtimestamp(created, UTC).isoformat()
         self._head: dict[str, Any] = {"model": model, "created_at": made}
-        self._around = {kind: around_slots(self._line(message)) for kind, message in _MESSAGES.items()}
+        self._around = {
+            kind: around_slots(self._line(message)) for kind, message in _MESSAGES.items()
+        }
         self._call: str | None = None
         self._call_id = ""
         self._calls = 0
@@ -41,7 +43,8 @@ class StreamWriter(AnswerWriter):
         self._durations: dict[str, int] = {}
 
     def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
-        """Report the times as Ollama's durations. The wait before the prompt counts as loading the model."""
+        """Report the times as Ollama's durations. The wait before the prompt counts as loading the
+        model."""
         self._durations = {
             "total_duration": took.total_ns,
             "load_duration": took.queue_ns,
@@ -80,7 +83,8 @@ class StreamWriter(AnswerWriter):
             return b""
         arguments = call_arguments(self._call, "".join(self._arguments))
         function = {"name": self._call, "arguments": arguments}
-        # Ollama sends no index here, but LiteLLM takes all calls without one for parts of the first.
+        # Ollama sends no index here, but LiteLLM takes all calls without one for parts of the
+        # first.
         call = {"id": self._call_id, "index": self._calls, "function": function}
         self._call = None
         self._calls += 1
@@ -102,7 +106,10 @@ class StreamWriter(AnswerWriter):
             message["tool_calls"] = [
                 {
                     "id": call.id,
-                    "function": {"name": call.name, "arguments": call_arguments(call.name, call.arguments)},
+                    "function": {
+                        "name": call.name,
+                        "arguments": call_arguments(call.name, call.arguments),
+                    },
                 }
                 for call in answer.calls
             ]
@@ -117,24 +124,46 @@ class GenerateWriter(StreamWriter):
         return {"response": message["content"], **thinking}
 
 
-def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:
+def error_body(
+    status: int, message: str, type: str, code: str | None = None, param: str | None = None
+) -> bytes:
     return to_json({"error": message})
 
 
 def model_list(names: Sequence[str]) -> bytes:
     return to_json(
-        {"models": [{"name": name, "model": name, "size": 0, "digest": "", "details": {}} for name in names]}
+        {
+            "models": [
+                {"name": name, "model": name, "size": 0, "digest": "", "details": {}}
+                for name in names
+            ]
+        }
     )
 
 
 def model_details(name: str, context_tokens: int | None) -> bytes:
-    """Return the description of one model, which clients ask for its abilities and its context length in tokens."""
+    """Return the description of one model, which clients ask for its abilities and its context
+    length in tokens."""
     about: dict[str, Any] = {"general.architecture": _FAMILY, "general.basename": name}
     if context_tokens is not None:
         about[f"{_FAMILY}.context_length"] = context_tokens
-    details = {"format": "", "family": _FAMILY, "families": [_FAMILY], "parameter_size": "", "quantization_level": ""}
+    details = {
+        "format": "",
+        "family": _FAMILY,
+        "families": [_FAMILY],
+        "parameter_size": "",
+        "quantization_level": "",
+    }
     abilities = ["completion", "tools", "vision"]
-    return to_json({"details": details, "model_info": about, "capabilities": abilities, "template": "", "license": ""})
+    return to_json(
+        {
+            "details": details,
+            "model_info": about,
+            "capabilities": abilities,
+            "template": "",
+            "license": "",
+        }
+    )
 
 
 def counts(usage: Usage) -> dict[str, int]:

@@ -1,8 +1,9 @@
 """Client role: the body of an answer from Ollama to events.
 
-Each line is one event; an answer that was not streamed is one such line. Every field may be absent or null. An answer
-is complete when a line with ``done`` has come. An error after the first line is a line too (``{"error": …}``).
-`Usage.input_tokens` is ``prompt_eval_count``, the whole prompt, cached or not; ``eval_count`` includes thinking.
+Each line is one event; an answer that was not streamed is one such line. Every field may be absent
+or null. An answer is complete when a line with ``done`` has come. An error after the first line is
+a line too (``{"error": …}``). `Usage.input_tokens` is ``prompt_eval_count``, the whole prompt,
+cached or not; ``eval_count`` includes thinking.
 """
 
 from functools import partial
@@ -40,7 +41,8 @@ class Message(Struct, gc=False):
 
 
 class ResponseLine(Struct, gc=False):
-    """A line, or a whole answer. The last one has `done`, and beside it `Counts` and `Durations`."""
+    """A line, or a whole answer. The last one has `done`, and beside it `Counts` and
+    `Durations`."""
 
     message: Message | None = None
     done: bool = False
@@ -87,8 +89,8 @@ class LineDecoder(SseDecoder):
 
 
 class OllamaDecoder(Decoder):
-    """Decoder of one answer. `server_timings` holds the durations of the last line, in nanoseconds, under Ollama's
-    names."""
+    """Decoder of one answer. `server_timings` holds the durations of the last line, in nanoseconds,
+    under Ollama's names."""
 
     event_form = msgspec.json.Decoder(ResponseLine)
     events_of = LineDecoder
@@ -104,7 +106,9 @@ class OllamaDecoder(Decoder):
         self._begin_events()
         self._foreign_line = b""  # the first line that is JSON without a message
 
-    def _take_event(self, line: ResponseLine, name: str, data: bytes, at: int, out: list[Event]) -> None:
+    def _take_event(
+        self, line: ResponseLine, name: str, data: bytes, at: int, out: list[Event]
+    ) -> None:
         if line.error:
             self._report_error(at, out, error_of(line.error), data)
             return
@@ -130,7 +134,11 @@ class OllamaDecoder(Decoder):
         for call in message.tool_calls or ():
             if call.function is not None and call.function.name:
                 part = self._calls.part(None, call.id or "", call.function.name)
-                out.append(Token(at, part.name + arguments_text(call.function.arguments), "tool", tool=part))
+                out.append(
+                    Token(
+                        at, part.name + arguments_text(call.function.arguments), "tool", tool=part
+                    )
+                )
         self._tokens += len(out) - before
 
     def _take_done(self, line: ResponseLine, data: bytes, at: int, out: list[Event]) -> None:
@@ -144,10 +152,14 @@ class OllamaDecoder(Decoder):
 
     def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
         if self._foreign_line and not self._tokens:
-            self._break(at, out, "malformed", "the body is JSON, but not a chat answer", self._foreign_line)
+            self._break(
+                at, out, "malformed", "the body is JSON, but not a chat answer", self._foreign_line
+            )
         else:
             super()._end(at, out, cut=cut)
 
 
-fault_from_response = partial(_fault, hints=address_hints("it has no path", "Pull the model (ollama pull NAME)"))
+fault_from_response = partial(
+    _fault, hints=address_hints("it has no path", "Pull the model (ollama pull NAME)")
+)
 """Return the fault of a response with a status other than 200."""

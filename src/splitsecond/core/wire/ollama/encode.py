@@ -1,12 +1,13 @@
 """Client role: a call in the common chat form as a request for ``/api/chat``.
 
-Ollama has no tool choice: for "none" the tools are left out, and "auto" is its default. A call that must be of one tool
-is requested as an answer in the form of the tool's arguments, which the decoder reads as the call (`as_tool`); others
-are refused. Ollama's own fields (``options``, ``think``, ``keep_alive``, ``format``) pass unchanged and override a
-translated one; unknown fields are left out, and the call's notes name them.
+Ollama has no tool choice: for "none" the tools are left out, and "auto" is its default. A call that
+must be of one tool is requested as an answer in the form of the tool's arguments, which the decoder
+reads as the call (`as_tool`); others are refused. Ollama's own fields (``options``, ``think``,
+``keep_alive``, ``format``) pass unchanged and override a translated one; unknown fields are left
+out, and the call's notes name them.
 
-A message is one string of text, with images in base64 beside it. A tool's result names the function that it answers, so
-the call must be among the messages, unless the result has a name itself.
+A message is one string of text, with images in base64 beside it. A tool's result names the function
+that it answers, so the call must be among the messages, unless the result has a name itself.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,15 @@ from splitsecond.core.wire.translation import left_out, not_translatable, object
 
 _HEADERS = (("content-type", "application/json"), ("accept", "application/x-ndjson"))
 
-_OPTIONS = ("temperature", "top_p", "seed", "frequency_penalty", "presence_penalty", "top_k", "min_p")
+_OPTIONS = (
+    "temperature",
+    "top_p",
+    "seed",
+    "frequency_penalty",
+    "presence_penalty",
+    "top_k",
+    "min_p",
+)
 """Fields with the same name in ``options`` as in OpenAI's format or in common use."""
 
 _OWN = ("think", "keep_alive", "format", "truncate", "shift")
@@ -59,7 +68,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         tool = _only_tool(choice, tools)
         as_tool, body["format"] = tool["name"], tool.get("parameters") or {"type": "object"}
         asked = (
-            f"Answer with the arguments of a call of the function {as_tool}, as JSON. {tool.get('description') or ''}"
+            f"Answer with the arguments of a call of the function {as_tool}, as JSON. "
+            f"{tool.get('description') or ''}"
         )
         body["messages"].append({"role": "system", "content": asked.strip()})
     wanted = requested(call, fields, model, quirks.thinking, own="think")
@@ -73,7 +83,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 
 def _only_tool(choice: Any, tools: Any) -> dict[str, Any]:
-    """Return the function that `choice` requires. Raises `CallerFault` if it does not require a single one."""
+    """Return the function that `choice` requires. Raises `CallerFault` if it does not require a
+    single one."""
     match choice:
         case "required":
             functions = functions_named(tools)
@@ -89,7 +100,8 @@ def _only_tool(choice: Any, tools: Any) -> dict[str, Any]:
 
 
 def _think(call: Call, wanted: ReasoningRequest) -> bool | str:
-    """Return ``think``: whether to reason, or a level, which few models know; the others treat any level as on."""
+    """Return ``think``: whether to reason, or a level, which few models know; the others treat any
+    level as on."""
     if wanted.off:
         return False
     return True if wanted.tokens is None else wanted.level(call, _EFFORTS)
@@ -117,7 +129,12 @@ def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
             fields["thinking"] = message.reasoning_text
         if message.tool_calls:
             fields["tool_calls"] = [
-                {"function": {"name": call.function.name, "arguments": call.arguments(f"{where}.tool_calls[{place}]")}}
+                {
+                    "function": {
+                        "name": call.function.name,
+                        "arguments": call.arguments(f"{where}.tool_calls[{place}]"),
+                    }
+                }
                 for place, call in enumerate(message.tool_calls)
             ]
             names |= {call.id: call.function.name for call in message.tool_calls}

@@ -1,7 +1,8 @@
 """Server role: requests for ``/api/chat`` and ``/api/generate`` in the common chat form.
 
-Calls of tools have no ids here: each gets one, and a tool's result belongs to the first call of that tool which has no
-result, or to the first of all. Options that only Ollama's own models have are left out, and the call's notes name them.
+Calls of tools have no ids here: each gets one, and a tool's result belongs to the first call of
+that tool which has no result, or to the first of all. Options that only Ollama's own models have
+are left out, and the call's notes name them.
 """
 
 from collections.abc import Mapping
@@ -14,11 +15,26 @@ from splitsecond.core.service import Call
 from splitsecond.core.wire.chat_form import TRANSLATED, assistant_message, schema_format
 from splitsecond.core.wire.server_answer import function_call
 from splitsecond.core.wire.tool_calls import arguments_text
-from splitsecond.core.wire.translation import left_out, object_field, plain_fields, refuse, short, take_tools
+from splitsecond.core.wire.translation import (
+    left_out,
+    object_field,
+    plain_fields,
+    refuse,
+    short,
+    take_tools,
+)
 
 Fields = dict[str, Any]
 
-_OPTIONS = ("temperature", "top_p", "top_k", "seed", "stop", "presence_penalty", "frequency_penalty")
+_OPTIONS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "stop",
+    "presence_penalty",
+    "frequency_penalty",
+)
 """Options with the same name in a chat."""
 _ROLES = ("system", "user", "assistant", "tool")
 _REFUSED_IN_GENERATE: Mapping[str, tuple[Any, ...]] = {
@@ -42,7 +58,11 @@ def generate_to_chat(call: Call) -> Call:
     if not isinstance(prompt, str) or not prompt:
         raise CallerFault("prompt must be a text", hint="Targets cannot be loaded in advance.")
     before = [{"role": "system", "content": system}] if system else []
-    return _chat(call, fields, {"messages": [*before, {"role": "user", "content": _content(prompt, images, "images")}]})
+    return _chat(
+        call,
+        fields,
+        {"messages": [*before, {"role": "user", "content": _content(prompt, images, "images")}]},
+    )
 
 
 def _chat(call: Call, fields: Fields, body: Fields) -> Call:
@@ -80,23 +100,40 @@ def _messages(given: Any) -> list[Fields]:
         where = f"messages[{number}]"
         match message:
             case {"role": "assistant"}:
-                calls = [_call(each, f"call_{count + place}", where) for place, each in enumerate(_calls(message))]
+                calls = [
+                    _call(each, f"call_{count + place}", where)
+                    for place, each in enumerate(_calls(message))
+                ]
                 count += len(calls)
                 open_calls += [(each["id"], each["function"]["name"]) for each in calls]
                 made.append(assistant_message(*_texts(message), calls))
             case {"role": "tool", "content": str(text)}:
                 content = _content(text, message.get("images"), f"{where}.images")
-                made.append({"role": "tool", "tool_call_id": _answered(message, open_calls, where), "content": content})
+                made.append(
+                    {
+                        "role": "tool",
+                        "tool_call_id": _answered(message, open_calls, where),
+                        "content": content,
+                    }
+                )
             case {"role": "system" | "user" as role, "content": str(text)}:
-                made.append({"role": role, "content": _content(text, message.get("images"), f"{where}.images")})
+                made.append(
+                    {
+                        "role": role,
+                        "content": _content(text, message.get("images"), f"{where}.images"),
+                    }
+                )
             case _:
-                raise CallerFault(f"{where} must have a role, one of {', '.join(_ROLES)}, and content, a text")
+                raise CallerFault(
+                    f"{where} must have a role, one of {', '.join(_ROLES)}, and content, a text"
+                )
     return made
 
 
 def _texts(message: Fields) -> tuple[list[str], list[str]]:
     found = (
-        [value] if isinstance(value := message.get(name), str) and value else [] for name in ("content", "thinking")
+        [value] if isinstance(value := message.get(name), str) and value else []
+        for name in ("content", "thinking")
     )
     text, thinking = found
     return text, thinking
@@ -111,14 +148,19 @@ def _call(call: Any, identity: str, where: str) -> Fields:
     match call:
         case {"function": {"name": str(name)} as function}:
             known, text = call.get("id"), arguments_text(function.get("arguments")) or "{}"
-            return function_call(known if isinstance(known, str) and known else identity, name, text)
+            return function_call(
+                known if isinstance(known, str) and known else identity, name, text
+            )
     raise CallerFault(f"{where}.tool_calls must hold functions with names, got {short(call)}")
 
 
 def _answered(message: Fields, open_calls: list[tuple[str, str]], where: str) -> str:
-    """Return the id of the call that a tool's message answers, which is removed from `open_calls`."""
+    """Return the id of the call that a tool's message answers, which is removed from
+    `open_calls`."""
     known, name = message.get("tool_call_id"), message.get("tool_name") or message.get("name")
-    alike = [each for each in open_calls if each[0] == known] or [each for each in open_calls if each[1] == name]
+    alike = [each for each in open_calls if each[0] == known] or [
+        each for each in open_calls if each[1] == name
+    ]
     found = next(iter(alike or open_calls), None)
     if found is None:
         raise CallerFault(f"{where} answers no call of a tool")
@@ -132,7 +174,10 @@ def _content(text: str, images: Any, where: str) -> str | list[Fields]:
     if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
         raise CallerFault(f"{where} must be a list of images in base64")
     urls = [f"data:{_media_type(image)};base64,{image}" for image in images]
-    return [{"type": "text", "text": text}, *({"type": "image_url", "image_url": {"url": url}} for url in urls)]
+    return [
+        {"type": "text", "text": text},
+        *({"type": "image_url", "image_url": {"url": url}} for url in urls),
+    ]
 
 
 def _media_type(image: str) -> str:

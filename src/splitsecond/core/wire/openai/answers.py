@@ -49,7 +49,10 @@ class StreamWriter(AnswerWriter):
     def event(self, event: Event) -> bytes:
         match event:
             case Token(tool=ToolPart() as part):
-                call: dict[str, Any] = {"index": part.number, "function": {"arguments": event.arguments}}
+                call: dict[str, Any] = {
+                    "index": part.number,
+                    "function": {"arguments": event.arguments},
+                }
                 if part.name:
                     call |= function_call(part.id, part.name, event.arguments)
                 return self._choice(event.index, {"delta": {"tool_calls": [call]}})
@@ -79,22 +82,34 @@ class StreamWriter(AnswerWriter):
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
         choices = [
-            {"index": index, **self._content(answer), "logprobs": None, "finish_reason": answer.finish}
+            {
+                "index": index,
+                **self._content(answer),
+                "logprobs": None,
+                "finish_reason": answer.finish,
+            }
             for index, answer in enumerate(answers)
         ]
         head = {**self._head, "object": self._head["object"].removesuffix(".chunk")}
-        head["system_fingerprint"] = None  # OpenRouter's clients require it here, and refuse null in chunks
+        # OpenRouter's clients require it here, and refuse null in chunks
+        head["system_fingerprint"] = None
         return to_json({**head, "choices": choices, "usage": usage_fields(usage)})
 
     def _content(self, answer: ServerAnswer) -> dict[str, Any]:
         if self._operation == "completions":
             return {"text": answer.text}
         content = answer.text or (None if answer.calls else "")
-        message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": answer.refusal or None}
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": content,
+            "refusal": answer.refusal or None,
+        }
         if answer.reasoning:
             message["reasoning_content"] = message["reasoning"] = answer.reasoning
         if answer.calls:
-            message["tool_calls"] = [function_call(call.id, call.name, call.arguments) for call in answer.calls]
+            message["tool_calls"] = [
+                function_call(call.id, call.name, call.arguments) for call in answer.calls
+            ]
         return {"message": message}
 
     def _choice(self, index: int, content: dict[str, Any], finish: str | None = None) -> bytes:
@@ -120,17 +135,26 @@ def model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "splitsecond"}
 
 
-def error_body(status: int, message: str, type: str, code: str | None = None, param: str | None = None) -> bytes:
+def error_body(
+    status: int, message: str, type: str, code: str | None = None, param: str | None = None
+) -> bytes:
     """Return the body of an error response; `code` is the status if None."""
     return to_json({"error": _error_fields(message, type, status if code is None else code, param)})
 
 
-def numbered_error_body(status: int, message: str, type: str, code: str | None, param: str | None) -> bytes:
-    """Return the body of an error response of OpenRouter, whose code is the status: its clients require a number."""
-    return to_json({"error": {"message": message, "code": status, "metadata": {"error_type": code or type}}})
+def numbered_error_body(
+    status: int, message: str, type: str, code: str | None, param: str | None
+) -> bytes:
+    """Return the body of an error response of OpenRouter, whose code is the status: its clients
+    require a number."""
+    return to_json(
+        {"error": {"message": message, "code": status, "metadata": {"error_type": code or type}}}
+    )
 
 
-def _error_fields(message: str, kind: str, code: str | int | None, param: str | None) -> dict[str, Any]:
+def _error_fields(
+    message: str, kind: str, code: str | int | None, param: str | None
+) -> dict[str, Any]:
     return {"message": message, "type": kind, "param": param, "code": code}
 
 
@@ -145,7 +169,9 @@ def usage_fields(usage: Usage) -> dict[str, Any]:
         "completion_tokens": usage.output_tokens or 0,
         "total_tokens": (usage.input_tokens or 0) + (usage.output_tokens or 0),
     }
-    if cached := known(cached_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens):
+    if cached := known(
+        cached_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens
+    ):
         fields["prompt_tokens_details"] = cached
     if usage.reasoning_tokens is not None:
         fields["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}

@@ -1,7 +1,8 @@
-"""OpenAI's chat and completions on the client's side of the gateway: relay, assembly and continuation.
+"""OpenAI's chat and completions on the client's side of the gateway: relay, assembly and
+continuation.
 
-The relay looks into an event only if it may be the usage chunk that the client did not request: the one without
-choices.
+The relay looks into an event only if it may be the usage chunk that the client did not request: the
+one without choices.
 
 The chunks of a continuation keep the id, the model and the time of the first one.
 """
@@ -75,13 +76,15 @@ class ChunkRelay(StreamRelay):
 
 
 def _without_usage(events: bytes) -> bytes:
-    """Return `events` without those that hold usage only. They are cut apart only from the first on that may be
-    one: many providers write in each chunk that it has no usage."""
+    """Return `events` without those that hold usage only. They are cut apart only from the first on
+    that may be one: many providers write in each chunk that it has no usage."""
     first = _NO_CHOICES.search(events)
     if first is None:
         return events
     begin = end_of_events(events[: first.start()], 0)
-    return events[:begin] + b"".join(event for event in events_in(events[begin:]) if not _is_usage(event))
+    return events[:begin] + b"".join(
+        event for event in events_in(events[begin:]) if not _is_usage(event)
+    )
 
 
 def _is_usage(event: bytes) -> bool:
@@ -92,8 +95,8 @@ def _is_usage(event: bytes) -> bool:
 
 
 def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
-    """Yield a whole answer as the chunks of a stream: all of its content in one, then its usage, if it is known and
-    requested.
+    """Yield a whole answer as the chunks of a stream: all of its content in one, then its usage, if
+    it is known and requested.
 
     Raises `ProviderFault` if `body` is not an answer.
     """
@@ -117,7 +120,8 @@ def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
 
 
 class ChunkAssembly(Assembly):
-    """Assembly of a chat or a completion. What has several forms in a stream is read by the decoder's rules first."""
+    """Assembly of a chat or a completion. What has several forms in a stream is read by the
+    decoder's rules first."""
 
     plain_answer = staticmethod(plain_answer)
 
@@ -131,7 +135,9 @@ class ChunkAssembly(Assembly):
     def merge(self, chunk: dict[str, Any], name: str) -> Added:
         for choice in _objects(chunk, "choices"):
             choice["index"], delta = _index(choice), choice.get("delta")
-            if isinstance(delta, dict) and (delta.get("tool_calls") or isinstance(delta.get("content"), list)):
+            if isinstance(delta, dict) and (
+                delta.get("tool_calls") or isinstance(delta.get("content"), list)
+            ):
                 _read_delta(delta, choice["index"], self._calls)
         added: Added = []
         merge(self.merged, chunk, added)
@@ -142,7 +148,9 @@ class ChunkAssembly(Assembly):
         kind = fields.get("object")
         fields["object"] = kind.removesuffix(".chunk") if isinstance(kind, str) else kind
         fields.pop("obfuscation", None)  # padding that makes the events of a stream equally long
-        fields["choices"] = [_whole_choice(choice) for choice in sorted(_objects(fields, "choices"), key=_index)]
+        fields["choices"] = [
+            _whole_choice(choice) for choice in sorted(_objects(fields, "choices"), key=_index)
+        ]
         if fields.get("usage") is None:
             fields["usage"] = _usage_elsewhere(fields)
         if fields["object"] == "chat.completion":
@@ -151,7 +159,8 @@ class ChunkAssembly(Assembly):
         return fields | last
 
     def answer(self) -> bytes:
-        """Return the whole answer. One that came as JSON is returned as it came, but with ``usage``."""
+        """Return the whole answer. One that came as JSON is returned as it came, but with
+        ``usage``."""
         body = super().answer()
         if self._json is None:
             return body
@@ -160,7 +169,11 @@ class ChunkAssembly(Assembly):
             return body
         try:
             fields = msgspec.json.decode(body)
-            if not isinstance(fields, dict) or "choices" not in fields or fields.get("usage") is not None:
+            if (
+                not isinstance(fields, dict)
+                or "choices" not in fields
+                or fields.get("usage") is not None
+            ):
                 return body
             return msgspec.json.encode({**fields, "usage": _usage_elsewhere(fields)})
         except (ValueError, RecursionError):
@@ -168,14 +181,18 @@ class ChunkAssembly(Assembly):
 
 
 def _usage_elsewhere(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the ``usage`` of an answer without it: what the decoder finds in another place, or zeros."""
+    """Return the ``usage`` of an answer without it: what the decoder finds in another place, or
+    zeros."""
     reading = decoder("chat")
     events = [*reading.feed(msgspec.json.encode(fields), 0), *reading.close(0)]
-    return usage_fields(next((event for event in reversed(events) if isinstance(event, Usage)), Usage(0)))
+    return usage_fields(
+        next((event for event in reversed(events) if isinstance(event, Usage)), Usage(0))
+    )
 
 
 def _read_delta(delta: dict[str, Any], index: int, calls: ToolCalls) -> None:
-    """Give the content of `delta` its usual form: one text, and numbered fragments of tool calls, each named once."""
+    """Give the content of `delta` its usual form: one text, and numbered fragments of tool calls,
+    each named once."""
     try:
         read = msgspec.convert(delta, Delta)
     except ValueError:
@@ -199,12 +216,18 @@ def _read_delta(delta: dict[str, Any], index: int, calls: ToolCalls) -> None:
 
 
 def _whole_choice(choice: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice as in an answer that was not streamed: with explicit nulls, and without numbers of tool calls."""
+    """Return a choice as in an answer that was not streamed: with explicit nulls, and without
+    numbers of tool calls."""
     delta = choice.pop("delta", None)
     if delta is None:
         return choice
     known = choice.pop("message", None)
-    message = {"role": "assistant", "content": None, **_object("message", known or {}), **_object("delta", delta)}
+    message = {
+        "role": "assistant",
+        "content": None,
+        **_object("message", known or {}),
+        **_object("delta", delta),
+    }
     for call in _objects(message, "tool_calls"):
         call.pop("index", None)
         own = call.get("function") or call.get("custom")
@@ -215,7 +238,11 @@ def _whole_choice(choice: dict[str, Any]) -> dict[str, Any]:
     if "refusal" in message:  # providers that send it also send the annotations
         message.setdefault("annotations", [])
     message["refusal"] = message.pop("refusal", None)
-    first = {"index": choice.pop("index", 0), "message": message, "logprobs": choice.pop("logprobs", None)}
+    first = {
+        "index": choice.pop("index", 0),
+        "message": message,
+        "logprobs": choice.pop("logprobs", None),
+    }
     return first | choice
 
 
@@ -240,7 +267,8 @@ def _objects(fields: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def without_logprobs(answer: bytes) -> bytes:
-    """Return `answer`, a whole body, streamed or not, with null in the place of all log-probabilities.
+    """Return `answer`, a whole body, streamed or not, with null in the place of all
+    log-probabilities.
 
     Only the events that hold some are encoded again.
     """
@@ -283,7 +311,11 @@ class AnswerHead(msgspec.Struct):
     @property
     def created_s(self) -> int:
         """When the answer began, in seconds since 1970; 0 if it is unknown or no date."""
-        return int(self.created) if self.created is not None and 0 <= self.created < _MAX_CREATED else 0
+        return (
+            int(self.created)
+            if self.created is not None and 0 <= self.created < _MAX_CREATED
+            else 0
+        )
 
 
 decode_head = msgspec.json.Decoder(AnswerHead).decode
@@ -308,9 +340,13 @@ class ChunkEncoder(ContinuationEncoder):
     def encode(self, event: Event) -> bytes:
         if self._writer is None:
             head = self._read_head()
-            self._writer = StreamWriter(self._operation, head.model or "", id=head.id or "", created=head.created_s)
+            self._writer = StreamWriter(
+                self._operation, head.model or "", id=head.id or "", created=head.created_s
+            )
         return self._writer.event(event)
 
     def _read_head(self) -> AnswerHead:
-        heads = (read_json(event.data or b"", decode_head) for event in SseDecoder().feed(self._first))
+        heads = (
+            read_json(event.data or b"", decode_head) for event in SseDecoder().feed(self._first)
+        )
         return next((head for head in heads if head and head.id), AnswerHead())

@@ -2,10 +2,10 @@
 
 Each event is decoded once, to the fields of `shapes`.
 
-An answer is complete if every choice that began has its ``finish_reason``, or if a chunk with usage only closed the
-stream. ``[DONE]`` alone proves nothing (llama-cpp-python sends it after an answer that it cut short), nor does the
-status 200 (vLLM sends an ``error`` inside it, then ``[DONE]``). The first event that ends a stream decides; later ones
-are ignored.
+An answer is complete if every choice that began has its ``finish_reason``, or if a chunk with usage
+only closed the stream. ``[DONE]`` alone proves nothing (llama-cpp-python sends it after an answer
+that it cut short), nor does the status 200 (vLLM sends an ``error`` inside it, then ``[DONE]``).
+The first event that ends a stream decides; later ones are ignored.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,8 @@ _decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 _decode_plain = msgspec.json.Decoder(PlainAnswer).decode
 
 MAX_CHOICES = 4_096
-"""The most choices of one answer. OpenAI returns 128, and 2,048 if it completes several prompts at once."""
+"""The most choices of one answer. OpenAI returns 128, and 2,048 if it completes several prompts at
+once."""
 
 
 _Piece = tuple[TokenKind, str, ToolPart | None]
@@ -66,7 +67,8 @@ _PLAIN_REASONS = ("stop", "length")
 
 
 def decoder(operation: Operation) -> Decoder:
-    """Return a decoder for one answer. The body shows whether it is streamed, and whether it is a chat."""
+    """Return a decoder for one answer. The body shows whether it is streamed, and whether it is a
+    chat."""
     return ItemsDecoder(operation) if operation in WHOLE_OPERATIONS else OpenAIDecoder(operation)
 
 
@@ -80,7 +82,8 @@ class OpenAIDecoder(Decoder):
 
     def _begin_choices(self) -> None:
         """Create what an answer needs that is not plain."""
-        self._running_count = False  # usage comes with each token, the first included; otherwise it is a total
+        # usage comes with each token, the first included; otherwise it is a total
+        self._running_count = False
         self._usage = UsageTally()
         self._closed_at = -1  # the number of tokens when usage alone closed the stream
 
@@ -112,7 +115,11 @@ class OpenAIDecoder(Decoder):
             self._ended = True
             out.append(WholeText(arrived, len(text), reason, usage))
         else:
-            out += (Token(arrived, text, "text", choice.index), Finish(arrived, reason, choice.index), usage)
+            out += (
+                Token(arrived, text, "text", choice.index),
+                Finish(arrived, reason, choice.index),
+                usage,
+            )
             self._complete(at, out, marker=False)
         return True
 
@@ -138,9 +145,13 @@ class OpenAIDecoder(Decoder):
                 return
             if choice.usage is not ABSENT:
                 shape = self._read_counts(choice.usage, _decode_usage, at, out)
-                counted = counted if shape is None else self._usage.take(shape, at, index) or counted
+                counted = (
+                    counted if shape is None else self._usage.take(shape, at, index) or counted
+                )
             if pieces := _pieces(choice, fresh, self._calls):
-                so_far = None if counted is None or self._json is not None else self._so_far(counted)
+                so_far = (
+                    None if counted is None or self._json is not None else self._so_far(counted)
+                )
                 logprobs = None if choice.logprobs in NOTHING else _token_logprobs(choice.logprobs)
                 for kind, text, tool in pieces:
                     out.append(Token(at, text, kind, index, so_far, tool, logprobs))
@@ -170,7 +181,11 @@ class OpenAIDecoder(Decoder):
 
     def _text_of(self, data: bytes) -> str | None:
         chunk = read_json(data, _CHUNK.decode)
-        pieces = _pieces(chunk.choices[0], False, self._calls) if chunk is not None and chunk.choices else []
+        pieces = (
+            _pieces(chunk.choices[0], False, self._calls)
+            if chunk is not None and chunk.choices
+            else []
+        )
         return pieces[0][1] if len(pieces) == 1 else None
 
     def _count(self, chunk: Chunk, at: int, out: list[Event]) -> Usage | None:
@@ -190,7 +205,8 @@ class OpenAIDecoder(Decoder):
             return True
         if not self._choices or self._choices - self._finished.keys():
             return False
-        # llama.cpp sends usage for each choice separately: a body cut between two has all texts and half the count
+        # llama.cpp sends usage for each choice separately: a body cut between two has all texts and
+        # half the count
         counted = self._usage.alone_output
         return marker or len(self._choices) == 1 or counted is None or counted >= self._tokens
 
@@ -198,7 +214,8 @@ class OpenAIDecoder(Decoder):
 def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
     """Return the content of a choice, one piece for each field that holds any.
 
-    A ``message`` in a stream repeats what was streamed (MiniMax, Perplexity), unless nothing was streamed: `fresh`.
+    A ``message`` in a stream repeats what was streamed (MiniMax, Perplexity), unless nothing was
+    streamed: `fresh`.
     """
     delta = choice.delta
     if delta is None:
@@ -208,7 +225,8 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
             return []
         delta = choice.message
     pieces: list[_Piece] = []
-    reasoning = delta.reasoning_content or delta.reasoning  # some providers send both, with the same text
+    # some providers send both, with the same text
+    reasoning = delta.reasoning_content or delta.reasoning
     if reasoning:
         pieces.append(("reasoning", reasoning, None))
     content = delta.content
@@ -234,19 +252,24 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
 
 
 def texts_of(parts: Sequence[Part]) -> tuple[str, str]:
-    reasoning = "".join(inner.text or "" for part in parts for inner in part.thinking or part.summary or ())
+    reasoning = "".join(
+        inner.text or "" for part in parts for inner in part.thinking or part.summary or ()
+    )
     return reasoning, "".join(part.text or "" for part in parts)
 
 
-def tool_fragments(delta: Delta, index: int, calls: ToolCalls, *, whole: bool) -> list[tuple[ToolPart, str]]:
+def tool_fragments(
+    delta: Delta, index: int, calls: ToolCalls, *, whole: bool
+) -> list[tuple[ToolPart, str]]:
     """Return the tool calls in the `delta` of choice `index`, each with the text of its arguments.
 
-    `whole`: it is a message, with one entry for each call. The older `function_call` counts only without `tool_calls`:
-    llama-cpp-python sends the same call under both names.
+    `whole`: it is a message, with one entry for each call. The older `function_call` counts only
+    without `tool_calls`: llama-cpp-python sends the same call under both names.
     """
     fragments = []
     made = delta.tool_calls or ToolCall("function_call", "", delta.function_call)
-    for place, call in enumerate([made] if isinstance(made, ToolCall) else made):  # TGI sends no list
+    # TGI sends no list
+    for place, call in enumerate([made] if isinstance(made, ToolCall) else made):
         function = call.function or call.custom or Function()
         key = ("whole", place) if whole else call.index
         part = calls.part(key, str(call.id or ""), function.name or "", index)
@@ -260,15 +283,18 @@ def _reported(chunk: Chunk) -> ProviderError | None:
     if chunk.x_groq is not None and chunk.x_groq.error:
         return error_of(chunk.x_groq.error)
     if chunk.base_resp is not None and chunk.base_resp.status_code != 0:
-        return ProviderError(f"{chunk.base_resp.status_msg or 'no message'} (base_resp {chunk.base_resp.status_code})")
+        return ProviderError(
+            f"{chunk.base_resp.status_msg or 'no message'} (base_resp "
+            f"{chunk.base_resp.status_code})"
+        )
     return None
 
 
 def _token_logprobs(value: Raw) -> tuple[float, ...] | None:
     """Return the natural log-probability of each token; None if there are none.
 
-    A chat has ``{"content": [{"token", "logprob", …}]}``, a completion ``{"token_logprobs": [-0.1, …]}``. Other forms
-    are ignored: they are no reason to lose an answer.
+    A chat has ``{"content": [{"token", "logprob", …}]}``, a completion ``{"token_logprobs": [-0.1,
+    …]}``. Other forms are ignored: they are no reason to lose an answer.
     """
     if value in NOTHING:
         return None

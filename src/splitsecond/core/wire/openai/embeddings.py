@@ -1,7 +1,9 @@
-"""Client role: the answer to a request for embeddings, a ranking or a moderation, one JSON object, never a stream.
+"""Client role: the answer to a request for embeddings, a ranking or a moderation, one JSON object,
+never a stream.
 
-The answer begins with its first item, so that a large batch is passed on while it still arrives. The items are not
-decoded: at the end of the body msgspec skips them, finds the usage, and shows whether the body is complete.
+The answer begins with its first item, so that a large batch is passed on while it still arrives.
+The items are not decoded: at the end of the body msgspec skips them, finds the usage, and shows
+whether the body is complete.
 """
 
 import re
@@ -42,7 +44,8 @@ _decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 
 
 class ItemsDecoder(Decoder):
-    """Decoder of one answer: a `Token` when the first vector or result begins, all other events at the end."""
+    """Decoder of one answer: a `Token` when the first vector or result begins, all other events at
+    the end."""
 
     whole_form = msgspec.json.Decoder(_Answer)
     max_json_bytes = MAX_BYTES

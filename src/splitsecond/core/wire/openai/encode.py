@@ -1,12 +1,14 @@
 """Client role: a call as a request for a provider of OpenAI's API format.
 
-The fields of a call pass unchanged, byte for byte, but for ``model``, ``stream``, ``stream_options``, the name of the
-limit on output tokens and, for Gemini's models (`thought_signatures`), missing signatures of tool calls.
+The fields of a call pass unchanged, byte for byte, but for ``model``, ``stream``,
+``stream_options``, the name of the limit on output tokens and, for Gemini's models
+(`thought_signatures`), missing signatures of tool calls.
 
-A chat that was translated from another API format must not hold fields that its client never wrote, because some
-providers reject a request for an unknown field. So of the fields that few providers accept only those stay that the
-provider's quirks name, reasoning goes to providers that take it back, and the reasoning effort is written in the
-provider's own way. What is left out is reported: it does not change the answer, or only by degree.
+A chat that was translated from another API format must not hold fields that its client never wrote,
+because some providers reject a request for an unknown field. So of the fields that few providers
+accept only those stay that the provider's quirks name, reasoning goes to providers that take it
+back, and the reasoning effort is written in the provider's own way. What is left out is reported:
+it does not change the answer, or only by degree.
 """
 
 import re
@@ -45,7 +47,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     streamed = fields["stream"] = quirks.streamed(call)
     options = fields.pop("stream_options", None)
     if quirks.stream_options and streamed:
-        fields["stream_options"] = _USAGE if options is None else {**_options(options), "include_usage": True}
+        fields["stream_options"] = (
+            _USAGE if options is None else {**_options(options), "include_usage": True}
+        )
     if call.operation == "chat" and ("max_tokens" in fields or "max_completion_tokens" in fields):
         _name_limit(fields, quirks.max_tokens_field)
     if quirks.thought_signatures and "messages" in fields:
@@ -79,11 +83,14 @@ _UNSIGNED = {"google": {"thought_signature": NO_SIGNATURE}}
 
 
 def _with_signatures(value: Any) -> Any:
-    """Return the messages `value`; tool calls without a signature of the reasoning before them get a placeholder."""
+    """Return the messages `value`; tool calls without a signature of the reasoning before them get
+    a placeholder."""
     messages: Any = value
     if isinstance(value, msgspec.Raw):
         messages = read_json(value) if _CALLS.search(value) else None
-    return [_with_signature(message) for message in messages] if isinstance(messages, list) else value
+    return (
+        [_with_signature(message) for message in messages] if isinstance(messages, list) else value
+    )
 
 
 def _with_signature(message: Any) -> Any:
@@ -96,7 +103,8 @@ def _with_signature(message: Any) -> Any:
 
 
 _FEW_TAKE = (
-    "top_k", "user", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "verbosity",
+    "top_k", "user", "service_tier", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention", "verbosity",
 )  # fmt: skip
 """Fields of a chat that few providers of OpenAI's format accept, beside OpenAI itself."""
 _USUAL = ("top_k", "user")
@@ -107,7 +115,8 @@ _DEFAULTS: Mapping[str, tuple[str]] = {"service_tier": ("auto",), "verbosity": (
 
 
 def fit_to_provider(chat: Call, model: str, quirks: Quirks) -> Call:
-    """Fit `chat`, or embeddings, translated from another API format, to `model` at a provider with these `quirks`."""
+    """Fit `chat`, or embeddings, translated from another API format, to `model` at a provider with
+    these `quirks`."""
     body = dict(chat.body)
     if chat.operation == "embeddings":
         return structs.replace(chat, body=shared_fields(chat, body, _OF_EMBEDDINGS))
@@ -152,7 +161,8 @@ def _reasoning_object(wanted: ReasoningRequest) -> dict[str, Any]:
 
 
 def _messages(chat: Call, messages: list[dict[str, Any]], quirks: Quirks) -> list[dict[str, Any]]:
-    """Return the messages with their media in standard form, and with their reasoning if the provider takes it back.
+    """Return the messages with their media in standard form, and with their reasoning if the
+    provider takes it back.
 
     A provider that takes it back requires it with every tool call, even if it is empty.
     """
@@ -163,7 +173,9 @@ def _messages(chat: Call, messages: list[dict[str, Any]], quirks: Quirks) -> lis
         for each in messages
     ]
     if quirks.takes_thoughts:
-        return [{REASONING_FIELD: "", **each} if each.get("tool_calls") else each for each in messages]
+        return [
+            {REASONING_FIELD: "", **each} if each.get("tool_calls") else each for each in messages
+        ]
     if not any(REASONING_FIELD in message for message in messages):
         return messages
     left_out(chat, REASONING_FIELD)

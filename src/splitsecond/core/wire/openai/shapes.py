@@ -1,7 +1,8 @@
 """Structures of the JSON of OpenAI-compatible providers, with only the fields that are used.
 
-msgspec skips other fields at C speed. Every field may be absent or null, because at some provider it is. One structure
-serves chat and completions, streamed and whole: a choice holds a `delta`, a `text` or a `message`.
+msgspec skips other fields at C speed. Every field may be absent or null, because at some provider
+it is. One structure serves chat and completions, streamed and whole: a choice holds a `delta`, a
+`text` or a `message`.
 """
 
 from typing import Annotated, Any
@@ -18,8 +19,8 @@ class CacheCreation(Struct, gc=False):
 
 
 class CachedDetails(Struct, gc=False):
-    """``prompt_tokens_details``, in Responses ``input_tokens_details``. Tokens written to the cache are reported by
-    OpenRouter and, under the longer names, by LiteLLM."""
+    """``prompt_tokens_details``, in Responses ``input_tokens_details``. Tokens written to the cache
+    are reported by OpenRouter and, under the longer names, by LiteLLM."""
 
     cached_tokens: Count | None = None
     cache_write_tokens: Count | None = None
@@ -28,15 +29,17 @@ class CachedDetails(Struct, gc=False):
 
 
 class OutputDetails(Struct, gc=False):
-    """``completion_tokens_details``, elsewhere ``output_tokens_details``; Anthropic's reasoning is thinking."""
+    """``completion_tokens_details``, elsewhere ``output_tokens_details``; Anthropic's reasoning is
+    thinking."""
 
     reasoning_tokens: Count | None = None
     thinking_tokens: Count | None = None
 
 
 class TokenUsage(Struct, gc=False):
-    """``usage`` of Responses (input includes cached tokens, output includes reasoning) and of Anthropic (`input_tokens`
-    excludes tokens read from the cache or written to it). Cohere has two in its own."""
+    """``usage`` of Responses (input includes cached tokens, output includes reasoning) and of
+    Anthropic (`input_tokens` excludes tokens read from the cache or written to it). Cohere has two
+    in its own."""
 
     input_tokens: Count | None = None
     output_tokens: Count | None = None
@@ -93,7 +96,8 @@ class Image(Struct, gc=False):
 
 
 class Part(Struct, gc=False):
-    """One part of content that is a list. Reasoning is in `thinking` (Mistral) or `summary` (Databricks)."""
+    """One part of content that is a list. Reasoning is in `thinking` (Mistral) or `summary`
+    (Databricks)."""
 
     text: str | None = None
     thinking: list["Part"] | None = None
@@ -155,7 +159,8 @@ class PlainUsage(UsageShape, gc=False):
 
 
 class PlainAnswer(Struct, gc=False):
-    """The most frequent whole answer of a chat: one text, and its usage. Any other does not decode as this.
+    """The most frequent whole answer of a chat: one text, and its usage. Any other does not decode
+    as this.
 
     So msgspec checks at C speed that nothing else must be read.
     """
@@ -187,7 +192,8 @@ class BaseResponse(Struct, gc=False):
 class Chunk(Struct, gc=False):
     """One event of a stream, or a whole answer.
 
-    `usage` (`UsageShape`) and the server's times (objects) are raw, so that a wrong number in them fails no answer.
+    `usage` (`UsageShape`) and the server's times (objects) are raw, so that a wrong number in them
+    fails no answer.
     """
 
     choices: list[Choice] | None = None

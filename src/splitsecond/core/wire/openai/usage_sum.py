@@ -1,9 +1,9 @@
 """Sum of the usage that a provider reports, in any of its places, as one `Usage`.
 
-Usage beside a choice (vLLM's ``continuous_usage_stats``, Mistral, Moonshot, Groq) is for that choice: the last report
-of each choice counts, and the choices add up. Usage in a chunk without choices is for the whole answer and takes
-precedence; but llama.cpp sends one such chunk for each of several choices, and they add up. Input tokens never add up:
-all choices have the same prompt.
+Usage beside a choice (vLLM's ``continuous_usage_stats``, Mistral, Moonshot, Groq) is for that
+choice: the last report of each choice counts, and the choices add up. Usage in a chunk without
+choices is for the whole answer and takes precedence; but llama.cpp sends one such chunk for each of
+several choices, and they add up. Input tokens never add up: all choices have the same prompt.
 """
 
 from itertools import islice
@@ -20,8 +20,8 @@ _MAX_TIMINGS, _LONGEST_NAME, _LARGEST_TIMING = 32, 64, 1 << 63
 
 
 class UsageTally(Struct, eq=False):
-    """The last report of each choice, their sum, and that of the reports without a choice. Adding one takes constant
-    time, because a provider may send any number of them."""
+    """The last report of each choice, their sum, and that of the reports without a choice. Adding
+    one takes constant time, because a provider may send any number of them."""
 
     _by_choice: dict[int, Usage] = {}
     _beside: Usage | None = None
@@ -32,7 +32,8 @@ class UsageTally(Struct, eq=False):
         return self._alone.output_tokens if self._alone else None
 
     def take(self, shape: UsageShape, at: int, index: int) -> Usage | None:
-        """Add `shape`, which came beside choice `index`, and return the sum; None if `shape` is empty."""
+        """Add `shape`, which came beside choice `index`, and return the sum; None if `shape` is
+        empty."""
         usage = usage_of(shape, at)
         if usage is None:
             return None
@@ -42,8 +43,8 @@ class UsageTally(Struct, eq=False):
         return self._alone or self._beside
 
     def take_alone(self, shape: UsageShape, at: int, *, several: bool) -> Usage | None:
-        """Add `shape`, which came in a chunk without choices, and return the sum. `several`: the answer has several
-        choices."""
+        """Add `shape`, which came in a chunk without choices, and return the sum. `several`: the
+        answer has several choices."""
         usage = usage_of(shape, at)
         if usage is not None:
             self._alone = _sum(self._alone, usage) if several else usage
@@ -58,7 +59,11 @@ def _sum(total: Usage | None, usage: Usage, before: Usage | None = None) -> Usag
         usage.at,
         _most(total.input_tokens, usage.input_tokens),
         _plus(total.output_tokens, usage.output_tokens, before.output_tokens if before else None),
-        _plus(total.reasoning_tokens, usage.reasoning_tokens, before.reasoning_tokens if before else None),
+        _plus(
+            total.reasoning_tokens,
+            usage.reasoning_tokens,
+            before.reasoning_tokens if before else None,
+        ),
         _most(total.cached_tokens, usage.cached_tokens),
         _most(total.cache_write_tokens, usage.cache_write_tokens),
         _most(total.cache_write_1h_tokens, usage.cache_write_1h_tokens),
@@ -75,7 +80,11 @@ def usage_of(shape: UsageShape, at: int) -> Usage | None:
         if (kept := details.cache_creation_token_details) is not None:
             hour = min(kept.ephemeral_1h_input_tokens or 0, written or 0) or None
     if cached is None:
-        cached = shape.cached_tokens if shape.prompt_cache_hit_tokens is None else shape.prompt_cache_hit_tokens
+        cached = (
+            shape.cached_tokens
+            if shape.prompt_cache_hit_tokens is None
+            else shape.prompt_cache_hit_tokens
+        )
     if output_details is not None:
         reasoning = output_details.reasoning_tokens
     output = shape.completion_tokens
@@ -87,7 +96,8 @@ def usage_of(shape: UsageShape, at: int) -> Usage | None:
 
 
 def _leaves_reasoning_out(shape: UsageShape, output: int, reasoning: int) -> bool:
-    """Return whether ``completion_tokens`` excludes reasoning, as at xAI: the total, or the size, shows it."""
+    """Return whether ``completion_tokens`` excludes reasoning, as at xAI: the total, or the size,
+    shows it."""
     if shape.total_tokens is not None and shape.prompt_tokens is not None:
         return shape.total_tokens == shape.prompt_tokens + output + reasoning
     return reasoning > output

@@ -1,6 +1,8 @@
-"""Replicate's API format, in both roles: one request creates a prediction, and another reads its output.
+"""Replicate's API format, in both roles: one request creates a prediction, and another reads its
+output.
 
-The models take a prompt and a system prompt, and return text. Only an answer that is not streamed has token counts.
+The models take a prompt and a system prompt, and return text. Only an answer that is not streamed
+has token counts.
 """
 
 from splitsecond.core.wire.provider_errors import fault_from_response

@@ -12,7 +12,8 @@ from splitsecond.core.wire.sse import encode_event
 
 
 class StreamWriter(AnswerWriter):
-    """Writer of one output: see `AnswerWriter`. A stream holds text only; reasoning and refusals are text."""
+    """Writer of one output: see `AnswerWriter`. A stream holds text only; reasoning and refusals
+    are text."""
 
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         self._head = _head(id, model, created)
@@ -24,21 +25,38 @@ class StreamWriter(AnswerWriter):
         return encode_event(b"{}", "done")
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
-        return encode_event(to_json({"detail": message}), "error") + encode_event(b'{"reason":"error"}', "done")
+        return encode_event(to_json({"detail": message}), "error") + encode_event(
+            b'{"reason":"error"}', "done"
+        )
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
         (answer,) = answers
-        metrics = {"input_token_count": usage.input_tokens, "output_token_count": usage.output_tokens}
+        metrics = {
+            "input_token_count": usage.input_tokens,
+            "output_token_count": usage.output_tokens,
+        }
         output = [text for text in (answer.reasoning, answer.text or answer.refusal) if text]
-        return to_json({**self._head, "status": "succeeded", "output": output, "urls": {}, "metrics": metrics})
+        return to_json(
+            {**self._head, "status": "succeeded", "output": output, "urls": {}, "metrics": metrics}
+        )
 
 
 def created(model: str, *, id: str, created: int, stream: str) -> bytes:
-    """Return the response to a streaming prediction's creation; `stream` is the URL of its output."""
-    return to_json({**_head(id, model, created), "status": "starting", "output": None, "urls": {"stream": stream}})
+    """Return the response to a streaming prediction's creation; `stream` is the URL of its
+    output."""
+    return to_json(
+        {
+            **_head(id, model, created),
+            "status": "starting",
+            "output": None,
+            "urls": {"stream": stream},
+        }
+    )
 
 
-def error_body(status: int, message: str, type: str = "", code: str | None = None, param: str | None = None) -> bytes:
+def error_body(
+    status: int, message: str, type: str = "", code: str | None = None, param: str | None = None
+) -> bytes:
     return to_json({"title": type or "error", "detail": message, "status": status})
 
 

@@ -1,8 +1,9 @@
 """Client role: the output of a prediction to events.
 
-A stream has events with four kinds of names: ``output`` (its data is the text itself, not JSON), ``error``, ``done``,
-and others without content. ``done`` ends the output, as a failure if it has a reason. An answer that was not streamed
-is the prediction as JSON: ``output`` is a text or a list of its pieces, and ``metrics`` holds the only counts.
+A stream has events with four kinds of names: ``output`` (its data is the text itself, not JSON),
+``error``, ``done``, and others without content. ``done`` ends the output, as a failure if it has a
+reason. An answer that was not streamed is the prediction as JSON: ``output`` is a text or a list of
+its pieces, and ``metrics`` holds the only counts.
 """
 
 from typing import Any
@@ -35,8 +36,8 @@ class _Times(Struct, gc=False):
 
 
 class Prediction(Struct, gc=False):
-    """A prediction, as it is created or when it has ended. `metrics` (`_Counts` and `_Times`) is raw, so that a wrong
-    number in it fails no answer."""
+    """A prediction, as it is created or when it has ended. `metrics` (`_Counts` and `_Times`) is
+    raw, so that a wrong number in it fails no answer."""
 
     status: str | None = None
     output: Any = None
@@ -58,8 +59,8 @@ _decode_done = msgspec.json.Decoder(_DoneEvent).decode
 
 
 class ReplicateDecoder(Decoder):
-    """Decoder of one answer. `server_timings` holds the metrics of one that was not streamed, in seconds, under
-    Replicate's names."""
+    """Decoder of one answer. `server_timings` holds the metrics of one that was not streamed, in
+    seconds, under Replicate's names."""
 
     whole_form = _PREDICTION
     end_name = "done"
@@ -90,7 +91,9 @@ class ReplicateDecoder(Decoder):
             self._break(at, out, "malformed", f"the done event is not valid JSON: {error}", data)
             return
         if reason:
-            self._report_error(at, out, ProviderError(f"the prediction ended with the reason: {reason}"), data)
+            self._report_error(
+                at, out, ProviderError(f"the prediction ended with the reason: {reason}"), data
+            )
             return
         out.append(Finish(at, "done"))
         self._complete(at, out, marker=True)
@@ -99,7 +102,10 @@ class ReplicateDecoder(Decoder):
         failure = prediction.error or prediction.detail
         if failure or prediction.status in ("failed", "canceled"):
             self._report_error(
-                at, out, error_of(failure) if failure else ProviderError(f"status is {prediction.status}"), body
+                at,
+                out,
+                error_of(failure) if failure else ProviderError(f"status is {prediction.status}"),
+                body,
             )
         elif prediction.status in _RUNNING:
             message = f"the prediction is not complete: its status is {prediction.status}"
@@ -109,9 +115,15 @@ class ReplicateDecoder(Decoder):
         else:
             self._take_prediction(prediction, body, self._fed_at, out)
 
-    def _take_prediction(self, prediction: Prediction, body: bytes, at: int, out: list[Event]) -> None:
+    def _take_prediction(
+        self, prediction: Prediction, body: bytes, at: int, out: list[Event]
+    ) -> None:
         output = prediction.output
-        text = "".join(each for each in output if isinstance(each, str)) if isinstance(output, list) else output
+        text = (
+            "".join(each for each in output if isinstance(each, str))
+            if isinstance(output, list)
+            else output
+        )
         if text and isinstance(text, str):
             self._tokens += 1
             out.append(Token(at, text))

@@ -1,9 +1,11 @@
-"""Client role: a call in the common chat form as a request for a prediction, and the address of its output.
+"""Client role: a call in the common chat form as a request for a prediction, and the address of its
+output.
 
-A prediction's ``input`` has the model's own fields; the names used here are those that most language models there
-share. They take one prompt, so only one user message can be translated, with the system prompt before it; a
-conversation is refused, as are tools. Every field that OpenAI does not define goes into ``input``, and fields of the
-call's own ``input`` win. A stream has no token counts, and the call's notes say so.
+A prediction's ``input`` has the model's own fields; the names used here are those that most
+language models there share. They take one prompt, so only one user message can be translated, with
+the system prompt before it; a conversation is refused, as are tools. Every field that OpenAI does
+not define goes into ``input``, and fields of the call's own ``input`` win. A stream has no token
+counts, and the call's notes say so.
 """
 
 from typing import Any
@@ -14,7 +16,13 @@ import msgspec
 from splitsecond.core.errors import CallerFault, ProviderFault, excerpt
 from splitsecond.core.service import Call
 from splitsecond.core.wire.api_format import Encoded, Quirks
-from splitsecond.core.wire.chat_form import Message, chat_fields, chat_messages, stop_list, take_output_limit
+from splitsecond.core.wire.chat_form import (
+    Message,
+    chat_fields,
+    chat_messages,
+    stop_list,
+    take_output_limit,
+)
 from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.reasoning import requested
 from splitsecond.core.wire.replicate.decode import decode_prediction
@@ -40,14 +48,16 @@ _FAILED = ("failed", "canceled")
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Encode `call` for the model "owner/name" or "owner/name:version". Of `quirks`, `stream_whole` and `thinking` are
-    used.
+    """Encode `call` for the model "owner/name" or "owner/name:version". Of `quirks`, `stream_whole`
+    and `thinking` are used.
 
-    Raises `CallerFault` for an invalid model name; its kind is "not_translatable" for a field that a prediction does
-    not have.
+    Raises `CallerFault` for an invalid model name; its kind is "not_translatable" for a field that
+    a prediction does not have.
     """
     body: dict[str, Any] = {"stream": True} if (streamed := quirks.streamed(call)) else {}
-    given = _chat_input(call, model, quirks) if call.operation == "chat" else _completion_input(call)
+    given = (
+        _chat_input(call, model, quirks) if call.operation == "chat" else _completion_input(call)
+    )
     body["input"] = given | object_field("input", given.pop("input", {}))
     name, _, version = model.partition(":")
     if version:
@@ -55,7 +65,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     elif name.count("/") == 1:
         path = f"/models/{quote(name)}/predictions"
     else:
-        raise CallerFault(f"expected a Replicate model as OWNER/NAME or OWNER/NAME:VERSION, got {model!r}")
+        raise CallerFault(
+            f"expected a Replicate model as OWNER/NAME or OWNER/NAME:VERSION, got {model!r}"
+        )
     data = msgspec.json.encode(body)
     if not streamed:
         return Encoded(path, _WHOLE_HEADERS, data, streamed=False)
@@ -67,14 +79,21 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 def output_address(body: bytes) -> str:
     """Return the URL of a prediction's output stream, from the response to its creation.
 
-    Raises `ProviderFault` if there is none: the prediction has failed already, or its model does not stream.
+    Raises `ProviderFault` if there is none: the prediction has failed already, or its model does
+    not stream.
     """
     try:
         prediction = decode_prediction(body)
     except (ValueError, RecursionError) as error:
-        raise _no_address(body, f"the body is not the JSON of a prediction: {error}", "malformed") from error
+        raise _no_address(
+            body, f"the body is not the JSON of a prediction: {error}", "malformed"
+        ) from error
     if prediction.error or prediction.status in _FAILED:
-        reason = error_of(prediction.error).message if prediction.error else f"its status is {prediction.status}"
+        reason = (
+            error_of(prediction.error).message
+            if prediction.error
+            else f"its status is {prediction.status}"
+        )
         raise _no_address(body, f"the prediction failed: {reason}", "in_band_error")
     if prediction.urls is None or not prediction.urls.stream:
         hint = "The model does not stream. Request whole answers: quirk stream_whole = false."
@@ -83,7 +102,9 @@ def output_address(body: bytes) -> str:
 
 
 def _no_address(body: bytes, message: str, kind: str, hint: str = "") -> ProviderFault:
-    return ProviderFault(message, kind=kind, phase="head", status=200, excerpt=excerpt(body), hint=hint)
+    return ProviderFault(
+        message, kind=kind, phase="head", status=200, excerpt=excerpt(body), hint=hint
+    )
 
 
 def _chat_input(call: Call, model: str, quirks: Quirks) -> dict[str, Any]:
@@ -98,7 +119,10 @@ def _chat_input(call: Call, model: str, quirks: Quirks) -> dict[str, Any]:
         system = [message for message in messages if message.role == "system"]
         turns = [message for message in messages if message.role != "system"]
         if len(turns) != 1 or turns[0].role != "user":
-            hint = "Its models take one prompt. Write the conversation as one prompt in the model's own template."
+            hint = (
+                "Its models take one prompt. Write the conversation as one prompt in the "
+                "model's own template."
+            )
             raise not_translatable("a conversation", "Replicate", hint)
         made["prompt"] = _text(turns[0])
         if system:
@@ -112,9 +136,15 @@ def _completion_input(call: Call) -> dict[str, Any]:
     fields = plain_fields(call)
     for name in ("model", "stream", "stream_options", "user"):
         fields.pop(name, None)
-    refuse(fields, {"n": (1,), "best_of": (1,), "echo": (False,), "suffix": ("",), "logprobs": (0,)}, "Replicate")
+    refuse(
+        fields,
+        {"n": (1,), "best_of": (1,), "echo": (False,), "suffix": ("",), "logprobs": (0,)},
+        "Replicate",
+    )
     if not isinstance(fields.get("prompt"), str):
-        raise not_translatable(f"prompt {short(fields.get('prompt'))}", "Replicate", "Send one text.")
+        raise not_translatable(
+            f"prompt {short(fields.get('prompt'))}", "Replicate", "Send one text."
+        )
     return {"prompt_template": "{prompt}", **_settings(fields)}
 
 

@@ -1,7 +1,7 @@
 """OpenAI's API format Responses, in both roles.
 
-`pass_on` encodes a request of this format for a target of the same format, `to_chat` rewrites it in the common chat
-form for targets of other formats.
+`pass_on` encodes a request of this format for a target of the same format, `to_chat` rewrites it in
+the common chat form for targets of other formats.
 """
 
 from splitsecond.core.wire.openai.answers import error_body

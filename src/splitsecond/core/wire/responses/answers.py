@@ -1,9 +1,10 @@
 """Server role: answers of OpenAI's Responses as bytes.
 
-An answer is a list of items (reasoning, a message, tool calls), and each begins, grows by deltas and ends. The writer
-begins and ends them itself, so that the caller gives only the content. The constant part of the deltas of an item is
-encoded once; a token then costs the JSON of its own text, the sequence number of the event, and one concatenation. The
-events that end an item or the answer repeat all of it, so texts are kept until then.
+An answer is a list of items (reasoning, a message, tool calls), and each begins, grows by deltas
+and ends. The writer begins and ends them itself, so that the caller gives only the content. The
+constant part of the deltas of an item is encoded once; a token then costs the JSON of its own text,
+the sequence number of the event, and one concatenation. The events that end an item or the answer
+repeat all of it, so texts are kept until then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,16 +24,16 @@ _INCOMPLETE = {
     "max_output_tokens": "max_output_tokens",
     "content_filter": "content_filter",
 }
-"""Finish reasons of incomplete answers, in a chat or in this format, as this format names them. All others:
-complete."""
+"""Finish reasons of incomplete answers, in a chat or in this format, as this format names them. All
+others: complete."""
 
 
 class Growth(Struct, frozen=True):
     """Growth of an item of one kind. `field` holds the sum of its deltas.
 
-    If that field is in a part of the item: `part` is the type of the part, `parts` the item's field with its parts,
-    `place` the event field with the number of the part, and `around` the common beginning of the names of the events
-    that begin and end the part.
+    If that field is in a part of the item: `part` is the type of the part, `parts` the item's field
+    with its parts, `place` the event field with the number of the part, and `around` the common
+    beginning of the names of the events that begin and end the part.
     """
 
     deltas: str
@@ -60,14 +61,17 @@ GROWTHS: Sequence[tuple[TokenKind, Growth]] = (
     *_KINDS.items(),
     ("reasoning", Growth("response.reasoning_text", "text", "reasoning_text")),
 )
-"""All the ways in which an item grows. The last is for models that show their reasoning, not a summary of it."""
+"""All the ways in which an item grows. The last is for models that show their reasoning, not a
+summary of it."""
 
 
 class Position(Struct):
-    """Position in an answer. `head` holds the fields of the response in its first event, `sequence` the next number.
+    """Position in an answer. `head` holds the fields of the response in its first event, `sequence`
+    the next number.
 
-    `is_open`: the last of `items` has not ended. `grows`: how deltas of `kind` extend it; None: it has no open part.
-    `place`: the number of that part; `texts`: its deltas so far; `text_ended`: no more of them come.
+    `is_open`: the last of `items` has not ended. `grows`: how deltas of `kind` extend it; None: it
+    has no open part. `place`: the number of that part; `texts`: its deltas so far; `text_ended`: no
+    more of them come.
     """
 
     head: dict[str, Any] = {}
@@ -82,7 +86,8 @@ class Position(Struct):
 
 
 _NULLS = (
-    "completed_at", "error", "frequency_penalty", "incomplete_details", "instructions", "presence_penalty",
+    "completed_at", "error", "frequency_penalty", "incomplete_details", "instructions",
+    "presence_penalty",
     "temperature", "top_p",
 )  # fmt: skip
 """Fields that clients require, with no value."""
@@ -92,9 +97,9 @@ _NO_TOOLS: Mapping[str, CarriedTool] = {}
 class StreamWriter(AnswerWriter):
     """Writer of one answer: see `AnswerWriter`. There is one choice.
 
-    Finish reason and usage are in the last event, so `finish` only ends the open item, and `usage` returns no bytes.
-    `tools`: the client's tools that are carried as functions. The input of a custom tool is part of a function's
-    arguments, so it is written when these are complete.
+    Finish reason and usage are in the last event, so `finish` only ends the open item, and `usage`
+    returns no bytes. `tools`: the client's tools that are carried as functions. The input of a
+    custom tool is part of a function's arguments, so it is written when these are complete.
     """
 
     repeats_text = True
@@ -110,7 +115,8 @@ class StreamWriter(AnswerWriter):
     ) -> None:
         self._head = _head(id, model, created)
         self.tools = tools
-        self._custom: list[str] | None = None  # the arguments of the function that carries the open custom call
+        # the arguments of the function that carries the open custom call
+        self._custom: list[str] | None = None
         self._position = Position()
         self._before = b""
         self._reason = "stop"
@@ -150,7 +156,13 @@ class StreamWriter(AnswerWriter):
         tool = self.tools.get(name) or CarriedTool(name)
         own = {"namespace": tool.namespace} if tool.namespace else {}
         if tool.custom:
-            item = {"id": self._id("ctc"), "type": "custom_tool_call", "call_id": call_id, "name": tool.name, **own}
+            item = {
+                "id": self._id("ctc"),
+                "type": "custom_tool_call",
+                "call_id": call_id,
+                "name": tool.name,
+                **own,
+            }
             self._position.is_open, self._custom = True, []
             return ended + self._add({**item, "input": "", "status": "in_progress"})
         added = self._add(_call_item(self._id("fc"), call_id, tool.name, "", "in_progress") | own)
@@ -207,8 +219,8 @@ class StreamWriter(AnswerWriter):
         return self._event("response.output_item.done", output_index=len(items) - 1, item=items[-1])
 
     def _begin(self, kind: TokenKind) -> bytes:
-        """Return the start of a part for tokens of `kind`: in the open item if it has the right type and no open part,
-        otherwise in a new item."""
+        """Return the start of a part for tokens of `kind`: in the open item if it has the right
+        type and no open part, otherwise in a new item."""
         grows, position = _KINDS[kind], self._position
         name = "reasoning" if kind == "reasoning" else "message"
         place, added = 0, b""
@@ -264,7 +276,10 @@ class StreamWriter(AnswerWriter):
                 ended = self._event(f"{grows.deltas}.done", **self._where(grows), **fields)
             if grows.part:
                 ended += self._part(f"{grows.around}.done", grows, text)
-                item = {**item, grows.parts: [*(item.get(grows.parts) or ()), _part_of(grows, text)]}
+                item = {
+                    **item,
+                    grows.parts: [*(item.get(grows.parts) or ()), _part_of(grows, text)],
+                }
             else:
                 item = {**item, grows.field: text}
         position.items[-1] = {**item, "status": "completed"}
@@ -293,20 +308,31 @@ def _logprobs(grows: Growth) -> dict[str, Any]:
 
 
 def _part_of(grows: Growth, text: str) -> dict[str, Any]:
-    annotations: dict[str, Any] = {"annotations": [], "logprobs": []} if grows.part == "output_text" else {}
+    annotations: dict[str, Any] = (
+        {"annotations": [], "logprobs": []} if grows.part == "output_text" else {}
+    )
     return {"type": grows.part, grows.field: text, **annotations}
 
 
-def _call_item(identity: str, call_id: str, name: str, arguments: str, status: str) -> dict[str, Any]:
+def _call_item(
+    identity: str, call_id: str, name: str, arguments: str, status: str
+) -> dict[str, Any]:
     call = {"id": identity, "type": "function_call", "call_id": call_id, "name": name}
     return {**call, "arguments": arguments, "status": status}
 
 
 def _image_item(identity: str, url: str) -> dict[str, Any]:
-    """Return the item of a generated image. The format has no links, so a link takes the place of the data."""
+    """Return the item of a generated image. The format has no links, so a link takes the place of
+    the data."""
     head, _, data = url.partition(";base64,")
     form = {"output_format": head.rpartition("/")[2]} if data else {}
-    return {"id": identity, "type": "image_generation_call", "status": "completed", "result": data or url, **form}
+    return {
+        "id": identity,
+        "type": "image_generation_call",
+        "status": "completed",
+        "result": data or url,
+        **form,
+    }
 
 
 def token_count(tokens: int) -> bytes:
@@ -315,7 +341,10 @@ def token_count(tokens: int) -> bytes:
 
 def counts(usage: Usage) -> dict[str, Any]:
     read, made = usage.input_tokens or 0, usage.output_tokens or 0
-    details = {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": usage.cache_write_tokens or 0}
+    details = {
+        "cached_tokens": usage.cached_tokens or 0,
+        "cache_write_tokens": usage.cache_write_tokens or 0,
+    }
     fields = {
         "input_tokens": read,
         "input_tokens_details": details,

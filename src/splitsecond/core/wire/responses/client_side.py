@@ -1,8 +1,8 @@
 """OpenAI's Responses on the client's side of the gateway: relay, assembly and continuation.
 
-A continued response keeps the id and the fields of the first target's; the numbers of items and events go on. The
-events that end an item or the answer repeat all of it, so the content so far is kept: from the deltas while a part is
-open, and from the end of the part or item once that has come.
+A continued response keeps the id and the fields of the first target's; the numbers of items and
+events go on. The events that end an item or the answer repeat all of it, so the content so far is
+kept: from the deltas while a part is open, and from the end of the part or item once that has come.
 """
 
 import re
@@ -29,11 +29,14 @@ _ANSWER_ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def transcoder(call: Call, model: str) -> Transcoder:
-    return new_transcoder(partial(StreamWriter, tools=carried_tools(call.body)), "resp_", call, model)
+    return new_transcoder(
+        partial(StreamWriter, tools=carried_tools(call.body)), "resp_", call, model
+    )
 
 
 class ResponseRelay(StreamRelay):
-    """Relay of a stream of Responses. It keeps the last events, because an error event continues their numbers."""
+    """Relay of a stream of Responses. It keeps the last events, because an error event continues
+    their numbers."""
 
     decoder = ResponsesDecoder
     transcoder = staticmethod(transcoder)
@@ -52,7 +55,12 @@ class ResponseRelay(StreamRelay):
         error: dict[str, Any] = msgspec.json.decode(body)["error"]
         fields = {name: error[name] for name in ("code", "message", "param")}
         # OpenAI's library reads `error`, other clients the fields beside it
-        event = {"type": "error", **fields, "sequence_number": int(numbers[-1]) + 1 if numbers else 0, "error": error}
+        event = {
+            "type": "error",
+            **fields,
+            "sequence_number": int(numbers[-1]) + 1 if numbers else 0,
+            "error": error,
+        }
         return encode_event(msgspec.json.encode(event), "error")
 
 
@@ -70,7 +78,8 @@ _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 class ResponseAssembly(Assembly):
     """Assembly of a response: the event that ends it holds all of it, and its bytes are the answer.
 
-    Some servers leave the output out of that event; then it is the items that ended before, or what the deltas say.
+    Some servers leave the output out of that event; then it is the items that ended before, or what
+    the deltas say.
     """
 
     def __init__(self) -> None:
@@ -96,11 +105,15 @@ class ResponseAssembly(Assembly):
         fields = read_json(self._response, _decode_fields)
         if fields is None or bytes(fields.get("output", b"")) not in (b"", b"[]", b"null"):
             return self._response
-        return msgspec.json.encode({**fields, "output": self._items or self._items_of_deltas(fields)})
+        return msgspec.json.encode(
+            {**fields, "output": self._items or self._items_of_deltas(fields)}
+        )
 
     def _items_of_deltas(self, fields: dict[str, Raw]) -> Raw:
         answers, usage = collected(ResponsesDecoder().feed(b"".join(self._events), 0))
-        writer = StreamWriter("chat", "", id=read_json(fields.get("id", b""), _decode_id) or "", created=0)
+        writer = StreamWriter(
+            "chat", "", id=read_json(fields.get("id", b""), _decode_id) or "", created=0
+        )
         return _decode_fields(writer.whole(answers, usage))["output"]
 
 
@@ -112,8 +125,13 @@ _TOOLS = ("function",)
 
 
 def continuation_encoder(call: Call) -> "ResponseEncoder | None":
-    """Return the encoder for the answer to `call`; None if it may hold items of unknown types, or log-probabilities."""
-    if call.operation != "chat" or not only_tools(call.body, _TOOLS) or _wants_logprobs(call.body.get("include")):
+    """Return the encoder for the answer to `call`; None if it may hold items of unknown types, or
+    log-probabilities."""
+    if (
+        call.operation != "chat"
+        or not only_tools(call.body, _TOOLS)
+        or _wants_logprobs(call.body.get("include"))
+    ):
         return None
     return ResponseEncoder(call)
 
@@ -174,7 +192,10 @@ class ResponseEncoder(PartsEncoder):
         if position.is_open and event.type == "response.output_item.done":
             position.items[-1], position.is_open = item, False
             return
-        self._position_known &= not position.is_open and event.output_index in (None, len(position.items))
+        self._position_known &= not position.is_open and event.output_index in (
+            None,
+            len(position.items),
+        )
         position.items.append(item)
         position.is_open = event.type == "response.output_item.added"
         self._begins("reasoning" if item.get("type") == "reasoning" else "text")
@@ -214,8 +235,14 @@ class ResponseEncoder(PartsEncoder):
         position = self._position
         position.kind, position.grows = _DELTAS[deltas]
         self._begins(position.kind)
-        place = event.summary_index if position.grows.place == "summary_index" else event.content_index
-        position.place, position.texts, position.text_ended = place if isinstance(place, int) else 0, [], False
+        place = (
+            event.summary_index if position.grows.place == "summary_index" else event.content_index
+        )
+        position.place, position.texts, position.text_ended = (
+            place if isinstance(place, int) else 0,
+            [],
+            False,
+        )
 
 
 def _wants_logprobs(include: Raw | Any) -> bool:

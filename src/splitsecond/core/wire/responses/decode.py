@@ -1,12 +1,14 @@
 """Client role: the body of an answer of OpenAI's Responses to events.
 
-One structure, `ResponseEvent`, serves stream events, whole answers and errors; every field may be absent or null. The
-``type`` of an event decides, or the name in its ``event:`` line if that is missing.
+One structure, `ResponseEvent`, serves stream events, whole answers and errors; every field may be
+absent or null. The ``type`` of an event decides, or the name in its ``event:`` line if that is
+missing.
 
-Content: deltas of text, refusals, reasoning (or its summaries), tool arguments and audio, the name at the start of a
-tool call, and an image, which comes whole. Content that only the end of a part, of an item or of the answer holds
-counts then. Encrypted reasoning becomes data of `Quiet`. An answer is complete with ``response.completed`` or
-``response.incomplete``. Items are parts of the one answer, so all tokens have index 0.
+Content: deltas of text, refusals, reasoning (or its summaries), tool arguments and audio, the name
+at the start of a tool call, and an image, which comes whole. Content that only the end of a part,
+of an item or of the answer holds counts then. Encrypted reasoning becomes data of `Quiet`. An
+answer is complete with ``response.completed`` or ``response.incomplete``. Items are parts of the
+one answer, so all tokens have index 0.
 """
 
 from collections.abc import Mapping
@@ -106,7 +108,9 @@ class ResponsesDecoder(Decoder):
         self._with_deltas: set[int] = set()  # the numbers of items that had deltas
         self._with_parts: set[int] = set()  # of items without deltas: the text came as a whole part
 
-    def _take_event(self, parsed: ResponseEvent, name: str, data: bytes, at: int, out: list[Event]) -> None:
+    def _take_event(
+        self, parsed: ResponseEvent, name: str, data: bytes, at: int, out: list[Event]
+    ) -> None:
         kind = parsed.type or name
         content = _DELTAS.get(kind)
         if content is not None and isinstance(parsed.delta, str) and parsed.delta:
@@ -122,7 +126,11 @@ class ResponsesDecoder(Decoder):
             self._take_part(parsed, kind, at, out)
         elif parsed.item is not None:
             whole = kind == "response.output_item.done"
-            number = self._items.end(parsed.output_index) if whole else self._items.begin(parsed.output_index)
+            number = (
+                self._items.end(parsed.output_index)
+                if whole
+                else self._items.begin(parsed.output_index)
+            )
             self._take_item(parsed.item, number, at, out, whole=whole)
 
     def _take_part(self, parsed: ResponseEvent, kind: str, at: int, out: list[Event]) -> None:
@@ -134,8 +142,11 @@ class ResponsesDecoder(Decoder):
             text = parsed.text or parsed.refusal or parsed.arguments or parsed.input
             self._add_token(at, out, arguments_text(text), content, tool)
 
-    def _take_item(self, item: Item, number: int, at: int, out: list[Event], *, whole: bool) -> None:
-        """Take item `number` at its start or (`whole`) at its end: the content that no delta held."""
+    def _take_item(
+        self, item: Item, number: int, at: int, out: list[Event], *, whole: bool
+    ) -> None:
+        """Take item `number` at its start or (`whole`) at its end: the content that no delta
+        held."""
         if item.type in _CALLS:
             self._called.add(item.call_id or "")
             tool = self._calls.part(number, item.call_id or "", item.name or "")
@@ -150,21 +161,31 @@ class ResponsesDecoder(Decoder):
                 self._add_token(at, out, part.refusal or "", "refusal")
             if item.type in _CALLS:
                 self._add_token(
-                    at, out, arguments_text(item.arguments or item.input), "tool", self._calls.begun(number)
+                    at,
+                    out,
+                    arguments_text(item.arguments or item.input),
+                    "tool",
+                    self._calls.begun(number),
                 )
         if item.type == "image_generation_call" and isinstance(item.result, str) and item.result:
-            self._add_token(at, out, f"data:image/{item.output_format or 'png'};base64,{item.result}", "image")
+            self._add_token(
+                at, out, f"data:image/{item.output_format or 'png'};base64,{item.result}", "image"
+            )
         if item.encrypted_content:
             out.append(Quiet(at, "signature", item.encrypted_content))
 
-    def _take_end(self, response: Response, data: bytes, at: int, out: list[Event], *, marker: bool) -> None:
+    def _take_end(
+        self, response: Response, data: bytes, at: int, out: list[Event], *, marker: bool
+    ) -> None:
         """Take the end of an answer; if there were no deltas, all of its content."""
         if response.error:
             self._report_error(at, out, error_of(response.error), data)
             return
         had_tokens = self._tokens > 0
         for item in response.output or ():
-            if not had_tokens or (item.type in _CALLS and item.call_id and item.call_id not in self._called):
+            if not had_tokens or (
+                item.type in _CALLS and item.call_id and item.call_id not in self._called
+            ):
                 self._take_item(item, self._items.end(None), at, out, whole=True)
         self._note_tier(response.service_tier)
         why = response.incomplete_details.reason if response.incomplete_details else None
@@ -181,7 +202,13 @@ class ResponsesDecoder(Decoder):
         if response.output is None and not response.error:
             self._break(at, out, "malformed", "the body is JSON without any output", body)
         elif response.status in ("queued", "in_progress"):
-            self._break(at, out, "truncated", f"the answer is not complete: its status is {response.status}", body)
+            self._break(
+                at,
+                out,
+                "truncated",
+                f"the answer is not complete: its status is {response.status}",
+                body,
+            )
         else:
             self._take_end(response, body, self._fed_at, out, marker=False)
 

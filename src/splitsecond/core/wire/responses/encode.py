@@ -1,13 +1,15 @@
 """Client role: a call in the common chat form as a request for ``/responses``.
 
-Two fields have other defaults here: answers are stored, and the schemas of tools are strict; both are set to what a
-chat has. Fields of Responses' own pass and win over the translation of a field of chat; so do tools that are not
-functions, and types of parts that only this API has. Unknown fields are left out, and the call's notes name them.
-Earlier reasoning is left out, too: the API accepts only its own, by id.
+Two fields have other defaults here: answers are stored, and the schemas of tools are strict; both
+are set to what a chat has. Fields of Responses' own pass and win over the translation of a field of
+chat; so do tools that are not functions, and types of parts that only this API has. Unknown fields
+are left out, and the call's notes name them. Earlier reasoning is left out, too: the API accepts
+only its own, by id.
 
-A request in the client's own form may hold items of answers that other targets gave and the gateway wrote as Responses.
-Their ids (made from the answer's own, which begins with "resp_") are unknown to the provider. Such reasoning is left
-out and reported; other items pass without their id, which is optional.
+A request in the client's own form may hold items of answers that other targets gave and the gateway
+wrote as Responses. Their ids (made from the answer's own, which begins with "resp_") are unknown to
+the provider. Such reasoning is left out and reported; other items pass without their id, which is
+optional.
 """
 
 import re
@@ -33,13 +35,16 @@ from splitsecond.core.wire.translation import (
 )
 
 _KNOWN = (
-    "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
+    "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention",
+    "safety_identifier",
     "service_tier", "store", "user", "verbosity",
 )  # fmt: skip
 """Fields of chat that few other formats have and this one has."""
 _OWN = (
-    *(name for name in _KNOWN if name != "verbosity"), "temperature", "top_p", "background", "context_management",
-    "conversation", "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "previous_response_id",
+    *(name for name in _KNOWN if name != "verbosity"), "temperature", "top_p", "background",
+    "context_management",
+    "conversation", "include", "input", "instructions", "max_output_tokens", "max_tool_calls",
+    "previous_response_id",
     "prompt", "top_logprobs", "truncation",
 )  # fmt: skip
 """Fields of the format that a chat may hold, under the name that they have here."""
@@ -48,7 +53,9 @@ _OWN = (
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     fields = chat_form.chat_fields(call, "Responses", known=_KNOWN)
     leave_out(call, fields, "seed")
-    refuse(fields, {"stop": ([],), "presence_penalty": (0,), "frequency_penalty": (0,)}, "Responses")
+    refuse(
+        fields, {"stop": ([],), "presence_penalty": (0,), "frequency_penalty": (0,)}, "Responses"
+    )
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed, "store": False}
     if "messages" in fields or "input" not in fields:
@@ -71,7 +78,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         "reasoning", fields.pop("reasoning", {})
     ):
         body["reasoning"] = reasoning
-    return chat_request("/responses", body | quirks.native(call, fields, _OWN) | quirks.extra_fields, streamed)
+    return chat_request(
+        "/responses", body | quirks.native(call, fields, _OWN) | quirks.extra_fields, streamed
+    )
 
 
 def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
@@ -89,11 +98,17 @@ def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 
 def count(call: Call, model: str) -> Encoded:
-    return Encoded("/responses/input_tokens", WHOLE_HEADERS, msgspec.json.encode({**call.body, "model": model}), False)
+    return Encoded(
+        "/responses/input_tokens",
+        WHOLE_HEADERS,
+        msgspec.json.encode({**call.body, "model": model}),
+        False,
+    )
 
 
 def _reasoning(call: Call, wanted: ReasoningRequest) -> dict[str, Any]:
-    """Return ``reasoning``. The answer holds a summary of the reasoning only if that is requested."""
+    """Return ``reasoning``. The answer holds a summary of the reasoning only if that is
+    requested."""
     made = {"effort": wanted.level(call, EFFORTS)} if wanted.is_set else {}
     return {**made, "summary": "auto"} if wanted.shown else made
 
@@ -119,7 +134,11 @@ def _tool_choice(choice: Any) -> Any:
         case {"type": "custom", "custom": {"name": str(name)}}:
             return {"type": "custom", "name": name}
         case {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [*tools]}}:
-            return {"type": "allowed_tools", "mode": mode, "tools": [_tool_choice(tool) for tool in tools]}
+            return {
+                "type": "allowed_tools",
+                "mode": mode,
+                "tools": [_tool_choice(tool) for tool in tools],
+            }
         case {"type": str()}:
             return choice
     raise not_translatable(f"tool_choice {short(choice)}", "Responses")
@@ -141,7 +160,9 @@ def _items(messages: Sequence[chat_form.Message]) -> list[dict[str, Any]]:
         content = _content(message, where)
         if message.role == "tool":
             identity = chat_form.call_answered(message, where)
-            items.append({"type": "function_call_output", "call_id": identity, "output": content or ""})
+            items.append(
+                {"type": "function_call_output", "call_id": identity, "output": content or ""}
+            )
             continue
         if content:
             items.append({"role": message.role, "content": content, **message.native})
@@ -166,7 +187,10 @@ def _part(part: dict[str, Any], text: str, place: str) -> dict[str, Any]:
             return {"type": text, "text": value}
         case "image":
             chat_form.refuse_type(
-                chat_form.media_type(value), chat_form.PICTURE_TYPES, f"{place}.image_url", "Responses"
+                chat_form.media_type(value),
+                chat_form.PICTURE_TYPES,
+                f"{place}.image_url",
+                "Responses",
             )
             given = part["image_url"]
             detail = given.get("detail") if isinstance(given, dict) else None
@@ -187,7 +211,8 @@ _BEGINS = re.compile(r"[a-z]+_resp_")
 
 
 def _without_foreign_items(call: Call) -> Any:
-    """Return ``input`` of `call` without reasoning and ids of other targets; unchanged if there are none."""
+    """Return ``input`` of `call` without reasoning and ids of other targets; unchanged if there are
+    none."""
     given = call.body["input"]
     if not isinstance(given, Raw) or not _FOREIGN.search(given):
         return given

@@ -1,11 +1,13 @@
-"""Server role: a request for ``/responses`` in the common chat form, which every target's API format can encode.
+"""Server role: a request for ``/responses`` in the common chat form, which every target's API
+format can encode.
 
-A chat has no items: consecutive reasoning, text and tool calls of the assistant become one message. Reasoning passes as
-text, for targets that take it back. Custom tools and namespaces become functions (`tools`).
+A chat has no items: consecutive reasoning, text and tool calls of the assistant become one message.
+Reasoning passes as text, for targets that take it back. Custom tools and namespaces become
+functions (`tools`).
 
-Requests for what a provider would have to remember or run itself are refused by name: earlier answers by id, its own
-tools, files that it holds. What is left out does not change the answer, or is unknown here, and the call's notes name
-it.
+Requests for what a provider would have to remember or run itself are refused by name: earlier
+answers by id, its own tools, files that it holds. What is left out does not change the answer, or
+is unknown here, and the call's notes name it.
 """
 
 from collections.abc import Mapping
@@ -16,8 +18,19 @@ import msgspec
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Notes
 from splitsecond.core.wire import reasoning
-from splitsecond.core.wire.chat_form import assistant_message, plain_content, schema_format, tool_message
-from splitsecond.core.wire.responses.tools import ADDITIONAL_TOOLS, INPUT, all_tools, function_name, functions
+from splitsecond.core.wire.chat_form import (
+    assistant_message,
+    plain_content,
+    schema_format,
+    tool_message,
+)
+from splitsecond.core.wire.responses.tools import (
+    ADDITIONAL_TOOLS,
+    INPUT,
+    all_tools,
+    function_name,
+    functions,
+)
 from splitsecond.core.wire.server_answer import function_call
 from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import (
@@ -44,27 +57,39 @@ _LEFT_OUT: Mapping[str, tuple[Any, ...]] = {
 """Fields that do not change the answer, and the values that are left out without a report."""
 _REFUSED = ("conversation", "prompt", "background", "top_logprobs", "context_management")
 _SHARED = (
-    "temperature", "top_p", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier",
+    "temperature", "top_p", "user", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention", "service_tier",
 )  # fmt: skip
 """Fields that are the same in the common chat form."""
 _OURS = ("model", "stream", "stream_options")
 _CONTINUES = "previous_response_id"
-_ITEMS = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+_ITEMS = (
+    "message",
+    "function_call",
+    "function_call_output",
+    "custom_tool_call",
+    "custom_tool_call_output",
+)
 _HOLDS_CONTENT = (
-    "item_reference", "compaction", "compaction_summary", "computer_call", "computer_call_output", "local_shell_call",
-    "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output",
+    "item_reference", "compaction", "compaction_summary", "computer_call", "computer_call_output",
+    "local_shell_call",
+    "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call",
+    "apply_patch_call_output",
 )  # fmt: skip
-"""Types of items that hold a part of the conversation in a form that only the provider can read, or that no chat has.
-They are refused; items of other unknown types are left out."""
+"""Types of items that hold a part of the conversation in a form that only the provider can read, or
+that no chat has. They are refused; items of other unknown types are left out."""
 _OF_ITEMS = frozenset((
-    "type", "id", "status", "role", "content", "summary", "call_id", "name", "namespace", "arguments", "input",
+    "type", "id", "status", "role", "content", "summary", "call_id", "name", "namespace",
+    "arguments", "input",
     "output",
 ))  # fmt: skip
 _OF_PARTS = frozenset((
-    "type", "text", "refusal", "image_url", "detail", "filename", "file_data", "input_audio", "annotations", "logprobs",
+    "type", "text", "refusal", "image_url", "detail", "filename", "file_data", "input_audio",
+    "annotations", "logprobs",
 ))  # fmt: skip
 _OF_TOOLS = frozenset(("type", "name", "description", "parameters", "strict", "format", "tools"))
-"""Fields of items, of their parts and of tools that have an equivalent, or only describe what the client received."""
+"""Fields of items, of their parts and of tools that have an equivalent, or only describe what the
+client received."""
 _ROLES = ("user", "assistant", "system", "developer")
 
 Fields = dict[str, Any]
@@ -79,18 +104,25 @@ def to_chat(call: Call) -> Call:
     _refuse_continuation(fields.pop(_CONTINUES, None))
     refuse(fields, dict.fromkeys(_REFUSED, ("", 0, [], {})))
     fields["tools"] = all_tools(take_tools(fields), fields.get("input"))
-    body: Fields = {"messages": _chat(call, fields.pop("instructions", None), fields.pop("input", None)).messages}
+    body: Fields = {
+        "messages": _chat(
+            call, fields.pop("instructions", None), fields.pop("input", None)
+        ).messages
+    }
     if (limit := fields.pop("max_output_tokens", None)) is not None:
         body["max_completion_tokens"] = limit
     body |= _tools(call, fields)
     body |= _text(call, fields)
     if (wanted := _thinking(call, _set_fields("reasoning", fields))) is not None:
         body[reasoning.FIELD] = wanted
-    return msgspec.structs.replace(call, body=body | shared_fields(call, fields, _SHARED), api_format="openai")
+    return msgspec.structs.replace(
+        call, body=body | shared_fields(call, fields, _SHARED), api_format="openai"
+    )
 
 
 def _refuse_continuation(previous: Any) -> None:
-    """Raise `CallerFault` if a request continues an earlier answer, with the code after which clients send it whole."""
+    """Raise `CallerFault` if a request continues an earlier answer, with the code after which
+    clients send it whole."""
     if previous not in (None, ""):
         hint = "Send the whole conversation as input; the gateway stores no answers."
         fault = not_translatable(f"{_CONTINUES} {short(previous)}", hint=hint)
@@ -113,7 +145,8 @@ class _Assistant(msgspec.Struct):
 
 
 class _Chat(msgspec.Struct):
-    """The messages so far. `sources`: the number of the first item of each; `number`: of the next item."""
+    """The messages so far. `sources`: the number of the first item of each; `number`: of the next
+    item."""
 
     call: Call
     sources: list[int] = []
@@ -124,7 +157,9 @@ class _Chat(msgspec.Struct):
     @property
     def messages(self) -> list[Fields]:
         return [
-            assistant_message(each.texts, each.reasoning, each.calls) if isinstance(each, _Assistant) else each
+            assistant_message(each.texts, each.reasoning, each.calls)
+            if isinstance(each, _Assistant)
+            else each
             for each in self._messages
         ]
 
@@ -167,12 +202,19 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
             for part in filter(_is_object, parts if isinstance(parts, list) else ()):
                 leave_out_unknown(chat.call, part, _OF_PARTS)
     match item:
-        case {"role": str(role), "content": str() | list() as content} if item.get("type", "message") == "message":
+        case {"role": str(role), "content": str() | list() as content} if (
+            item.get("type", "message") == "message"
+        ):
             if role not in _ROLES:
                 raise CallerFault(f"{where}.role is {role!r}: expected one of {', '.join(_ROLES)}")
             parts = _parts(content, f"{where}.content")
             if role != "assistant":
-                chat.add({"role": "user" if role == "user" else "system", "content": plain_content(parts)})
+                chat.add(
+                    {
+                        "role": "user" if role == "user" else "system",
+                        "content": plain_content(parts),
+                    }
+                )
             elif text := _texts(parts, where):
                 chat.assistant().texts.append(text)
         case {"type": "reasoning"}:
@@ -185,9 +227,16 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
         }:
             called = function_name(name, item.get("namespace"))
             chat.assistant().calls.append(function_call(identity, called, arguments_text(given)))
-        case {"type": "custom_tool_call", "call_id": str(identity), "name": str(name), "input": str(text)}:
+        case {
+            "type": "custom_tool_call",
+            "call_id": str(identity),
+            "name": str(name),
+            "input": str(text),
+        }:
             called = function_name(name, item.get("namespace"))
-            chat.assistant().calls.append(function_call(identity, called, msgspec.json.encode({INPUT: text}).decode()))
+            chat.assistant().calls.append(
+                function_call(identity, called, msgspec.json.encode({INPUT: text}).decode())
+            )
         case {
             "type": "function_call_output" | "custom_tool_call_output",
             "call_id": str(identity),
@@ -195,14 +244,18 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
         }:
             chat.add(tool_message(identity, _parts(output, f"{where}.output")))
         case {"type": str(kind)} if kind in _ITEMS:
-            raise CallerFault(f"{where} is not an item of type {kind!r} as the Responses API defines it")
+            raise CallerFault(
+                f"{where} is not an item of type {kind!r} as the Responses API defines it"
+            )
         case {"type": str(kind)} if kind in _HOLDS_CONTENT:
             raise not_translatable(f"{where} of type {kind!r}")
         case {"type": str(kind)}:
             if kind != ADDITIONAL_TOOLS:
                 left_out(chat.call, kind)
         case _:
-            raise CallerFault(f"{where} must be an object with a type, or a role and content, got {short(item)}")
+            raise CallerFault(
+                f"{where} must be an object with a type, or a role and content, got {short(item)}"
+            )
 
 
 def _is_object(value: Any) -> bool:
@@ -229,10 +282,17 @@ def _part(part: Any, place: str) -> Fields:
         case {"type": "refusal", "refusal": str(text)}:
             return {"type": "text", "text": text}
         case {"type": "input_image", "image_url": str(url)}:
-            details = {"detail": detail} if isinstance(detail := part.get("detail"), str) and detail != "auto" else {}
+            details = (
+                {"detail": detail}
+                if isinstance(detail := part.get("detail"), str) and detail != "auto"
+                else {}
+            )
             return {"type": "image_url", "image_url": {"url": url, **details}}
         case {"type": "input_file", "file_data": str(data)}:
-            return {"type": "file", "file": {"filename": part.get("filename") or "file", "file_data": data}}
+            return {
+                "type": "file",
+                "file": {"filename": part.get("filename") or "file", "file_data": data},
+            }
         case {"type": "input_audio", "input_audio": dict(audio)}:
             return {"type": "input_audio", "input_audio": audio}
         case {"type": str(kind)}:
@@ -256,7 +316,9 @@ def _tools(call: Call, fields: Fields) -> Fields:
         inner = tool.get("tools")
         for each in (tool, *filter(_is_object, inner if isinstance(inner, list) else ())):
             leave_out_unknown(call, each, _OF_TOOLS)
-    found = [each for number, tool in enumerate(tools) for each, _ in functions(tool, f"tools[{number}]")]
+    found = [
+        each for number, tool in enumerate(tools) for each, _ in functions(tool, f"tools[{number}]")
+    ]
     made: Fields = {"tools": list({each["function"]["name"]: each for each in found}.values())}
     if choice is not None:
         made["tool_choice"] = _tool_choice(choice)
@@ -270,7 +332,10 @@ def _tool_choice(choice: Any) -> Any:
         case "auto" | "none" | "required":
             return choice
         case {"type": "function" | "custom", "name": str(name)}:
-            return {"type": "function", "function": {"name": function_name(name, choice.get("namespace"))}}
+            return {
+                "type": "function",
+                "function": {"name": function_name(name, choice.get("namespace"))},
+            }
         case {"type": "allowed_tools", "mode": str(mode), "tools": [*tools]}:
             allowed = {"mode": mode, "tools": [_tool_choice(tool) for tool in tools]}
             return {"type": "allowed_tools", "allowed_tools": allowed}
@@ -278,9 +343,13 @@ def _tool_choice(choice: Any) -> Any:
 
 
 def _thinking(call: Call, given: Fields) -> reasoning.ReasoningRequest | None:
-    effort, summary, older = (given.pop(name, None) for name in ("effort", "summary", "generate_summary"))
+    effort, summary, older = (
+        given.pop(name, None) for name in ("effort", "summary", "generate_summary")
+    )
     if effort is not None and (not isinstance(effort, str) or effort not in reasoning.EFFORTS):
-        raise CallerFault(f"reasoning.effort is {short(effort)}: expected one of {', '.join(reasoning.EFFORTS)}")
+        raise CallerFault(
+            f"reasoning.effort is {short(effort)}: expected one of {', '.join(reasoning.EFFORTS)}"
+        )
     for name in list(given):
         leave_out(call, given, name)
     shown = True if summary or older else None
@@ -301,7 +370,9 @@ def _text(call: Call, fields: Fields) -> Fields:
         case {"type": "json_object"}:
             made["response_format"] = {"type": "json_object"}
         case {"type": "json_schema", "schema": dict(schema)} as form:
-            others = {key: form[key] for key in ("description", "strict") if form.get(key) is not None}
+            others = {
+                key: form[key] for key in ("description", "strict") if form.get(key) is not None
+            }
             made["response_format"] = schema_format(schema, form.get("name") or "answer", **others)
         case wanted:
             raise not_translatable(f"text.format {short(wanted)}")
@@ -309,5 +380,10 @@ def _text(call: Call, fields: Fields) -> Fields:
 
 
 def _set_fields(name: str, fields: Fields) -> Fields:
-    """Return the object in the field `name`, which is removed from `fields`, without its null values."""
-    return {key: value for key, value in object_field(name, fields.pop(name, {})).items() if value is not None}
+    """Return the object in the field `name`, which is removed from `fields`, without its null
+    values."""
+    return {
+        key: value
+        for key, value in object_field(name, fields.pop(name, {})).items()
+        if value is not None
+    }

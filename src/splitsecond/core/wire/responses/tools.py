@@ -1,8 +1,10 @@
-"""Tools of Responses that a chat does not have, carried as functions: custom tools, and tools in a namespace.
+"""Tools of Responses that a chat does not have, carried as functions: custom tools, and tools in a
+namespace.
 
-A function of a namespace gets the name of both. A custom tool, whose input is a text, becomes a function with that text
-as its only argument; a grammar for the text is added to the description. `carried_tools` finds the tool of a function
-that is called, so that the answer names the client's own tool.
+A function of a namespace gets the name of both. A custom tool, whose input is a text, becomes a
+function with that text as its only argument; a grammar for the text is added to the description.
+`carried_tools` finds the tool of a function that is called, so that the answer names the client's
+own tool.
 """
 
 import contextlib
@@ -47,19 +49,34 @@ def function_name(name: str, namespace: Any) -> str:
 
 
 def functions(tool: Any, place: str, namespace: str = "") -> Iterator[tuple[Fields, CarriedTool]]:
-    """Yield the functions for a tool of the request, each in the common chat form and with the tool that it carries.
+    """Yield the functions for a tool of the request, each in the common chat form and with the tool
+    that it carries.
 
     Raises `CallerFault` for a tool that only the provider can run.
     """
     match tool:
         case {"type": "function", "name": str(name)}:
-            named = {key: tool[key] for key in ("description", "parameters", "strict") if tool.get(key) is not None}
-            yield _function(checked_name(name, place), namespace, named), CarriedTool(name, namespace)
+            named = {
+                key: tool[key]
+                for key in ("description", "parameters", "strict")
+                if tool.get(key) is not None
+            }
+            yield (
+                _function(checked_name(name, place), namespace, named),
+                CarriedTool(name, namespace),
+            )
         case {"type": "custom", "name": str(name)}:
-            text = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
+            text = {
+                "type": "object",
+                "properties": {INPUT: {"type": "string"}},
+                "required": [INPUT],
+            }
             described = _description(tool)
             named = {**({"description": described} if described else {}), "parameters": text}
-            yield _function(checked_name(name, place), namespace, named), CarriedTool(name, namespace, custom=True)
+            yield (
+                _function(checked_name(name, place), namespace, named),
+                CarriedTool(name, namespace, custom=True),
+            )
         case {"type": "namespace", "name": str(name), "tools": [*tools]} if not namespace:
             checked_name(name, place)
             for number, each in enumerate(tools):
@@ -92,7 +109,8 @@ def _description(tool: Fields) -> str:
 
 
 def carried_tools(body: Mapping[str, Any]) -> dict[str, CarriedTool]:
-    """Return the tools of a request that are carried in another form, by the names of their functions."""
+    """Return the tools of a request that are carried in another form, by the names of their
+    functions."""
     given, items = body.get("tools"), body.get("input")
     if isinstance(given, Raw):
         data = bytes(given)
@@ -103,13 +121,17 @@ def carried_tools(body: Mapping[str, Any]) -> dict[str, CarriedTool]:
         items = msgspec.json.decode(items) if ADDITIONAL_TOOLS.encode() in bytes(items) else None
     found: dict[str, CarriedTool] = {}
     for tool in all_tools(given if isinstance(given, list) else [], items):
-        with contextlib.suppress(CallerFault):  # the request was accepted: a target of this format has the tool
-            found |= {each["function"]["name"]: carried for each, carried in functions(tool, "tools")}
+        # the request was accepted: a target of this format has the tool
+        with contextlib.suppress(CallerFault):
+            found |= {
+                each["function"]["name"]: carried for each, carried in functions(tool, "tools")
+            }
     return {name: tool for name, tool in found.items() if tool.custom or tool.namespace}
 
 
 def custom_input(arguments: str) -> str:
-    """Return the text in the arguments of a function that carries a custom tool; all of them if they hold none."""
+    """Return the text in the arguments of a function that carries a custom tool; all of them if
+    they hold none."""
     try:
         return msgspec.json.decode(arguments, type=dict[str, str])[INPUT]
     except (ValueError, RecursionError, KeyError):

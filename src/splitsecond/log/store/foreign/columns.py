@@ -1,7 +1,7 @@
 """Columns of a foreign file: what each is, and the value of a column in a line.
 
-A column is named as in the file. `a.b` is the field `b` of a JSON object in the column `a`, `a|b` the first of two
-columns that has a value, `a+b` their sum if `a` has one.
+A column is named as in the file. `a.b` is the field `b` of a JSON object in the column `a`, `a|b`
+the first of two columns that has a value, `a+b` their sum if `a` has one.
 """
 
 import re
@@ -41,8 +41,8 @@ _MAX = 1 << 62
 
 
 class KnownFormat(Struct, frozen=True):
-    """A program's format: the column of each field, the columns by which a file is recognised, and those of the
-    program's names of providers that are its own."""
+    """A program's format: the column of each field, the columns by which a file is recognised, and
+    those of the program's names of providers that are its own."""
 
     title: str
     columns: Mapping[str, str]
@@ -56,13 +56,18 @@ def heads(column: str) -> set[str]:
 
 
 def value_of(values: Mapping[str, Any], column: str) -> Any:
-    """Return the value of a column, of a field inside it, or of the first of several that has one."""
+    """Return the value of a column, of a field inside it, or of the first of several that has
+    one."""
     if column in values:
         return values[column]
     for path in column.split("|"):
         found, *more = (_field(values, each) for each in path.split("+"))
         if found is not None and found != "":
-            return (as_number(found) or 0) + sum(as_number(each) or 0 for each in more) if more else found
+            return (
+                (as_number(found) or 0) + sum(as_number(each) or 0 for each in more)
+                if more
+                else found
+            )
     return None
 
 

@@ -19,17 +19,21 @@ SUMMARIES = (
         "Export the list of generations, whose file is named openrouter_activity_DATE.csv.",
     ),
 )
-"""Files without single calls: the columns by which they are recognised, why they cannot be imported, and a hint."""
+"""Files without single calls: the columns by which they are recognised, why they cannot be
+imported, and a hint."""
 PROVIDERS = {
-    "vertex-ai": "vertex", "google-vertex": "vertex", "google-ai-studio": "gemini", "fireworks-ai": "fireworks",
-    "together-ai": "together", "azure-ai": "azure", "amazon-bedrock": "bedrock", "hosted-vllm": "vllm",
+    "vertex-ai": "vertex", "google-vertex": "vertex", "google-ai-studio": "gemini",
+    "fireworks-ai": "fireworks",
+    "together-ai": "together", "azure-ai": "azure", "amazon-bedrock": "bedrock",
+    "hosted-vllm": "vllm",
     "moonshot-ai": "moonshot", "z.ai": "zai", "alibaba": "qwen",
 }  # fmt: skip
 """Providers whose name in other programs differs from ours."""
 
 
 class ForeignFormat(Struct, frozen=True):
-    """How to read a file: the column of each field, the columns that are left out, and our names of providers."""
+    """How to read a file: the column of each field, the columns that are left out, and our names of
+    providers."""
 
     title: str
     columns: Mapping[str, str]
@@ -38,7 +42,8 @@ class ForeignFormat(Struct, frozen=True):
 
 
 def parse_map(given: str) -> dict[str, str]:
-    """Return the columns by field, from "field=column,field=column". Raises `CallerFault` for an unknown field."""
+    """Return the columns by field, from "field=column,field=column". Raises `CallerFault` for an
+    unknown field."""
     found = {}
     for part in filter(None, given.split(",")):
         field, equals, column = (each.strip() for each in part.partition("="))
@@ -46,14 +51,16 @@ def parse_map(given: str) -> dict[str, str]:
             raise bad_import(f"--map: got {part!r}, expected field=column")
         if field not in FIELDS:
             raise bad_import(
-                f"--map: unknown field {field!r}", nearest(field, FIELDS) or f"Fields: {', '.join(FIELDS)}."
+                f"--map: unknown field {field!r}",
+                nearest(field, FIELDS) or f"Fields: {', '.join(FIELDS)}.",
             )
         found[field] = column
     return found
 
 
 def format_of(columns: list[str], mapped: Mapping[str, str]) -> ForeignFormat:
-    """Return how to read a file with these columns: a known format, or columns with the names of our fields.
+    """Return how to read a file with these columns: a known format, or columns with the names of
+    our fields.
 
     `mapped` adds to it. Raises `CallerFault` if a column is missing, with those that the file has.
     """
@@ -68,21 +75,31 @@ def format_of(columns: list[str], mapped: Mapping[str, str]) -> ForeignFormat:
         raise bad_import(f"--map: no column {missing[0]!r}; {there}", nearest(missing[0], columns))
     if lacking := _lacking(found.keys()):
         raise bad_import(
-            f"no column is known to be {lacking}; {there}", "Name it with --map field=column,field=column."
+            f"no column is known to be {lacking}; {there}",
+            "Name it with --map field=column,field=column.",
         )
     used = set().union(*map(heads, found.values()))
     return ForeignFormat(
-        known.title, found, [column for column in columns if column not in used], PROVIDERS | known.providers
+        known.title,
+        found,
+        [column for column in columns if column not in used],
+        PROVIDERS | known.providers,
     )
 
 
 _NEEDED: Mapping[str, tuple[set[str], ...]] = {
     "model": ({"model"},),
     "time": ({"time"}, {"end_time"}),
-    "duration_s, duration_ms or both time and end_time": ({"duration_s"}, {"duration_ms"}, {"time", "end_time"}),
+    "duration_s, duration_ms or both time and end_time": (
+        {"duration_s"},
+        {"duration_ms"},
+        {"time", "end_time"},
+    ),
 }
 """What a file needs, by name: all fields of at least one of the sets."""
 
 
 def _lacking(fields: Set[str]) -> str:
-    return next((name for name, sets in _NEEDED.items() if not any(each <= fields for each in sets)), "")
+    return next(
+        (name for name, sets in _NEEDED.items() if not any(each <= fields for each in sets)), ""
+    )

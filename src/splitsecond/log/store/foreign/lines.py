@@ -21,12 +21,16 @@ NumberedLine = tuple[int, Mapping[str, Any] | str]
 
 
 def lines_of(path: Path) -> Iterator[NumberedLine]:
-    """Yield the lines of a CSV file, of a file of JSON lines, the objects of a JSON list or of pages of an API
-    (``{"data": […]}``), or the rows of a Parquet file, each with its number. The file may be compressed by gzip.
+    """Yield the lines of a CSV file, of a file of JSON lines, the objects of a JSON list or of
+    pages of an API (``{"data": […]}``), or the rows of a Parquet file, each with its number. The
+    file may be compressed by gzip.
 
-    Raises `CallerFault` for a CSV file whose first line cannot be read, because it names the columns.
+    Raises `CallerFault` for a CSV file whose first line cannot be read, because it names the
+    columns.
     """
-    with TextIOWrapper(open_bytes(path), encoding="utf-8-sig", errors="replace", newline="") as file:
+    with TextIOWrapper(
+        open_bytes(path), encoding="utf-8-sig", errors="replace", newline=""
+    ) as file:
         begin = file.read(_BLOCK).lstrip()[:4]
         file.seek(0)
         if begin == "PAR1":
@@ -49,7 +53,9 @@ def _csv(file: TextIO) -> Iterator[NumberedLine]:
     try:
         head = next(reader, [])
     except csv.Error as error:
-        raise bad_import(f"{file.name}, line 1: it is no CSV ({error})", "It names the columns.") from None
+        raise bad_import(
+            f"{file.name}, line 1: it is no CSV ({error})", "It names the columns."
+        ) from None
     while True:
         try:
             row = next(reader)
@@ -71,7 +77,8 @@ def _json_lines(file: TextIO) -> Iterator[NumberedLine]:
         if not text.strip():
             continue
         found = json_object(text)
-        if isinstance(found, str) and number == 1:  # one object over several lines, or no JSON at all
+        # one object over several lines, or no JSON at all
+        if isinstance(found, str) and number == 1:
             rest = file.read(MAX_CHARACTERS - len(text))
             whole = json_object(text + rest)
             if isinstance(whole, str):
@@ -92,7 +99,8 @@ def _page(data: Any) -> Iterator[NumberedLine]:
 
 
 def _json_list(file: TextIO) -> Iterator[NumberedLine]:
-    """Yield the objects of a list without reading all of it. The number is that of the object, from 1."""
+    """Yield the objects of a list without reading all of it. The number is that of the object, from
+    1."""
     number = 0
     try:
         for number, (_, found) in enumerate(ArrayElements(file, MAX_CHARACTERS), 1):

@@ -20,23 +20,40 @@ WRITES_TEXT = re.compile(
     "|a?(text_)?completion|a?responses|_aresponses_websocket|a?anthropic_messages|a?generate_content(_stream)?"
     "|a?llm_passthrough_route|pass_through_endpoint|GENERATION"
 )
-"""LiteLLM's types of calls in which a model writes an answer, and Langfuse's type of such an observation."""
-_YEARS = (datetime(2015, 1, 1, tzinfo=UTC).timestamp(), datetime(2100, 1, 1, tzinfo=UTC).timestamp())
+"""LiteLLM's types of calls in which a model writes an answer, and Langfuse's type of such an
+observation."""
+_YEARS = (
+    datetime(2015, 1, 1, tzinfo=UTC).timestamp(),
+    datetime(2100, 1, 1, tzinfo=UTC).timestamp(),
+)
 _LONGEST_S = 7 * 86_400
 _UNITS = (1, 1_000, 1_000_000, 1_000_000_000)
 _YES, _NO = {"true", "1", "yes", "t"}, {"false", "0", "no", "f", "none", "null", ""}
 _GOOD, _BAD = (
-    {"", "success", "ok", "succeeded", "completed", "stop", "length", "default", "debug", "warning"},
+    {
+        "",
+        "success",
+        "ok",
+        "succeeded",
+        "completed",
+        "stop",
+        "length",
+        "default",
+        "debug",
+        "warning",
+    },
     {"failure", "failed", "error"},
 )
 _LEFT = {"cancelled", "canceled", "aborted"}
 
 
-def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = "") -> CallRecord | None:
+def record_of(
+    values: Mapping[str, Any], form: ForeignFormat, provider: str = ""
+) -> CallRecord | None:
     """Return the call in a line, whose times count from 0.
 
-    None for a line without a call of a provider, such as a cache hit. `provider` replaces that of the line. Raises
-    `ValueError` if the line cannot be a call.
+    None for a line without a call of a provider, such as a cache hit. `provider` replaces that of
+    the line. Raises `ValueError` if the line cannot be a call.
     """
     read = {field: value_of(values, column) for field, column in form.columns.items()}
     if _flag(read, "cache_hit") or not WRITES_TEXT.fullmatch(_text(read, "call_type")):
@@ -44,7 +61,11 @@ def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = ""
     came_us, took_ns, first_ns = _times(read)
     output_tokens = _count(read, "output_tokens")
     outcome, fault, status = _outcome(read)
-    if outcome == "failed" and "provider" in form.columns and not (provider or _text(read, "provider")):
+    if (
+        outcome == "failed"
+        and "provider" in form.columns
+        and not (provider or _text(read, "provider"))
+    ):
         return None  # it was refused before a provider was asked
     if outcome == "ok" and not took_ns:
         raise ValueError("its duration is 0")
@@ -56,9 +77,13 @@ def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = ""
     if first_ns in (None, took_ns):
         first_ns = ended  # LiteLLM dates the first token of a failure to its end
     attempt = Observation(
-        id=f"{call}.1", call=call, target=target, role="winner", outcome=outcome, fault=fault, streamed=streamed,
-        sent_ns=0, first_token_ns=first_ns, first_answer_ns=first_ns, last_token_ns=ended, end_ns=took_ns,
-        tokens_so_far=[_first_tokens(output_tokens, reasoning_tokens)] if ended else [], status=status,
+        id=f"{call}"
+        f".1", call=call, target=target, role="winner", outcome=outcome, fault=fault,
+        streamed=streamed,
+        sent_ns=0, first_token_ns=first_ns, first_answer_ns=first_ns, last_token_ns=ended,
+        end_ns=took_ns,
+        tokens_so_far=[_first_tokens(output_tokens, reasoning_tokens)] if ended else [],
+        status=status,
         token_source="usage" if output_tokens else "",
         input_tokens=_count(read, "input_tokens"), output_tokens=output_tokens,
         reasoning_tokens=reasoning_tokens, cached_tokens=_count(read, "cached_tokens"),
@@ -66,7 +91,8 @@ def record_of(values: Mapping[str, Any], form: ForeignFormat, provider: str = ""
         cache_write_1h_tokens=_count(read, "cache_write_1h_tokens"),
     )  # fmt: skip
     return CallRecord(
-        call=call, start_ns=0, wall_us=came_us, end_ns=took_ns, first_token_ns=first_ns, route=_text(read, "model"),
+        call=call, start_ns=0, wall_us=came_us, end_ns=took_ns, first_token_ns=first_ns,
+        route=_text(read, "model"),
         client=client, stream=streamed, status=status, target=target, outcome=outcome,
         fault=fault.kind if fault else "", attempts=(attempt,),
     )  # fmt: skip
@@ -84,7 +110,8 @@ def _was_streamed(read: Mapping[str, Any], first_ns: int | None, took_ns: int) -
 
 
 def _first_tokens(output_tokens: int | None, reasoning_tokens: int | None) -> int:
-    """Return how many tokens had come with the first one: all of them, so that there is no TPS, if some were reasoning.
+    """Return how many tokens had come with the first one: all of them, so that there is no TPS, if
+    some were reasoning.
 
     Some providers stream the reasoning, others stay silent until it has ended. No file says which.
     """
@@ -92,7 +119,8 @@ def _first_tokens(output_tokens: int | None, reasoning_tokens: int | None) -> in
 
 
 def _times(read: Mapping[str, Any]) -> tuple[int, int, int | None]:
-    """Return when the call came in, in µs since 1970, its duration and its time to first token in ns."""
+    """Return when the call came in, in µs since 1970, its duration and its time to first token in
+    ns."""
     came_s, end_s = _moment(read, "time"), _moment(read, "end_time")
     took_s = _seconds(read, "duration")
     if took_s is None:
@@ -111,7 +139,11 @@ def _times(read: Mapping[str, Any]) -> tuple[int, int, int | None]:
     if first_s is not None and not 0 <= first_s <= took_s:
         first_s = None  # LiteLLM writes the time of an earlier attempt after a retry
     took_ns = round(took_s * NS_PER_S)
-    return round(came_s * 1e6), took_ns, None if first_s is None else min(round(first_s * NS_PER_S), took_ns)
+    return (
+        round(came_s * 1e6),
+        took_ns,
+        None if first_s is None else min(round(first_s * NS_PER_S), took_ns),
+    )
 
 
 def _moment(read: Mapping[str, Any], field: str) -> float | None:
@@ -121,15 +153,23 @@ def _moment(read: Mapping[str, Any], field: str) -> float | None:
         return None
     number = as_number(value)
     if number is not None:
-        found = next((number / unit for unit in _UNITS if _YEARS[0] <= number / unit < _YEARS[1]), None)
+        found = next(
+            (number / unit for unit in _UNITS if _YEARS[0] <= number / unit < _YEARS[1]), None
+        )
     else:
         try:
             parsed = datetime.fromisoformat(str(value).strip().removesuffix(" UTC"))
         except ValueError:
             parsed = None
-        found = None if parsed is None else (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+        found = (
+            None
+            if parsed is None
+            else (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+        )
     if found is None or not _YEARS[0] <= found < _YEARS[1]:
-        raise ValueError(f"its {field} is {_shown(value)}, expected ISO 8601 or a number since 1970")
+        raise ValueError(
+            f"its {field} is {_shown(value)}, expected ISO 8601 or a number since 1970"
+        )
     return found
 
 
@@ -172,7 +212,11 @@ def _outcome(read: Mapping[str, Any]) -> tuple[Outcome, FaultRecord | None, int]
     if text in _BAD or status:
         status = status or _http_status(_text(read, "error_status"))
         kind = f"http_{status}" if status else "failed"
-        return "failed", FaultRecord(type="ProviderFault", kind=kind, phase="", message="", status=status), status
+        return (
+            "failed",
+            FaultRecord(type="ProviderFault", kind=kind, phase="", message="", status=status),
+            status,
+        )
     raise ValueError(f"its status is {_shown(text)}, expected success, failure or an HTTP status")
 
 

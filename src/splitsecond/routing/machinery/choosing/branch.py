@@ -1,7 +1,7 @@
 """Branches of the policies that choose, and the loop that asks the chosen ones.
 
-A branch that is a policy itself is represented by one of its targets: the first that is available, because that one
-mostly answers.
+A branch that is a policy itself is represented by one of its targets: the first that is available,
+because that one mostly answers.
 """
 
 import asyncio
@@ -20,13 +20,15 @@ FAILURE_SMOOTHING = 32
 """One call counts for one part in so many of the failure share."""
 FAILURE_HALF_LIFE_NS = 30 * clock.NS_PER_S
 USUAL_HALF_LIFE_NS = 3 * clock.NS_PER_S
-"""How fast a new number of requests in flight becomes the usual one; by then its effect on the speed shows."""
+"""How fast a new number of requests in flight becomes the usual one; by then its effect on the
+speed shows."""
 
 
 class Branch:
     """`service`, over the targets with these `names`. `by_best`: it is as good as the best of them.
 
-    A branch without names (of a policy that is built in Python) counts as one target about which nothing is known.
+    A branch without names (of a policy that is built in Python) counts as one target about which
+    nothing is known.
     """
 
     def __init__(self, service: Service, names: Sequence[str], *, by_best: bool = False) -> None:
@@ -49,9 +51,12 @@ class Branch:
 
     def crowding(self, states: TargetStates, now_ns: int) -> float:
         in_flight, usual = self.in_flight(states), self._usual
-        self._usual += (in_flight - usual) * (1 - 2.0 ** ((self._usual_ns - now_ns) / USUAL_HALF_LIFE_NS))
+        self._usual += (in_flight - usual) * (
+            1 - 2.0 ** ((self._usual_ns - now_ns) / USUAL_HALF_LIFE_NS)
+        )
         self._usual_ns = now_ns
-        return max(in_flight / (usual + 2 * sqrt(usual) + 2), 1.0)  # the deviation of a Poisson number is its root
+        # the deviation of a Poisson number is its root
+        return max(in_flight / (usual + 2 * sqrt(usual) + 2), 1.0)
 
     def available(self, states: TargetStates, call: Call) -> bool:
         names, client = self.names, call.client
@@ -70,7 +75,10 @@ class Branch:
         return [estimate for estimate in known if estimate is not None]
 
     def cost_usd(self, states: TargetStates, input_tokens: int, output_tokens: int) -> float | None:
-        costs = [states.info(name).cost_usd(input_tokens, output_tokens) for name in self.representatives(states)]
+        costs = [
+            states.info(name).cost_usd(input_tokens, output_tokens)
+            for name in self.representatives(states)
+        ]
         known = [cost for cost in costs if cost is not None]
         return sum(known) if len(known) == len(costs) else None
 
@@ -94,9 +102,9 @@ def in_order(among: Iterable[Branch], why: str) -> Iterator[Choice]:
 async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
     """Return the reply of the first branch that is not down.
 
-    The next branch is asked only if nothing was sent to a branch, because it is unavailable or its API format cannot
-    express the request, or if the call was its probe, so that probes fail no call. Raises the fault of the branches, or
-    `AllFailed` for several.
+    The next branch is asked only if nothing was sent to a branch, because it is unavailable or its
+    API format cannot express the request, or if the call was its probe, so that probes fail no
+    call. Raises the fault of the branches, or `AllFailed` for several.
     """
     refusals: list[Fault] = []
     for branch, why in choices:
@@ -105,7 +113,8 @@ async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
         try:
             reply = await branch.service(call)
         except asyncio.CancelledError:
-            branch.last_asked_ns = before_ns  # previews cancel all their calls, and must count as many explorations
+            # previews cancel all their calls, and must count as many explorations
+            branch.last_asked_ns = before_ns
             raise
         except Fault as fault:
             if not unsent(fault):

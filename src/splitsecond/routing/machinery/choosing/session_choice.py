@@ -1,11 +1,13 @@
-"""Where the next turn of a session goes: it stays with its prompt cache unless moving gains more than that is worth.
+"""Where the next turn of a session goes: it stays with its prompt cache unless moving gains more
+than that is worth.
 
-For each branch there are two amounts, in ns or in US dollars: `now`, of this turn by the tokens that its cache probably
-has, and one of each later turn, which finds its prompt there. A session stays unless another branch is better over this
-turn and the next `HORIZON` by more than the uncertainty of the difference, or by more than the way there costs: a
-mistake costs no more, because the session can return to its prompt. A session of which no branch has anything is free:
-its branch is drawn by the same amounts and their uncertainty (Thompson sampling), so that branches without recent
-turns are tried again by the turns that lose the least.
+For each branch there are two amounts, in ns or in US dollars: `now`, of this turn by the tokens
+that its cache probably has, and one of each later turn, which finds its prompt there. A session
+stays unless another branch is better over this turn and the next `HORIZON` by more than the
+uncertainty of the difference, or by more than the way there costs: a mistake costs no more, because
+the session can return to its prompt. A session of which no branch has anything is free: its branch
+is drawn by the same amounts and their uncertainty (Thompson sampling), so that branches without
+recent turns are tried again by the turns that lose the least.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,15 +21,19 @@ from splitsecond.core.service import Call
 from splitsecond.core.session import CallSession
 from splitsecond.core.upstream.prompt_size import output_tokens
 from splitsecond.routing.machinery.choosing.branch import Branch, Choice, usual_output_tokens
-from splitsecond.routing.machinery.choosing.speed import FAILURE_COST, MAX_CROWDING, OUTPUT_REFRESH_NS
+from splitsecond.routing.machinery.choosing.speed import (
+    FAILURE_COST,
+    MAX_CROWDING,
+    OUTPUT_REFRESH_NS,
+)
 from splitsecond.routing.targets.prompt_cache import MIN_CACHED, PromptCacheModel
 from splitsecond.routing.targets.target_states import TargetStates
 
 CacheUse = Literal["aware", "off"]
 By = Literal["total", "ttft", "usd"]
 HORIZON = 30
-"""Later turns that a better branch is better for. A recorded session of an agent has 67 more at the mean, at any of its
-turns; but speeds drift meanwhile."""
+"""Later turns that a better branch is better for. A recorded session of an agent has 67 more at the
+mean, at any of its turns; but speeds drift meanwhile."""
 NEXT_NEW = 700
 """Assumed new tokens of a later turn: the median of those sessions, with the answer before."""
 _UNKNOWN = PromptCacheModel()
@@ -36,9 +42,9 @@ _UNKNOWN = PromptCacheModel()
 class Option:
     """A branch for one turn.
 
-    `cached`: tokens of the prompt that its cache probably has. `total` is the amount of this turn, `now`, and of the
-    later ones, and `variance` its uncertainty. `per_token`: what a new token costs more than a cached one. `turns`: how
-    many its speed is known from.
+    `cached`: tokens of the prompt that its cache probably has. `total` is the amount of this turn,
+    `now`, and of the later ones, and `variance` its uncertainty. `per_token`: what a new token
+    costs more than a cached one. `turns`: how many its speed is known from.
     """
 
     __slots__ = ("branch", "cached", "now", "per_token", "total", "turns", "variance")
@@ -52,9 +58,12 @@ class Option:
 
 
 class SessionChoice:
-    """`by`: the time of the whole answer ("total") or of its first token ("ttft"), at the quantile `at`, or "usd"."""
+    """`by`: the time of the whole answer ("total") or of its first token ("ttft"), at the quantile
+    `at`, or "usd"."""
 
-    def __init__(self, states: TargetStates, policy: str, *, by: By = "total", at: float | None = None) -> None:
+    def __init__(
+        self, states: TargetStates, policy: str, *, by: By = "total", at: float | None = None
+    ) -> None:
         self._states = states
         self._policy = policy
         self._by = by
@@ -63,10 +72,13 @@ class SessionChoice:
         self._output_refreshed_ns = -OUTPUT_REFRESH_NS
         self._tpot_ns = 0.0  # of another branch, for one whose time per token is not known
 
-    def choices(self, call: Call, session: CallSession, among: Sequence[Branch]) -> Iterator[Choice] | None:
+    def choices(
+        self, call: Call, session: CallSession, among: Sequence[Branch]
+    ) -> Iterator[Choice] | None:
         """Return the branches of `among`, all available, the best first, each with the reason.
 
-        None: the session is free, and nothing is known of the speed of any branch at the turns of sessions.
+        None: the session is free, and nothing is known of the speed of any branch at the turns of
+        sessions.
         """
         options = self._options(call, session, among)
         home = _home(options)
@@ -74,10 +86,16 @@ class SessionChoice:
             return None
         first, why = self._drawn(options) if home is None else self._decided(home, options)
         others = sorted((each for each in options if each is not first), key=_total)
-        return iter([(first.branch, why), *((each.branch, f"{self._policy}: {each.branch.label}") for each in others)])
+        return iter(
+            [
+                (first.branch, why),
+                *((each.branch, f"{self._policy}: {each.branch.label}") for each in others),
+            ]
+        )
 
     def kept(self, session: CallSession, among: Sequence[Branch]) -> Choice | None:
-        """Return the branch that probably has most of a session in its cache, and why; None: none has enough of it."""
+        """Return the branch that probably has most of a session in its cache, and why; None: none
+        has enough of it."""
         if session.reusable_tokens < MIN_CACHED:
             return None
         conversations, now_ns = self._states.conversations, clock.now_ns()
@@ -93,8 +111,11 @@ class SessionChoice:
                     home, most = branch, cached
         return None if home is None else (home, _stays(home, most))
 
-    def instead(self, call: Call, session: CallSession, among: Sequence[Branch], preferred: Branch) -> Choice | None:
-        """Return where a session goes that another branch than `preferred` has more of in its cache, and why."""
+    def instead(
+        self, call: Call, session: CallSession, among: Sequence[Branch], preferred: Branch
+    ) -> Choice | None:
+        """Return where a session goes that another branch than `preferred` has more of in its
+        cache, and why."""
         home = self.kept(session, among)
         if home is None or home[0] is preferred:
             return None
@@ -126,9 +147,13 @@ class SessionChoice:
             names = list(dict.fromkeys([*names, *filter(self._states.available, kept)]))
         if len(names) == 1:
             return self._at_target(branch, names[0], session, tokens, now_ns)
-        return min((self._at_target(branch, name, session, tokens, now_ns) for name in names), key=_total)
+        return min(
+            (self._at_target(branch, name, session, tokens, now_ns) for name in names), key=_total
+        )
 
-    def _at_target(self, branch: Branch, name: str, session: CallSession, tokens: int, now_ns: int) -> Option:
+    def _at_target(
+        self, branch: Branch, name: str, session: CallSession, tokens: int, now_ns: int
+    ) -> Option:
         states = self._states
         state = states.known().get(name)
         known = _UNKNOWN if state is None else state.prompt_cache
@@ -177,7 +202,13 @@ class SessionChoice:
         option.total = option.now + HORIZON * turn
 
     def _price(
-        self, option: Option, name: str, known: PromptCacheModel, prompt: int, later: float, tokens: int
+        self,
+        option: Option,
+        name: str,
+        known: PromptCacheModel,
+        prompt: int,
+        later: float,
+        tokens: int,
     ) -> None:
         price = self._states.info(name).price
         if price is None:
@@ -198,19 +229,30 @@ class SessionChoice:
 
     def _drawn(self, options: Sequence[Option]) -> tuple[Option, str]:
         gauss = self._states.chance.gauss
-        drawn = [max(each.total + gauss() * sqrt(each.variance), each.total / 8) for each in options]
+        drawn = [
+            max(each.total + gauss() * sqrt(each.variance), each.total / 8) for each in options
+        ]
         first = options[drawn.index(min(drawn))]
-        return first, f"{self._policy}: {first.branch.label}, no branch has the session in its cache"
+        return (
+            first,
+            f"{self._policy}: {first.branch.label}, no branch has the session in its cache",
+        )
 
-    def _decided(self, home: Option, options: Sequence[Option], *, surely: bool = False) -> tuple[Option, str]:
-        """Return where a session goes. `surely`: it moves only for a gain that exceeds its uncertainty."""
+    def _decided(
+        self, home: Option, options: Sequence[Option], *, surely: bool = False
+    ) -> tuple[Option, str]:
+        """Return where a session goes. `surely`: it moves only for a gain that exceeds its
+        uncertainty."""
         best = min(options, key=_total)
         gain = home.total - best.total
         lost, needed = max(best.now - home.now, 0.0), sqrt(home.variance + best.variance)
         if best.turns and not surely:
             needed = min(needed, lost)
         if best is not home and gain > needed:
-            words = f"{self._amount(gain)} less over {1 + HORIZON} turns, {self._amount(lost)} more for this one"
+            words = (
+                f"{self._amount(gain)} less over {1 + HORIZON} turns, {self._amount(lost)} "
+                f"more for this one"
+            )
             return best, f"moves to {best.branch.label} from {home.branch.label}: {words}"
         others = [each for each in options if each is not home]
         why = _stays(home.branch, home.cached)
@@ -225,7 +267,8 @@ class SessionChoice:
 
 
 def _home(options: Sequence[Option]) -> Option | None:
-    """Return the option that has most of the session in its cache; None: none has enough to stay for it."""
+    """Return the option that has most of the session in its cache; None: none has enough to stay
+    for it."""
     home, most = None, float(MIN_CACHED)
     for each in options:
         if each.cached >= most:
@@ -234,7 +277,10 @@ def _home(options: Sequence[Option]) -> Option | None:
 
 
 def _stays(branch: Branch, cached: float) -> str:
-    return f"stays at {branch.label}: {round(cached, -3 if cached >= 10_000 else -2):,.0f} tokens cached there"
+    return (
+        f"stays at {branch.label}: {round(cached, -3 if cached >= 10_000 else -2):,.0f} tokens "
+        f"cached there"
+    )
 
 
 def _total(option: Option) -> float:

@@ -1,15 +1,17 @@
 """Ranking of branches by the expected time of a call's answer.
 
-The expected time is that of the first token, for a prompt of this length, plus a time per token for as many tokens as
-recent answers have: the same number for all branches, so that no target looks fast because its answers are short.
+The expected time is that of the first token, for a prompt of this length, plus a time per token for
+as many tokens as recent answers have: the same number for all branches, so that no target looks
+fast because its answers are short.
 
-Each expectation is drawn from the uncertainty around the estimate (Thompson sampling, 1933). Samples lose weight with
-age, so a target without recent requests is tried again by itself.
+Each expectation is drawn from the uncertainty around the estimate (Thompson sampling, 1933).
+Samples lose weight with age, so a target without recent requests is tried again by itself.
 
-If every call went to the best branch, all of them would go to one target, which may then no longer be the best. So of
-branches that are nearly equal, two are drawn and the one with fewer requests in flight is taken (Mitzenmacher, "The
-Power of Two Choices", 2001), and a branch with more requests in flight than usual counts as slower, by a factor of up
-to two, until it has shown that it handles them.
+If every call went to the best branch, all of them would go to one target, which may then no longer
+be the best. So of branches that are nearly equal, two are drawn and the one with fewer requests in
+flight is taken (Mitzenmacher, "The Power of Two Choices", 2001), and a branch with more requests in
+flight than usual counts as slower, by a factor of up to two, until it has shown that it handles
+them.
 """
 
 from collections.abc import Sequence
@@ -28,18 +30,20 @@ from splitsecond.routing.targets.target_states import TargetStates
 NEARLY = 1.1
 """Expectations within this factor are equal: their difference is less than their uncertainty."""
 FAILURE_COST = 5
-"""The cost of a failure, in answers: a target that fails every fifth call must be twice as fast to be chosen."""
+"""The cost of a failure, in answers: a target that fails every fifth call must be twice as fast to
+be chosen."""
 MAX_CROWDING = 2.0
 """A branch that is better by more than this factor gets all calls at once."""
 OUTPUT_REFRESH_NS = clock.NS_PER_S
-"""How often the typical length of answers is computed: it changes slowly, and takes many samples."""
+"""How often the typical length of answers is computed: it changes slowly, and takes many
+samples."""
 
 
 class Prospect:
     """A branch with its expected time for one call.
 
-    `score` is in ns; infinite if nothing is known. `age_ns`: the age of the latest sample behind it. `explored`: it is
-    not the best.
+    `score` is in ns; infinite if nothing is known. `age_ns`: the age of the latest sample behind
+    it. `explored`: it is not the best.
     """
 
     __slots__ = ("age_ns", "branch", "explored", "score")
@@ -56,7 +60,8 @@ class Prospect:
 
 
 class SpeedRanking:
-    """Ranks branches `by` the time of the whole answer ("total"), of its first token ("ttft") or per token ("tps").
+    """Ranks branches `by` the time of the whole answer ("total"), of its first token ("ttft") or
+    per token ("tps").
 
     `at` is the quantile of those times, 0.95 for one that is rarely exceeded; None for their mean.
     """
@@ -77,14 +82,21 @@ class SpeedRanking:
             return list(map(Prospect, among))
         now_ns = clock.now_ns()
         ranked = list(self._by_score(call, among, now_ns))
-        explored = self._exploration.pick(((each.branch, each.age_ns) for each in ranked[1:]), now_ns)
+        explored = self._exploration.pick(
+            ((each.branch, each.age_ns) for each in ranked[1:]), now_ns
+        )
         if explored is None:
             ranked.insert(0, ranked.pop(self._best_place(ranked)))
             return ranked
         (found,) = (each for each in ranked if each.branch is explored)
-        return [Prospect(explored, found.score, explored=True), *(each for each in ranked if each is not found)]
+        return [
+            Prospect(explored, found.score, explored=True),
+            *(each for each in ranked if each is not found),
+        ]
 
-    def typical_output_tokens(self, call: Call, among: Sequence[Branch], now_ns: int) -> list[float]:
+    def typical_output_tokens(
+        self, call: Call, among: Sequence[Branch], now_ns: int
+    ) -> list[float]:
         if now_ns - self._output_refreshed_ns >= OUTPUT_REFRESH_NS:
             self._output_tokens = usual_output_tokens(call, among, self._states)
             self._output_refreshed_ns = now_ns
@@ -104,8 +116,12 @@ class SpeedRanking:
     def _prospects(
         self, among: Sequence[Branch], tokens_in: int, tokens_out: int, now_ns: int, *, stream: bool
     ) -> list[Prospect]:
-        known = [(Prospect(branch), branch.estimates(self._states, stream=stream)) for branch in among]
-        per_token = [ns for _, found in known for each in found if (ns := each.tpot_ns(self._at)) is not None]
+        known = [
+            (Prospect(branch), branch.estimates(self._states, stream=stream)) for branch in among
+        ]
+        per_token = [
+            ns for _, found in known for each in found if (ns := each.tpot_ns(self._at)) is not None
+        ]
         mean_tpot_ns = sum(per_token) / len(per_token) if per_token else 0.0
         for prospect, estimates in known:
             penalty = self._penalty(prospect.branch, now_ns)
@@ -141,7 +157,10 @@ class SpeedRanking:
         equals = sum(prospect.score <= limit for prospect in ranked)
         if equals < 2:
             return 0
-        first, second = int(self._random.random() * equals), int(self._random.random() * (equals - 1))
+        first, second = (
+            int(self._random.random() * equals),
+            int(self._random.random() * (equals - 1)),
+        )
         second += second >= first
         in_flight = [ranked[place].branch.in_flight(self._states) for place in (first, second)]
         return first if in_flight[0] <= in_flight[1] else second

@@ -1,7 +1,7 @@
 """A cache for values that hold for a few milliseconds.
 
-What is known about targets changes a few times a second (see `samples`). Looking it all up again for each of a thousand
-calls a second would cost more than everything else that a policy does.
+What is known about targets changes a few times a second (see `samples`). Looking it all up again
+for each of a thousand calls a second would cost more than everything else that a policy does.
 """
 
 from collections.abc import Hashable
@@ -34,6 +34,7 @@ class TtlCache(Generic[T]):
 
 
 def about(tokens: int) -> int:
-    """Round `tokens` down to three binary digits, by at most a quarter, so that similar prompts share a key."""
+    """Round `tokens` down to three binary digits, by at most a quarter, so that similar prompts
+    share a key."""
     shift = max(tokens.bit_length() - 3, 0)
     return tokens >> shift << shift

@@ -1,8 +1,8 @@
 """Acceptance rules: when `cascade` keeps the small model's answer.
 
-Every rule first requires that the answer is `finished`: ended by the model itself, not by a limit or a filter; not
-without content; and not a refusal, if the provider marks refusals (a refusal in plain words looks like any answer;
-`re:` can search for those).
+Every rule first requires that the answer is `finished`: ended by the model itself, not by a limit
+or a filter; not without content; and not a refusal, if the provider marks refusals (a refusal in
+plain words looks like any answer; `re:` can search for those).
 
 Rules are written ``"finished"``, ``"json"``, ``"re:PATTERN"`` and ``"logprob>-0.5"``.
 """
@@ -19,7 +19,8 @@ from splitsecond.core.finish_reasons import meaning
 from splitsecond.routing.machinery.settings import short_text
 
 SEARCH_S = 0.02
-"""How long a search for a pattern may take. A pattern that takes longer probably backtracks without end."""
+"""How long a search for a pattern may take. A pattern that takes longer probably backtracks without
+end."""
 LONGEST_SEARCHED = 200_000
 """Characters."""
 
@@ -114,7 +115,8 @@ def _json(answer: DraftAnswer) -> str:
 
 
 def _matching(name: str, text: str) -> Rule:
-    import regex  # a late import: it takes milliseconds and megabytes, and few policies use patterns
+    # a late import: it takes milliseconds and megabytes, and few policies use patterns
+    import regex
 
     try:
         pattern: Any = regex.compile(text)
@@ -140,7 +142,9 @@ def _likely(name: str, text: str) -> Rule:
     except ValueError:
         least = math.nan
     if not -100 <= least < 0:
-        raise _bad(name, f"logprob>{text}", "expected a number from -100 to 0, such as logprob>-0.5")
+        raise _bad(
+            name, f"logprob>{text}", "expected a number from -100 to 0, such as logprob>-0.5"
+        )
 
     def rule(answer: DraftAnswer) -> str:
         if why := finished(answer):

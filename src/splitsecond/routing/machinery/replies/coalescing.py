@@ -1,9 +1,10 @@
 """One request to a target for all identical calls that are in flight at the same time.
 
-The first call leads: its request is sent. Calls that arrive while it is in flight follow: they wait for its first token
-and read the same reply from its beginning, each at its own pace. After the first token no call depends on the leader:
-it may leave, and the provider's connection is closed when the last call has left. If the leader leaves before the first
-token, the request is cancelled, because the leader was awaiting it, and one of the followers sends its own.
+The first call leads: its request is sent. Calls that arrive while it is in flight follow: they wait
+for its first token and read the same reply from its beginning, each at its own pace. After the
+first token no call depends on the leader: it may leave, and the provider's connection is closed
+when the last call has left. If the leader leaves before the first token, the request is cancelled,
+because the leader was awaiting it, and one of the followers sends its own.
 
 A follower keeps its own deadline, and joins only a request that may take at least as long.
 """
@@ -32,7 +33,9 @@ class CoalescedRequest:
             return False
         if self._reply is not None and not (self._reply.from_start and self.readers):
             return False
-        return self._deadline_ns is None or (call.deadline_ns is not None and call.deadline_ns <= self._deadline_ns)
+        return self._deadline_ns is None or (
+            call.deadline_ns is not None and call.deadline_ns <= self._deadline_ns
+        )
 
     def set_reply(self, reply: SharedReply) -> None:
         self._reply = reply
@@ -54,7 +57,10 @@ class CoalescedRequest:
                 await self._decided.wait()
         except TimeoutError:
             await self.leave()
-            words = "no token of an identical request in flight when the deadline for the whole call passed"
+            words = (
+                "no token of an identical request in flight when the deadline for the whole "
+                "call passed"
+            )
             raise TimedOut(words, phase="total") from None
         except BaseException:
             await self.leave()

@@ -1,11 +1,14 @@
-"""The text that a client already has of an answer, and what a second answer to the same request adds to it.
+"""The text that a client already has of an answer, and what a second answer to the same request
+adds to it.
 
-Answers are compared by their text, not by their events: tokens may be split elsewhere, and an event may hold several.
-Each choice is a sequence of runs (reasoning, text, arguments of a tool call); a run lasts until another one begins. The
-second answer must have the same runs with the same characters as far as the client has them. What goes beyond that is
-new; a token that is only partly new is cut.
+Answers are compared by their text, not by their events: tokens may be split elsewhere, and an event
+may hold several. Each choice is a sequence of runs (reasoning, text, arguments of a tool call); a
+run lasts until another one begins. The second answer must have the same runs with the same
+characters as far as the client has them. What goes beyond that is new; a token that is only partly
+new is cut.
 
-Nothing new is passed on before all of the delivered text has been repeated: until then the answers can still differ.
+Nothing new is passed on before all of the delivered text has been repeated: until then the answers
+can still differ.
 """
 
 from collections.abc import Iterable
@@ -63,7 +66,11 @@ class DeliveredText:
         if not token.text:
             return
         self.signed = False
-        if token.kind not in _COMPARED or (token.kind == "tool" and token.tool is None) or token.logprobs is not None:
+        if (
+            token.kind not in _COMPARED
+            or (token.kind == "tool" and token.tool is None)
+            or token.logprobs is not None
+        ):
             self._compared = False
         runs = self.runs.setdefault(token.index, [])
         if not runs or not runs[-1].continues_with(token):
@@ -78,7 +85,10 @@ class DeliveredText:
 class ReplayMismatch(ProviderFault):
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"the second answer differs from the first: {what}", kind="differs", phase="between tokens", status=200
+            f"the second answer differs from the first: {what}",
+            kind="differs",
+            phase="between tokens",
+            status=200,
         )
 
 
@@ -162,7 +172,9 @@ class _Choice:
 
     @property
     def caught_up(self) -> bool:
-        return not self._known or (self._run == len(self._known) - 1 and self._at == len(self._known[-1][1]))
+        return not self._known or (
+            self._run == len(self._known) - 1 and self._at == len(self._known[-1][1])
+        )
 
     def beyond(self, token: Token) -> Token | None:
         if self.caught_up:
@@ -176,7 +188,9 @@ class _Choice:
         if self._at == 0 and token.tool is not None and token.tool.name != run.name:
             raise ReplayMismatch("it calls another tool")
         known = text[self._at : self._at + len(token.text)]
-        if not token.text.startswith(known) or (known != token.text and self._run < len(self._known) - 1):
+        if not token.text.startswith(known) or (
+            known != token.text and self._run < len(self._known) - 1
+        ):
             raise ReplayMismatch(f"after {self._at:,} characters of {run.kind}")
         self._at += len(known)
         rest = token.text[len(known) :]

@@ -1,7 +1,9 @@
-"""Replies of calls that are not streamed: an answer that breaks off is requested again at another target.
+"""Replies of calls that are not streamed: an answer that breaks off is requested again at another
+target.
 
-The client has seen nothing of it, so nothing has to be continued or compared. The answer is held back until it is
-complete; one that is longer than `MAX_BYTES` is passed on from there as it arrives.
+The client has seen nothing of it, so nothing has to be continued or compared. The answer is held
+back until it is complete; one that is longer than `MAX_BYTES` is passed on from there as it
+arrives.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,10 +12,16 @@ from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.events import Broken
 from splitsecond.core.service import Reply
-from splitsecond.routing.machinery.replies.shared_reply import MAX_BYTES, RecordedChunk, SharedReply, joined
+from splitsecond.routing.machinery.replies.shared_reply import (
+    MAX_BYTES,
+    RecordedChunk,
+    SharedReply,
+    joined,
+)
 
 Restart = Callable[[Reply, Fault], Awaitable[Reply]]
-"""Returns the reply of another target, for a reply that was closed and the fault that broke it. Raises a `Fault`."""
+"""Returns the reply of another target, for a reply that was closed and the fault that broke it.
+Raises a `Fault`."""
 
 
 class RestartableReply(SharedReply):

@@ -1,8 +1,10 @@
-"""Replies that continue at another target when the answer breaks off, so that the client does not see the break.
+"""Replies that continue at another target when the answer breaks off, so that the client does not
+see the break.
 
-As long as nothing breaks, whole events are passed on as they arrived, and only their bytes are stored, compressed if
-there are many: that takes a third of the time of parsing them. They are parsed when the answer breaks. Only then is it
-known what the client has (`delivered`) and what another target has to add.
+As long as nothing breaks, whole events are passed on as they arrived, and only their bytes are
+stored, compressed if there are many: that takes a third of the time of parsing them. They are
+parsed when the answer breaks. Only then is it known what the client has (`delivered`) and what
+another target has to add.
 """
 
 import zlib
@@ -20,7 +22,12 @@ from splitsecond.routing.machinery.choosing.branch import Branch
 from splitsecond.routing.machinery.fault_handling import TOO_LONG_ANSWER, answered, check_time
 from splitsecond.routing.machinery.prompt import field_value
 from splitsecond.routing.machinery.replies.delivered import DeliveredText, ReplayDiff
-from splitsecond.routing.machinery.replies.shared_reply import MAX_BYTES, RecordedChunk, SharedReply, joined
+from splitsecond.routing.machinery.replies.shared_reply import (
+    MAX_BYTES,
+    RecordedChunk,
+    SharedReply,
+    joined,
+)
 from splitsecond.routing.machinery.settings import Duration
 from splitsecond.routing.machinery.token_deadline import TokenDeadline
 from splitsecond.routing.targets.target_states import TargetStates
@@ -39,9 +46,12 @@ class ResumePlan(Struct, frozen=True):
 
 
 class ResumableReply(ForwardingReply):
-    """The answer as its client gets it, whichever target it comes from. `broken`: the fault that ended it."""
+    """The answer as its client gets it, whichever target it comes from. `broken`: the fault that
+    ended it."""
 
-    def __init__(self, reply: Reply, call: Call, plan: ResumePlan, encoder: ContinuationEncoder) -> None:
+    def __init__(
+        self, reply: Reply, call: Call, plan: ResumePlan, encoder: ContinuationEncoder
+    ) -> None:
         super().__init__(reply)
         self.broken: Broken | None = None
         self._call = call
@@ -169,7 +179,9 @@ class ResumableReply(ForwardingReply):
             self._delivered.add(self._parser.decode(bytes(self._unparsed), clock.now_ns()))
             self._unparsed.clear()
 
-    def _hold(self, held: list[RecordedChunk], chunk: RecordedChunk, *, over: bool) -> RecordedChunk:
+    def _hold(
+        self, held: list[RecordedChunk], chunk: RecordedChunk, *, over: bool
+    ) -> RecordedChunk:
         held.append(chunk)
         self._held_size += len(chunk.data)
         if not over and self._held_size <= MAX_BYTES:
@@ -194,7 +206,9 @@ class ResumableReply(ForwardingReply):
         if self._held is not None:
             self._held.clear()
             self._held_size = 0
-        if not self._delivered.is_empty and (not self._delivered.comparable or _wants_logprobs(self._call)):
+        if not self._delivered.is_empty and (
+            not self._delivered.comparable or _wants_logprobs(self._call)
+        ):
             return False
         self._call.notes.excluded.append(self._reply.target)
         for branch in self._plan.others:
@@ -253,7 +267,9 @@ class _WatchedResumable(SharedReply):
 def _within_stall(service: Service, call: Call) -> Service:
     if call.stall_ns is None:
         return service
-    return TokenDeadline(service, Duration.parse("stall", f"{max(call.stall_ns // clock.NS_PER_MS, 1)}ms"))
+    return TokenDeadline(
+        service, Duration.parse("stall", f"{max(call.stall_ns // clock.NS_PER_MS, 1)}ms")
+    )
 
 
 def _wants_logprobs(call: Call) -> bool:

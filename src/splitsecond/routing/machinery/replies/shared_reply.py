@@ -1,12 +1,13 @@
-"""Replies with several readers: a policy can read the answer before its caller does, and several callers can read it.
+"""Replies with several readers: a policy can read the answer before its caller does, and several
+callers can read it.
 
-There is no reading task: the first reader that needs a chunk that is not there yet reads it for all of them, while the
-others wait. If that reader is cancelled, the next one continues. So no reader depends on another, and the provider is
-read as fast as the fastest reader wants.
+There is no reading task: the first reader that needs a chunk that is not there yet reads it for all
+of them, while the others wait. If that reader is cancelled, the next one continues. So no reader
+depends on another, and the provider is read as fast as the fastest reader wants.
 
-Callers get a `ReplyReader`, a reply that begins at the first chunk. Chunks that all readers have passed are dropped,
-unless the reply is kept. A reader that is so far behind that `limit` bytes wait for it is cut off, because a dead
-client must not fill the memory.
+Callers get a `ReplyReader`, a reply that begins at the first chunk. Chunks that all readers have
+passed are dropped, unless the reply is kept. A reader that is so far behind that `limit` bytes wait
+for it is cut off, because a dead client must not fill the memory.
 """
 
 import asyncio
@@ -35,14 +36,16 @@ class RecordedChunk(Struct, frozen=True):
 
 def joined(chunks: Iterable[RecordedChunk]) -> RecordedChunk:
     read = list(chunks)
-    return RecordedChunk(b"".join(each.data for each in read), tuple(event for each in read for event in each.events))
+    return RecordedChunk(
+        b"".join(each.data for each in read), tuple(event for each in read for event in each.events)
+    )
 
 
 class SharedReply:
     """Wraps `reply`, of a watched call, for several readers.
 
-    `complete`: the answer ended well, and no chunk was dropped. `keep`: chunks that were read stay, up to `limit`
-    bytes. `close` it when done.
+    `complete`: the answer ended well, and no chunk was dropped. `keep`: chunks that were read stay,
+    up to `limit` bytes. `close` it when done.
     """
 
     def __init__(self, reply: Reply, *, keep: bool = False, limit: int = MAX_BYTES) -> None:
@@ -87,7 +90,9 @@ class SharedReply:
                 return None
             await self._read_chunk()
         if number < self._dropped:
-            raise Overloaded("the answer arrived faster than it was read, and its beginning could not be kept")
+            raise Overloaded(
+                "the answer arrived faster than it was read, and its beginning could not be kept"
+            )
         return self._chunks[number - self._dropped]
 
     async def _read_chunk(self) -> None:
@@ -140,9 +145,15 @@ class SharedReply:
         self.over = True
 
     def reader(
-        self, *, watched: bool, deadline_ns: int | None = None, leave: Callable[[], Awaitable[None]] | None = None
+        self,
+        *,
+        watched: bool,
+        deadline_ns: int | None = None,
+        leave: Callable[[], Awaitable[None]] | None = None,
     ) -> "ReplyReader":
-        reader = ReplyReader(self, watched=watched, deadline_ns=deadline_ns, leave=leave or self.close)
+        reader = ReplyReader(
+            self, watched=watched, deadline_ns=deadline_ns, leave=leave or self.close
+        )
         self._readers.append(reader)
         return reader
 
@@ -204,7 +215,8 @@ class StoredReply:
 
 
 class ReplyReader(ReplyBase):
-    """A reply from a shared or stored one. Its caller gets either bytes or events; both if the call is `watched`."""
+    """A reply from a shared or stored one. Its caller gets either bytes or events; both if the call
+    is `watched`."""
 
     def __init__(
         self,
@@ -254,8 +266,13 @@ class ReplyReader(ReplyBase):
             async with asyncio.timeout_at(self._deadline_ns / clock.NS_PER_S):
                 return await self._source.chunk(number)
         except TimeoutError:
-            words = "the deadline for the whole call passed, in an answer that is shared with another call"
-            self._own_break = Broken(clock.now_ns(), TimedOut(words, phase="total", target=self.target))
+            words = (
+                "the deadline for the whole call passed, in an answer that is shared with "
+                "another call"
+            )
+            self._own_break = Broken(
+                clock.now_ns(), TimedOut(words, phase="total", target=self.target)
+            )
         except Overloaded as behind:
             self._own_break = Broken(clock.now_ns(), behind.without_traceback())
         return None

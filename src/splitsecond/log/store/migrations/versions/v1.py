@@ -1,4 +1,5 @@
-"""The first version of the tables, which `tables.prepare` creates, with all later ones, in a new log."""
+"""The first version of the tables, which `tables.prepare` creates, with all later ones, in a new
+log."""
 
 revision = "1"
 down_revision = None
