@@ -64,11 +64,11 @@ class CapacityOptions(SessionOptions, RunOutputOptions):
 def capacity(options: CapacityOptions) -> None:
     """Find the highest load at which a server meets its limits.
 
-    \b splitsecond capacity --base-url http://127.0.0.1:8000/v1 --model mine --slo voice
-    --ignore-eos splitsecond capacity --base-url http://127.0.0.1:11434/v1 --model llama3.2 --slo
-    ttft=1s,tpot=50ms --to 16 splitsecond capacity sim/runpod-h100-mistral-7b --by-rate --slo
-    ttft=300ms,tpot=20ms --price-per-hour 2.69 splitsecond capacity sim/agent-vllm-h100 --sessions
-    chat --slo ttft=200ms --to 64
+    \b
+    splitsecond capacity mine=http://127.0.0.1:8000/v1 --slo voice --ignore-eos
+    splitsecond capacity mine=http://127.0.0.1:11434/v1 --slo ttft=1s,tpot=50ms --to 16
+    splitsecond capacity sim/runpod-h100-mistral-7b --by-rate --slo voice --price-per-hour 2.69
+    splitsecond capacity sim/agent-vllm-h100 --sessions chat --slo ttft=200ms --to 64
 
     The search doubles the load until the limits are missed, then closes in. A target that is paid
     by the token needs --max-cost.

@@ -74,9 +74,11 @@ def recommend(
 ) -> None:
     """Recommend targets for a use, such as voice, chat or batch.
 
-    \b splitsecond recommend voice splitsecond recommend runs/20261120-190746-3fa agent batch
-    splitsecond recommend agent --needs tools --context 128k --quality quality.toml --least-quality
-    60 splitsecond recommend chat batch --only gpt-oss-120b --only llama-3.3-70b
+    \b
+    splitsecond recommend voice
+    splitsecond recommend runs/20261120-190746-3fa agent batch
+    splitsecond recommend agent --needs tools --quality quality.toml --least-quality 60
+    splitsecond recommend chat batch --only gpt-oss-120b --only llama-3.3-70b
 
     Of the targets that meet the limit of a use: the best by its figure, and the cheapest. They are
     judged by speed and price, from runs or from the gateway's log: at the heaviest load of a run

@@ -58,8 +58,9 @@ def report(
 ) -> None:
     """Recompute the findings of runs from their observations.
 
-    \b splitsecond report runs/monday --slo voice splitsecond report runs/monday --forecast
-    'race("groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b")'
+    \b
+    splitsecond report runs/monday --slo voice
+    splitsecond report runs/monday --forecast 'race("groq/gpt-oss-120b", "cerebras/gpt-oss-120b")'
 
     Replaces run.json and report.html in each run's folder. With several runs, --json writes a list.
     A result file of vLLM, SGLang, AIPerf, GuideLLM or inference-perf becomes a run in a folder

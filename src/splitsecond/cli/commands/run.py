@@ -84,8 +84,10 @@ def run(
 ) -> None:
     """Run a coding agent, or any program, through a gateway of its own.
 
-    \b splitsecond run claude splitsecond run -- codex exec "Fix the test" splitsecond run --route
-    'fallback("anthropic/claude-sonnet-4-6", "groq/openai/gpt-oss-120b")' claude
+    \b
+    splitsecond run claude
+    splitsecond run -- codex exec "Fix the test"
+    splitsecond run --route 'fallback("anthropic/claude-sonnet-4-6", "groq/kimi-k2")' claude
 
     The gateway listens on a free port of this machine, and the program finds it by
     ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL, OLLAMA_HOST and similar variables.

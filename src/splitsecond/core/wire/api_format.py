@@ -42,34 +42,40 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `stream_options`    accepts ``stream_options`` (some providers reject unknown fields)
     `max_tokens_field`  its name of the limit on output tokens of a chat, "max_tokens" or
-    "max_completion_tokens" `default_max_tokens`  the limit on output tokens of a translated chat
-    without one, where the format requires it
-                        (Anthropic); None: the maximum of the model if that is known, otherwise
-                        8,192 `done_marker`       ends a stream with ``[DONE]``; information only,
-                        because a missing mark alone is no fault `on_vertex`         accepts
-                        Anthropic's Messages in the form of Google's Vertex: the path names the
-                        model `drop_tools`        tools of other providers (the beginning of their
-                        types) that a translated request leaves out `threads`           keeps
-                        conversations of Anthropic's Messages, so that a request continues one
-                        (``thread``) `takes_thoughts`    accepts earlier reasoning, as
-                        ``reasoning_content`` of an assistant's message `thought_signatures`  its
-                        models require a signature of the reasoning before a tool call (Gemini 3)
-                        `extra_fields` fields of every chat, over those of the client (a speed tier)
-                        `betas`             beta features of every request, beside those of the
-                        client (Anthropic) `session_field`     the field of a chat by which it keeps
-                        a session where its prompt is cached; "": none `session_header`    the same
-                        as a header `stream_whole`      what the client wants whole may be requested
-                        as a stream: only a stream can be timed `takes`             the fields that
-                        few providers accept and a translated chat keeps (`openai.encode`); in
-                        another
-                        format, fields of a chat beside those that the format defines; None: the
-                        usual ones `thinking`          how to set the reasoning of its models; the
-                        first entry that matches a model counts `stream_hosts`      hosts beside its
-                        own to which it may refer for a stream (Replicate) `usage`             the
-                        place of the token counts (see `UsagePlace`), for messages about missing
-                        counts `reasoning_field`   the field that holds the reasoning; "content": it
-                        is part of the answer's text `rate_limits`       the common beginning of its
-                        rate limit headers; "none": it sends none
+                        "max_completion_tokens"
+    `default_max_tokens`  the limit on output tokens of a translated chat without one, where the
+                          format requires it (Anthropic); None: the maximum of the model if that
+                          is known, otherwise 8,192
+    `done_marker`       ends a stream with ``[DONE]``; information only, because a missing mark
+                        alone is no fault
+    `on_vertex`         accepts Anthropic's Messages in the form of Google's Vertex: the path
+                        names the model
+    `drop_tools`        tools of other providers (the beginning of their types) that a translated
+                        request leaves out
+    `threads`           keeps conversations of Anthropic's Messages, so that a request continues
+                        one (``thread``)
+    `takes_thoughts`    accepts earlier reasoning, as ``reasoning_content`` of an assistant's
+                        message
+    `thought_signatures`  its models require a signature of the reasoning before a tool call
+                          (Gemini 3)
+    `extra_fields`      fields of every chat, over those of the client (a speed tier)
+    `betas`             beta features of every request, beside those of the client (Anthropic)
+    `session_field`     the field of a chat by which it keeps a session where its prompt is
+                        cached; "": none
+    `session_header`    the same as a header
+    `stream_whole`      what the client wants whole may be requested as a stream: only a stream
+                        can be timed
+    `takes`             the fields that few providers accept and a translated chat keeps
+                        (`openai.encode`); in another format, fields of a chat beside those that
+                        the format defines; None: the usual ones
+    `thinking`          how to set the reasoning of its models; the first entry that matches a
+                        model counts
+    `stream_hosts`      hosts beside its own to which it may refer for a stream (Replicate)
+    `usage`             the place of the token counts (see `UsagePlace`), for messages about
+                        missing counts
+    `reasoning_field`   the field that holds the reasoning; "content": it is part of the answer's
+                        text
+    `rate_limits`       the common beginning of its rate limit headers; "none": it sends none
     """
 
     stream_options: bool = True

@@ -24,11 +24,12 @@ from splitsecond.core.errors import (
 from splitsecond.core.service import Call, Reply, Service
 
 Remedy = Literal["change", "again", "later", "elsewhere"]
-"""change: change the request; no target accepts it as it is. again: send the same request to the
-same target at once: a broken connection, a 500. later: ask the same target after a while, or
-another one now: rate limits, overload. elsewhere: ask another target; this one is silent or down,
-does not accept this key, model or length, or its API format cannot express the request. Our own
-refusal "ejected" (its circuit breaker is open) belongs here too."""
+"""change: change the request; no target accepts it as it is.
+again: send the same request to the same target at once: a broken connection, a 500.
+later: ask the same target after a while, or another one now: rate limits, overload.
+elsewhere: ask another target; this one is silent or down, does not accept this key, model or
+    length, or its API format cannot express the request. Our own refusal "ejected" (its circuit
+    breaker is open) belongs here too."""
 
 TOO_LONG_ANSWER = "too_long"
 """The kind of fault for an answer that is longer than we accept, as that of any other target would

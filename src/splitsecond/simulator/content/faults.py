@@ -33,19 +33,23 @@ FaultKind = Literal[
 """The kinds of faults, in the order in which a request can meet them:
 
 `http`              the response has `status` (and Retry-After, if `retry_after` is given); "429"
-means status=429 `refused`           the connection is reset as soon as it is made. In a profile it
-counts connections, not requests. In
-                    a header, which must be read first, it is the same as `reset`. The port stays
-                    open, so a client sees a reset, not ECONNREFUSED
+                    means status=429
+`refused`           the connection is reset as soon as it is made. In a profile it counts
+                    connections, not requests. In a header, which must be read first, it is the
+                    same as `reset`. The port stays open, so a client sees a reset, not
+                    ECONNREFUSED
 `reset`             the connection is reset after the request was read, before the response
-`slow_head`         the status line and everything after it is `seconds` late `slow_first_token`
-the headers come at once, the first token and everything after it is `seconds` late `stall`
-after `after` tokens nothing is sent for `seconds` `cut`               after `after` tokens the
-connection is closed, in the middle of the body `malformed`         after `after` tokens an event is
-sent whose data is not JSON; the rest is normal `no_done`           the stream ends without its end
-marker and the fields that come with it `error_event`       after `after` tokens an error is sent in
-the stream and ends it `buffered`          everything is kept and written at once when the last
-token is due `wrong_usage`       the reported output tokens are `factor` times the true number
+`slow_head`         the status line and everything after it is `seconds` late
+`slow_first_token`  the headers come at once, the first token and everything after it is `seconds`
+                    late
+`stall`             after `after` tokens nothing is sent for `seconds`
+`cut`               after `after` tokens the connection is closed, in the middle of the body
+`malformed`         after `after` tokens an event is sent whose data is not JSON; the rest is
+                    normal
+`no_done`           the stream ends without its end marker and the fields that come with it
+`error_event`       after `after` tokens an error is sent in the stream and ends it
+`buffered`          everything is kept and written at once when the last token is due
+`wrong_usage`       the reported output tokens are `factor` times the true number
 """
 
 _USES: Mapping[str, frozenset[str]] = {
