@@ -384,40 +384,69 @@ class Gateway:
             VENDORS.get(form.vendor) or VENDORS[form.name], cycle.headers, frozenset(ours)
         )
 
-    async def _complete(self, cycle: RequestCycle, endpoint: Endpoint) -> None:
-        key = self._key(cycle)
-        if key is None and not cycle.headers.get(b"content-type", b"").lower().startswith(
-            b"application/json"
-        ):
+    async def _recognise(self, cycle: RequestCycle, call: Call, session: str, model: str) -> None:
+        """Note the session of a call, and whether its agent repeats a tool call. `session`: that
+        of the stored response which it continues, or ""."""
+        large = call.notes.large
+        began, found_in = self._sessions.began, (cycle.headers, call, session)
+        known = await off_loop(cycle.client, began, *found_in) if large else began(*found_in)
+        call.notes.session = known
+        if known is None:
+            return
+        if self._conversations is not None and (known.turn > 1 or known.agent):
+            noted = self._sessions.cached(known, self._targets(model))
+            self._conversations.receive(known.id, noted)
+        if known.turn < MIN_REPEATED:
+            return
+        loop = await off_loop(cycle.client, repeated_call, call) if large else repeated_call(call)
+        if loop is not None:
+            call.notes.session = msgspec.structs.replace(known, repeated=loop[1])
+            named = header_value(f"{loop[0]} x {loop[1]}")
+            cycle.extra = [*cycle.extra, (b"x-splitsecond-loop", named)]
+
+    async def _request(
+        self, cycle: RequestCycle, endpoint: Endpoint, key: ClientKey | None
+    ) -> tuple[ParsedRequest, bool]:
+        """Return the request of `cycle`, and whether its body is large (`large_bodies`).
+
+        Raises `CallerFault` for a body that cannot be read.
+        """
+        content_type = cycle.headers.get(b"content-type", b"").lower()
+        if key is None and not content_type.startswith(b"application/json"):
             # Pages of other origins cannot send this type or a key without a preflight request.
-            hint = "Send Content-Type: application/json."
             raise CallerFault(
                 "the request's body is not JSON",
                 kind="unsupported_media_type",
                 status=415,
-                hint=hint,
+                hint="Send Content-Type: application/json.",
             )
         form = endpoint.format
         body = await cycle.body(self._max_body_bytes, self._bodies)
-        read = parsed_request.read
+        read, asked = parsed_request.read, (body, endpoint.model, endpoint.stream)
         if large := len(body) > LARGE_BYTES:
-            request = await off_loop(
-                cycle.client, read, body, endpoint.model, endpoint.stream, streams=form.streams
-            )
+            request = await off_loop(cycle.client, read, *asked, streams=form.streams)
         else:
-            request = read(body, endpoint.model, endpoint.stream, streams=form.streams)
+            request = read(*asked, streams=form.streams)
         subscribed = SUBSCRIPTION_HEADER in cycle.headers
-        if (
-            model := self._routes.named(request.model, form.vendor, subscribed=subscribed)
-        ) != request.model:
+        model = self._routes.named(request.model, form.vendor, subscribed=subscribed)
+        if model != request.model:
             request = msgspec.structs.replace(request, model=model)
-        service = self._routes.service(model, key, request.routing_preferences)
+        return request, large
+
+    def _stored_session(self, found: Iterable[tuple[str, str]]) -> str:
+        """Return the session of the stored response that a request continues, "" without one."""
+        stored = (self._owners.session(each) for field, each in found if field in CONTINUES)
+        return next(filter(None, stored), "")
+
+    async def _complete(self, cycle: RequestCycle, endpoint: Endpoint) -> None:
+        form, key = endpoint.format, self._key(cycle)
+        request, large = await self._request(cycle, endpoint, key)
+        service = self._routes.service(request.model, key, request.routing_preferences)
         session = ""
         if endpoint.operation == "chat" and not FIELDS.isdisjoint(request.body):
             found = await off_loop(cycle.client, _ids_in, request) if large else _ids_in(request)
             service = self._continued(request.model, found, cycle.client) or service
-            stored = (self._owners.session(each) for field, each in found if field in CONTINUES)
-            session = next(filter(None, stored), "")
+            session = self._stored_session(found)
         if endpoint.details and form.models is not None and form.models.details is not None:
             body = form.models.details(request.model, self._routes.context_tokens(request.model))
             await cycle.answer(200, body, id_headers(self._new_id().encode(), form))
@@ -441,8 +470,7 @@ class Gateway:
             hints={} if HINT_HEADERS.isdisjoint(cycle.headers) else hints(cycle.headers),
             credentials=self._credentials(cycle, form) if self._takes_credentials else None,
         )
-        if request.dropped:
-            call.notes.dropped.extend(request.dropped)
+        call.notes.dropped.extend(request.dropped)
         if form.incoming is not None:
             rewrite = form.incoming
             call = (
@@ -463,32 +491,7 @@ class Gateway:
             await cycle.answer(200, body, [*call_headers(cycle, call), *headers])
             return
         if call.operation not in WHOLE_OPERATIONS:
-            began, found_in = self._sessions.began, (cycle.headers, call, session)
-            call.notes.session = (
-                await off_loop(cycle.client, began, *found_in) if large else began(*found_in)
-            )
-            known = call.notes.session
-            if (
-                self._conversations is not None
-                and known is not None
-                and (known.turn > 1 or known.agent)
-            ):
-                noted = self._sessions.cached(known, self._targets(request.model))
-                self._conversations.receive(known.id, noted)
-            if known is None or known.turn < MIN_REPEATED:
-                loop = None
-            else:
-                loop = (
-                    await off_loop(cycle.client, repeated_call, call)
-                    if large
-                    else repeated_call(call)
-                )
-            if known is not None and loop is not None:
-                call.notes.session = msgspec.structs.replace(known, repeated=loop[1])
-                cycle.extra = [
-                    *cycle.extra,
-                    (b"x-splitsecond-loop", header_value(f"{loop[0]} x {loop[1]}")),
-                ]
+            await self._recognise(cycle, call, session, request.model)
         release: Callable[[], None] | None = None
         charge: Callable[[Observation], None] | None = None
         if limited or owners:

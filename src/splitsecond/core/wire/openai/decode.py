@@ -123,16 +123,29 @@ class OpenAIDecoder(Decoder):
             self._complete(at, out, marker=False)
         return True
 
+    def _failed(self, chunk: Chunk, data: bytes, at: int, out: list[Event]) -> bool:
+        error = _reported(chunk)
+        if error is not None:
+            self._report_error(at, out, error, data)
+        return error is not None
+
+    def _note_timings(self, chunk: Chunk) -> None:
+        for timings in (chunk.time_info, chunk.timings):
+            if timings is not ABSENT:
+                self.server_timings.update(timings_of(timings))
+
+    def _count_choice(self, choice: Choice, at: int, out: list[Event]) -> Usage | None:
+        shape = self._read_counts(choice.usage, _decode_usage, at, out)
+        return None if shape is None else self._usage.take(shape, at, choice.index)
+
     def _take_event(self, chunk: Chunk, name: str, data: bytes, at: int, out: list[Event]) -> None:
         before, fresh = len(out), self._tokens == 0
         if chunk.service_tier is not None:
             self._note_tier(chunk.service_tier)
         groq = chunk.x_groq
-        if chunk.error or groq is not None or chunk.base_resp is not None:
-            error = _reported(chunk)
-            if error is not None:
-                self._report_error(at, out, error, data)
-                return
+        may_fail = chunk.error or groq is not None or chunk.base_resp is not None
+        if may_fail and self._failed(chunk, data, at, out):
+            return
         choices = chunk.choices or ()
         counted = None
         if chunk.usage is not ABSENT or groq is not None:
@@ -144,10 +157,7 @@ class OpenAIDecoder(Decoder):
                 self._break(at, out, "malformed", f"the answer has more than {MAX_CHOICES} choices")
                 return
             if choice.usage is not ABSENT:
-                shape = self._read_counts(choice.usage, _decode_usage, at, out)
-                counted = (
-                    counted if shape is None else self._usage.take(shape, at, index) or counted
-                )
+                counted = self._count_choice(choice, at, out) or counted
             if pieces := _pieces(choice, fresh, self._calls):
                 so_far = (
                     None if counted is None or self._json is not None else self._so_far(counted)
@@ -165,10 +175,8 @@ class OpenAIDecoder(Decoder):
             if not choices and (counted.output_tokens or 0) >= max(self._tokens, 1):
                 self._closed_at = self._tokens
             self._add_usage(out, counted)
-        if chunk.time_info is not ABSENT:
-            self.server_timings.update(timings_of(chunk.time_info))
-        if chunk.timings is not ABSENT:
-            self.server_timings.update(timings_of(chunk.timings))
+        if chunk.time_info is not ABSENT or chunk.timings is not ABSENT:
+            self._note_timings(chunk)
         if len(out) == before:
             role = any(choice.delta is not None and choice.delta.role for choice in choices)
             out.append(Quiet(at, "role" if role else "empty" if choices else "no choices"))

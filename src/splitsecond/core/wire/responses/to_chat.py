@@ -194,13 +194,17 @@ def _chat(call: Call, instructions: Any, given: Any) -> _Chat:
     return chat
 
 
+def _leave_out(item: dict[str, Any], chat: _Chat) -> None:
+    if item.get("type", "message") in (*_ITEMS, "reasoning"):
+        leave_out_unknown(chat.call, item, _OF_ITEMS)
+    for parts in (item.get("content"), item.get("output")):
+        for part in filter(_is_object, parts if isinstance(parts, list) else ()):
+            leave_out_unknown(chat.call, part, _OF_PARTS)
+
+
 def _item(item: Any, where: str, chat: _Chat) -> None:
     if _is_object(item):
-        if item.get("type", "message") in (*_ITEMS, "reasoning"):
-            leave_out_unknown(chat.call, item, _OF_ITEMS)
-        for parts in (item.get("content"), item.get("output")):
-            for part in filter(_is_object, parts if isinstance(parts, list) else ()):
-                leave_out_unknown(chat.call, part, _OF_PARTS)
+        _leave_out(item, chat)
     match item:
         case {"role": str(role), "content": str() | list() as content} if (
             item.get("type", "message") == "message"
