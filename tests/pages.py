@@ -30,6 +30,7 @@ ELSEWHERE = {
     ("docs/policies", "python"): "tests/gateway/test_documents.py",
     ("docs/policies", "yaml"): "tests/gateway/test_documents.py",
     ("docs/python", "python"): "tests/api/test_document.py",
+    ("docs/sweeps", "toml"): "tests/runs/test_server_sweep.py",
     ("docs/simulator", "python"): "tests/simulator/test_document.py",
     ("docs/simulator", "toml"): "tests/simulator/test_document.py",
 }
@@ -68,7 +69,9 @@ NOT_RUN = {
         "splitsecond demo": "takes a minute; tests/test_installed.py runs it",
         "splitsecond doctor": "takes half a minute; tests/cli/test_doctor.py runs it shorter",
         "splitsecond explain groq": "needs another gateway; tests/cli/test_explain.py asks one",
+        "splitsecond compare before": "needs files of other tools; tests/foreign has some",
         "splitsecond run ": "the programs are not installed; tests/cli/test_run.py runs one",
+        "splitsecond sweep ": "starts a server; tests/runs/test_server_sweep.py does so",
         "splitsecond sessions": "needs sessions in a log; "
         "tests/cli/test_logged_sessions.py has some",
         "splitsecond watch ": "takes a minute; docs/watch.md runs it for seconds",
@@ -90,6 +93,9 @@ NOT_RUN = {
         "splitsecond ": "needs a Ray cluster of other machines; tests/runs/test_ray_nodes.py has "
         "one of this machine",
     },
+    "docs/other-tools": {
+        "$ splitsecond": "needs files of other tools; tests/foreign/test_formats.py has some"
+    },
     "docs/performance": {"python -m benchmarks": "takes minutes; its figures are of the machine"},
     "docs/production": {
         "$ splitsecond sessions": "needs sessions in a log; "
@@ -99,8 +105,6 @@ NOT_RUN = {
         "pip install": "downloads a release; tests/test_installed.py installs the wheel"
     },
     "docs/server-view": {
-        "splitsecond bench ": "takes minutes; tests/server_view/test_of_a_run.py measures the "
-        "same server for seconds",
         "• TTFT p95": "the causes that are found depend on the load of the "
         "machine; that test has them",
     },
@@ -111,8 +115,12 @@ NOT_RUN = {
     "docs/tutorials/own-server": {
         "• main handles": "the capacity that is found depends on the load of the machine"
     },
+    "docs/sweeps": {
+        "$ splitsecond sweep": "starts vLLM; tests/runs/test_server_sweep.py sweeps a simulator"
+    },
     "docs/what-if": {
-        "$ splitsecond what-if": "needs a log of two targets; tests/cli/test_what_if.py has one"
+        "$ splitsecond what-if": "needs a log of two targets; tests/cli/test_what_if.py has one",
+        "$ per 1,000 calls": "is a line of what that prints",
     },
     "docs/watch": {
         "Continuing after": "twelve rounds, and a server that becomes slower: "

@@ -121,11 +121,13 @@ SHORTER = {
     "docs/policies": FEW,
     "docs/prompt-caching": {"-c 1,8 -n 100": "-c 1 -n 6 --rounds 2 --output-tokens 8"},
     "docs/questions": {
-        "splitsecond bench ": "splitsecond bench -n 4 --rounds 1 --output-tokens 8 --no-html ",
-        "tps.p50 < 100'": "tps.p50 < 100000'",
+        "splitsecond bench ": "splitsecond bench --verbose -n 4 --rounds 1 --output-tokens 8 "
+        "--no-html ",
+        "tps.p50 < 100'": "tps.p50 < 100000' -c 1 -n 150 --rounds 6",
         "-c 4 -n 96": "-c 1",
         "-c 1 -n 24": "-c 1",
     },
+    "docs/server-view": {"-c 1,4,16 -n 80": "-c 1 -n 4 --rounds 1"},
     "docs/sessions": {"-n 200 --rounds 5": "-n 12 --rounds 1 --no-html"},
     "docs/simulator": {
         **FEW,

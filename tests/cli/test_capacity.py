@@ -121,7 +121,7 @@ def test_the_terminal_and_the_page_show_the_search(kept: Path) -> None:
         (kept / "report.html").read_text(),
     )
     assert "mine: the steps of the search, times in ms" in words
-    assert run["short_statements"][0].split("\n")[0] in words
+    assert run["conclusion"][0] in " ".join(words.split())
     assert 'id="plot-capacity-ttft"' in page
     assert 'id="plot-capacity-throughput"' in page
     assert "<h1>Capacity of mine" in page
@@ -152,7 +152,7 @@ def test_a_server_that_breaks_ends_the_search_at_once(tmp_path: Path) -> None:
         ended = capacity(peer.base_url, "--no-html", "--out", tmp_path / "run")
         assert len(peer.asked) < asked_before + 12
     assert ended.code == 1
-    assert "mine does not even handle c=1" in ended.words
+    assert "mine does not even handle concurrency 1" in ended.words
     assert "c=1, the server broke: " in ended.words
     assert [step["verdict"] for step in read(tmp_path / "run")["capacity"]["steps"]] == ["breaks"]
 

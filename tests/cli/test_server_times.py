@@ -11,7 +11,10 @@ from splitsecond.simulator.process import run_simulator
 
 pytestmark = pytest.mark.system
 
-FEW = ("-c", 2, "-n", 6, "--input-tokens", 64, "--output-tokens", 20, "--no-html", "--json", "-")
+FEW = (
+    "-c", 2, "-n", 6, "--input-tokens", 64, "--output-tokens", 20, "--no-html", "--json", "-",
+    "--verbose",
+)  # fmt: skip
 GAPS = 19
 
 

@@ -311,8 +311,9 @@ def test_three_nodes_send_the_load_of_one(
     cluster: str, simulated: RunningProvider, tmp_path: Path
 ) -> None:
     with bench(
-        cluster, simulated, tmp_path, "-c", "6", "--rate", "30", "-n", "60", "--output-tokens", "16"
-    ) as process:
+        cluster, simulated, tmp_path, "-c", "6", "--rate", "30", "-n", "60",
+        "--output-tokens", "16", "--verbose",
+    ) as process:  # fmt: skip
         out, err = process.communicate(timeout=LONGEST_S)
         assert process.returncode == 0, out + err
     run = read_run(tmp_path, Run)

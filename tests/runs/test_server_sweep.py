@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.analysis.made import row
+from tests.pages import ROOT, blocks
 
 from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.benchmark.runs.measuring import NoProgress
@@ -46,6 +47,12 @@ def test_setups_are_all_combinations() -> None:
         ("a=2 b=--fast", "x {port} 2 --fast"),
         ("a=2 b=none", "x {port} 2 "),
     ]
+
+
+def test_the_plan_in_the_documents_has_six_setups(tmp_path: Path) -> None:
+    (block,) = [each for each in blocks(ROOT / "docs/sweeps.md") if each.kind == "toml"]
+    (tmp_path / "engines.toml").write_text(block.text, encoding="utf-8")
+    assert len(read_plan(tmp_path / "engines.toml").setups()) == 6
 
 
 @pytest.mark.parametrize(

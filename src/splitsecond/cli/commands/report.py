@@ -60,12 +60,12 @@ def report(
 
     \b
     splitsecond report runs/monday --slo voice
-    splitsecond report runs/monday --forecast 'race("groq/gpt-oss-120b", "cerebras/gpt-oss-120b")'
+    splitsecond report runs/monday --forecast 'race("groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b")'
 
     Replaces run.json and report.html in each run's folder. With several runs, --json writes a list.
     A result file of vLLM, SGLang, AIPerf, GuideLLM or inference-perf becomes a run in a folder
     beside it: report a.json writes a-report.
-    """
+    """  # noqa: E501 (an example is one line)
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
     found = [recompute(path, slo=slo) for path in runs]
