@@ -128,9 +128,8 @@ def _answer(path: str) -> bytes:
     api_format = {"messages": "anthropic", "responses": "responses"}.get(
         path.rpartition("/")[2], "openai"
     )
-    writer: StreamWriter = API_FORMATS[api_format].StreamWriter(
-        "chat", "noted", id="id-1", created=1
-    )  # type: ignore[attr-defined]
+    writer_of = API_FORMATS[api_format].StreamWriter  # type: ignore[attr-defined]
+    writer: StreamWriter = writer_of("chat", "noted", id="id-1", created=1)
     return b"".join(
         [
             writer.opening(),
