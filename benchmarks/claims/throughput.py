@@ -1,5 +1,5 @@
-"""Claims about throughput and its cost: parallel requests, batching, cascading, pipelines, a
-machine of one's own."""
+"""Claims about throughput and its cost: parallel requests, batching, cascading, pipelines, and
+a machine that the user owns."""
 
 import asyncio
 from pathlib import Path

@@ -6,9 +6,9 @@ required, by the scatter between batches of requests (`batches_of`), while the s
 `report` recomputes it.
 
 If failures of the server alone decide, the state of the client does not matter; otherwise an
-INVALID row shows nothing about the server. Failures count as independent here, because a server
-that fails should soon be left alone. A server that refuses excess load (429, 503) is healthy: this
-is a miss like any other.
+INVALID row shows nothing about the server. Failures count as independent here, so that a search
+soon stops sending to a server that fails. A refusal of excess load (429, 503) is no such failure:
+it counts as a request that missed its limit.
 
 A row that is INVALID only because it is not stationary says something about the server: its queue
 grows for as long as the load lasts. Such a load may fail, but never holds.

@@ -158,11 +158,11 @@ class Recommendation(Struct, frozen=True, kw_only=True):
     qualifies; `policy` is for a route. `smallest`: the smallest model that meets the limit, where a
     quality is required.
 
-    `fastest` is the first of those that meet `limits` at this `percentile`, by the figure `by`; for
-    a batch, the one with most tokens per dollar. `good_ms`: stricter limit below which the use is
-    served well; None: there is none. `would_change`: sentences on what would change the
-    recommendation. `candidates`: all targets, the best first. `may_be_first`: `fastest`, and the
-    targets that chance may have put behind it.
+    `fastest` is the first of those that meet `limits` at this `percentile`, by the figure `by`;
+    for a batch, the one with most tokens per dollar. `good_ms`: a stricter limit, below which the
+    use is served well; None: the use has no such limit. `would_change`: sentences on what would
+    change the recommendation. `candidates`: all targets, the best first. `may_be_first`:
+    `fastest`, and the targets that chance may have put behind it.
     """
 
     use: str

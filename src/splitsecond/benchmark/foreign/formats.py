@@ -37,7 +37,7 @@ Object = dict[str, Any]
 
 
 def read_result(path: Path) -> ForeignResult:
-    """Read a result file of another tool. Raises `CallerFault` if it is none, or has no
+    """Read a result file of another tool. Raises `CallerFault` for any other file, or one without
     requests."""
     with file_faults(f"cannot read {path}", kind="no_run"):
         if path.stat().st_size > MAX_BYTES:

@@ -1,7 +1,7 @@
 """Pages of metrics in Prometheus' text format: whose page it is, and its values in our `TERMS`.
 
 Each engine and each exporter of GPUs is a file in `engines/`. Only the lines of the metrics that it
-names are parsed, by Prometheus' own parser: a page of vLLM has 650 lines, of which 20 matter.
+names are parsed, by Prometheus' own parser: vLLM's page has 650 lines, and 20 of them are read.
 """
 
 import tomllib

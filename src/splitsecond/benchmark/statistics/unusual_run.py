@@ -20,8 +20,10 @@ Rounds = Sequence[tuple[float, float]]
 
 
 class UnusualRun:
-    """A run of rounds on one `side` of what is usual (0: there is none), after the round with the
-    number `since`."""
+    """Successive rounds on one `side` of the usual level, 1 or −1, after the round `since`.
+
+    `side` is 0 while rounds are usual.
+    """
 
     def __init__(self, since: int) -> None:
         self.side, self.since = 0, since
