@@ -8,11 +8,10 @@ from tests.analysis.made import closed_loop, failure, renamed, request, row
 from tests.cases import each_case
 
 from splitsecond.benchmark.findings.condition import condition_rows
+from splitsecond.benchmark.findings.evidence import evidence_of_log, evidence_of_run
 from splitsecond.benchmark.findings.findings import AskedCondition, Recommendation
 from splitsecond.benchmark.findings.recommendation import (
     AtLoad,
-    evidence_of_log,
-    evidence_of_run,
     recommend,
     use_statements,
 )

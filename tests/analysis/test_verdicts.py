@@ -10,7 +10,7 @@ from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.benchmark.findings.row_fields import Goodput
 from splitsecond.benchmark.findings.slo import parse_slo
-from splitsecond.benchmark.findings.statements import verdicts
+from splitsecond.benchmark.findings.verdicts import verdicts
 from splitsecond.core.timing.uses import USES
 from splitsecond.core.wording import full
 from splitsecond.log.statistics.summary import Summary

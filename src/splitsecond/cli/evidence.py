@@ -3,13 +3,13 @@ from pathlib import Path
 
 import msgspec
 
+from splitsecond.benchmark.findings.evidence import Evidence, evidence_of_log, evidence_of_run
 from splitsecond.benchmark.findings.quality import (
     CAPABILITIES,
     Quality,
     Requirements,
     parse_quality,
 )
-from splitsecond.benchmark.findings.recommendation import Evidence, evidence_of_log, evidence_of_run
 from splitsecond.benchmark.runs.concluding import recompute
 from splitsecond.cli.log_source import LoggedTraffic, speeds
 from splitsecond.cli.option_values import tokens

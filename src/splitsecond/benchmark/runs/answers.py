@@ -4,10 +4,11 @@ from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.conclusion import conclusion
 from splitsecond.benchmark.findings.crossing import crossing_statements, crossings
+from splitsecond.benchmark.findings.evidence import evidence_of_run
 from splitsecond.benchmark.findings.figures import TOTALS
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.load_shape import load_shape_statements, load_shapes
-from splitsecond.benchmark.findings.recommendation import evidence_of_run, recommend, use_statements
+from splitsecond.benchmark.findings.recommendation import recommend, use_statements
 from splitsecond.benchmark.findings.round_spread import round_spread, spread_statement
 from splitsecond.benchmark.findings.sweep import workload_changes, workload_statements
 from splitsecond.benchmark.findings.usable_rows import lightest_rows
