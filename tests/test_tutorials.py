@@ -33,7 +33,7 @@ from splitsecond.simulator.process import RunningProvider
 pytestmark = pytest.mark.system
 
 PAGES = [page for page in pages() if any(block.kept for block in blocks(page))]
-COLUMNS = {"docs/tutorials/own-server": "80"}
+COLUMNS = {"docs/questions": "160", "docs/tutorials/own-server": "80"}
 """The width of a terminal in which the tables of a page were printed."""
 EXACT = ("docs/command-line", "docs/traces")
 QUICK = ("README", "docs/simulator")
@@ -216,9 +216,8 @@ def test_every_block_runs(
             elif block.title:
                 (reader.folder / block.title).write_text(text)
             elif block.kind == "text":
-                assert (
-                    not_printed(text, "\n".join(reader.printed), exact=reader.name in EXACT) == []
-                )
+                printed = "\n".join(reader.printed)
+                assert not_printed(text, printed, exact=reader.name in EXACT) == [], printed
     assert reader.printed
     for facts in FACTS.get(reader.name, ()):
         assert any(re.search(facts, printed) for printed in reader.printed), (facts, reader.printed)

@@ -212,6 +212,7 @@ def test_idle_time_is_that_since_the_last_answer() -> None:
     assert first.idle_ns is None
     assert began(sessions, call(start_s=10)).idle_ns == 3 * NS_PER_S
     assert began(sessions, call(start_s=6)).idle_ns == 0, "a call beside the other one"
+    assert began(sessions, call(start_s=20)).idle_ns == 0, "the call before has not ended"
 
 
 def test_a_continued_response_belongs_to_its_session() -> None:

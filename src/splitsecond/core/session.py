@@ -30,7 +30,8 @@ class CallSession(Struct, frozen=True, kw_only=True):
     reusable_tokens: int = 0
     """Estimated input tokens that a prompt cache without limits would contain: the ideal."""
     idle_ns: int | None = None
-    """How long ago the latest answer to the same agent ended; None for its first call."""
+    """How long ago the latest answer to the same agent ended; 0 while the call before is open, None
+    for its first call."""
     repeated: int = 0
     """How often in a row the model had called the same tool with the same arguments; 0: less than a
     loop."""

@@ -47,7 +47,7 @@ _HASH = 8
 _PROMPT = _HASH * (2 + BLOCKS)  # its size, the hash of all of it, and that at each border
 CACHES = 16
 """Targets, or agents at a target, whose cached prompts are remembered of a session."""
-_KEY, _USED, _TURN, _ENDED, _TOKENS, _STORED_TOKENS, _TARGET, _PROMPTS_AT = range(8)
+_KEY, _USED, _TURN, _BEGAN, _ENDED, _TOKENS, _STORED_TOKENS, _TARGET, _PROMPTS_AT = range(9)
 _CACHES_AT = _PROMPTS_AT + PROMPTS * _PROMPT // _HASH
 # since when, 0 for an unused place; the target; the agent; the tokens
 _CACHED_AT_NS, _CACHE = 0, Struct("=4Q")
@@ -111,8 +111,9 @@ class Sessions:
         else:
             return None
         cells, at = self._cells, self._entry(agent or session)
-        ended_ns = cells[at + _ENDED]
+        began_ns, ended_ns = cells[at + _BEGAN], cells[at + _ENDED]
         cells[at + _USED] = call.start_ns
+        cells[at + _BEGAN] = max(call.start_ns, began_ns)
         cells[at + _TURN] = turn = cells[at + _TURN] + 1
         prompt = b"\0".join(parts).rstrip(_END)
         if _CONTINUING.isdisjoint(call.body):
@@ -125,6 +126,12 @@ class Sessions:
         else:  # the provider adds what it has stored
             new, reusable = text_tokens(prompt), cells[at + _STORED_TOKENS]
             cells[at + _STORED_TOKENS] = new + reusable
+        if turn == 1:
+            idle_ns = None
+        elif ended_ns < began_ns:  # also while a client, which has its answer, is quicker than us
+            idle_ns = 0
+        else:
+            idle_ns = max(call.start_ns - ended_ns, 0)
         return CallSession(
             id=f"{session:016x}",
             source=source,
@@ -133,7 +140,7 @@ class Sessions:
             turn=turn,
             new_tokens=new,
             reusable_tokens=reusable,
-            idle_ns=max(call.start_ns - ended_ns, 0) if ended_ns else None,
+            idle_ns=idle_ns,
         )
 
     def left(self, session: CallSession, target: str, targets: Callable[[], Iterable[str]]) -> str:
