@@ -24,12 +24,11 @@ from msgspec.structs import replace
 from benchmarks.capacity_truth import QueueServer, Response, Server, sent
 from benchmarks.processes import add_processes, in_processes
 from splitsecond.benchmark.findings.findings import AskedCondition, Run
-from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.plan import RunPlan
 from splitsecond.benchmark.report.headline import run_headline
 from splitsecond.benchmark.report.use_matrix import use_lines
-from splitsecond.benchmark.runs.concluding import conclude
+from splitsecond.benchmark.runs.concluding import RunRequest, conclude
 from splitsecond.benchmark.runs.planning import plan_run
 from splitsecond.benchmark.runs.settings import BenchSettings
 from splitsecond.core.catalog.price import Price
@@ -215,8 +214,13 @@ def concluded(options: Options, world: World, seed: int) -> tuple[Run, list[Obse
         for c in plan.conditions
     ]
     run = Run(id="r", began="2026-11-26", began_ns=0, finished=True)
-    slo = parse_slo(options.settings.slo) if options.settings.slo else None
-    conclude(run, asked, observations, [], slo, dict.fromkeys(options.targets, PRICE))
+    request = RunRequest(
+        settings={},
+        conditions=asked,
+        slo=options.settings.slo,
+        prices=dict.fromkeys(options.targets, PRICE),
+    )
+    conclude(run, request, observations, [])
     return run, observations
 
 

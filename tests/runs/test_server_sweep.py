@@ -9,10 +9,13 @@ from tests.analysis.made import row
 from tests.pages import ROOT, blocks
 
 from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.findings.front import front
+from splitsecond.benchmark.runs.concluding import recompute
 from splitsecond.benchmark.runs.measuring import NoProgress
-from splitsecond.benchmark.runs.server_sweep import FAILURE, Sweep, SweepPlan, front, read_plan
+from splitsecond.benchmark.runs.server_sweep import FAILURE, Sweep, SweepPlan, read_plan
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.statistics.summary import Summary
+from splitsecond.log.store.folder import RunFolder
 
 SIMULATE = f"{sys.executable} -m splitsecond simulate {{profile}} --port {{port}}"
 
@@ -104,6 +107,11 @@ def test_sweep_continues_and_reports_settings_that_fail(tmp_path: Path) -> None:
         "no-such-profile did not run" in each and "unknown profile" in each
         for each in run.statements
     )
+    with RunFolder.open(tmp_path) as folder:
+        folder.write_run(run)
+    again, _ = recompute(tmp_path)
+    assert again.statements == run.statements
+    assert [row.notes for row in again.conditions] == [row.notes for row in run.conditions]
 
 
 @pytest.mark.system

@@ -9,10 +9,11 @@ from splitsecond.benchmark.findings.causes import server_statements
 from splitsecond.benchmark.findings.conclusion import conclusion
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.findings import SCHEMA, AskedCondition, Run
+from splitsecond.benchmark.findings.front import front_statements
 from splitsecond.benchmark.findings.round_spread import round_spread, spread_statement
 from splitsecond.benchmark.findings.server_view import add_server_views
 from splitsecond.benchmark.findings.session_statements import session_statements
-from splitsecond.benchmark.findings.slo import Slo, parse_slo
+from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.findings.statements import statements
 from splitsecond.benchmark.foreign.formats import SUFFIXES, read_result
 from splitsecond.benchmark.foreign.result import ORIGIN_NS, ForeignResult
@@ -25,7 +26,7 @@ from splitsecond.benchmark.server_view.samples import ServerRecord, ServerSeries
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.money.cost import Prices, run_cost_usd
+from splitsecond.core.money.cost import run_cost_usd
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.upstream.spec import TargetSpec
@@ -70,12 +71,13 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     `command` is empty for a run of the Python API; `settings` are its options by name. `plan`: the
     file with which `splitsecond bench` repeats it; "": there is none. `prices` are those of the day
     of the run. `sessions` tells which sessions were sent. `share`, of a capacity search: the share
-    of requests that must meet the limits. `usd_per_kwh`: price of electricity.
+    of requests that must meet the limits. `usd_per_kwh`: price of electricity. `failures`, of a
+    sweep: the settings whose server did not run, and why; null: the run is no sweep.
     """
 
-    command: list[str]
+    command: list[str] = []
     settings: dict[str, Any]
-    targets: list[TargetSpec]
+    targets: list[TargetSpec] = []
     conditions: list[AskedCondition]
     prices: dict[str, Price] = {}
     slo: str = ""
@@ -84,35 +86,33 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     sessions: SessionsRecord | None = None
     usd_per_kwh: float | None = None
     plan: str = ""
+    failures: dict[str, str] | None = None
 
 
 def conclude(
     run: Run,
-    conditions: Sequence[AskedCondition],
+    asked: RunRequest,
     observations: Sequence[Observation],
     readings: Sequence[InstrumentReading],
-    slo: Slo | None,
-    prices: Prices,
-    share: float | None = None,
-    *,
     server: ServerSeries | None = None,
-    usd_per_kwh: float | None = None,
 ) -> None:
+    """Compute the findings of `run`. Raises `CallerFault` for limits that cannot be read."""
+    share, slo = asked.share, parse_slo(asked.slo) if asked.slo else None
     spread = None if share else round_spread(observations)
     of_round = spread.requests_of_round if spread else None
     run.conditions = condition_rows(
-        conditions,
+        asked.conditions,
         observations,
         readings,
         slo=slo,
-        prices=prices,
+        prices=asked.prices,
         of_round=of_round,
         searched=bool(share),
     )
     if server:
-        add_server_views(run.conditions, observations, readings, server, usd_per_kwh)
-    run.cost_usd = run_cost_usd(observations, prices)
-    run.cache_savings = cache_savings(run.conditions, observations, prices)
+        add_server_views(run.conditions, observations, readings, server, asked.usd_per_kwh)
+    run.cost_usd = run_cost_usd(observations, asked.prices)
+    run.cache_savings = cache_savings(run.conditions, observations, asked.prices)
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
     run.statements, run.short_statements, run.highlights = [], [], []
     if run.capacity:
@@ -126,7 +126,8 @@ def conclude(
         run.state([spread_statement(run.spread)] if run.spread else [])
         run.conclusion = conclusion(run, observations)
     else:
-        found = [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
+        found = [] if asked.failures is None else front_statements(run.conditions, asked.failures)
+        found += [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
         found += session_statements(run.conditions) + server_statements(run.conditions)
         add_answers(
             run,
@@ -136,7 +137,7 @@ def conclude(
         )
         add_forecasts(run, observations)
     by_target: dict[str, list[str]] = {}
-    for note in run.asked.get("notes", ()):
+    for note in asked.notes:
         place, _, text = note.partition(": ")
         by_target.setdefault(place, []).append(text)
     for condition in run.conditions:
@@ -178,20 +179,10 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
         raise CallerFault(
             f"{path}: what was asked cannot be read: {error}", kind="bad_run"
         ) from None
+    if slo:
+        asked = msgspec.structs.replace(asked, slo=slo)
     observations = read_observations(path)
-    limits = slo or asked.slo
-    slo_limits = parse_slo(limits) if limits else None
-    conclude(
-        run,
-        asked.conditions,
-        observations,
-        read_readings(path),
-        slo_limits,
-        asked.prices,
-        asked.share,
-        server=read_series(path),
-        usd_per_kwh=asked.usd_per_kwh,
-    )
+    conclude(run, asked, observations, read_readings(path), read_series(path))
     return run, observations
 
 
@@ -201,12 +192,10 @@ def is_foreign(path: Path) -> bool:
 
 
 def _of_other_tool(result: ForeignResult, slo: str) -> tuple[Run, list[Observation]]:
-    conditions, observations = result.conditions(), result.observations()
+    observations = result.observations()
     request = RunRequest(
-        command=[],
         settings={"tool": result.tool},
-        targets=[],
-        conditions=conditions,
+        conditions=result.conditions(),
         slo=slo,
         notes=[f"{result.model}: {note}" for note in result.notes],
     )
@@ -217,5 +206,5 @@ def _of_other_tool(result: ForeignResult, slo: str) -> tuple[Run, list[Observati
         asked=msgspec.to_builtins(request),
         finished=True,
     )
-    conclude(run, conditions, observations, [], parse_slo(slo) if slo else None, {})
+    conclude(run, request, observations, [])
     return run, observations

@@ -197,30 +197,32 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         named = ((plain(name, self.workload)[0], spec) for name, spec in self.specs.items())
         return {name: msgspec.structs.replace(spec, name=name) for name, spec in named}
 
-    @property
-    def fresh_run(self) -> Run:
-        conditions = (
-            [] if self.search else [self.asked(condition) for condition in self.plan.conditions]
-        )
-        asked = RunRequest(
+    def request(self, notes: list[str]) -> RunRequest:
+        """Return what `run.json` keeps of the job. A search has the loads that it has tried."""
+        planned = self.search.conditions if self.search else self.plan.conditions
+        return RunRequest(
             command=self.command,
             plan=self.plan_file,
             settings=self.settings,
             targets=list(self.targets.values()),
-            conditions=conditions,
+            conditions=[self.asked(condition) for condition in planned],
             prices=self.prices,
             slo=self.slo,
+            notes=notes,
             share=self.search.share if self.search else None,
             sessions=SessionsRecord.of(self.workload.sessions) if self.workload.sessions else None,
             usd_per_kwh=self.usd_per_kwh,
         )
+
+    @property
+    def fresh_run(self) -> Run:
         return Run(
             id=self.run_id,
             began=clock.wall_time().isoformat(timespec="milliseconds"),
             began_ns=clock.now_ns(),
             version=__version__,
             asked=redacted(
-                msgspec.to_builtins(asked),
+                msgspec.to_builtins(self.request([])),
                 [s for spec in self.specs.values() for s in secrets(spec)],
             ),
             environment=environment(self.settings.get("location") or "", self.servers),
@@ -249,7 +251,8 @@ class Measurement:
         self.notes: list[str] = [*job.notes, *notes]
         self.fault: Fault | None = None
         self.job = job
-        self._slo = parse_slo(job.slo) if job.slo else None
+        if job.slo:
+            parse_slo(job.slo)
         self._folder = folder
         self._meter = meter
         self._progress = progress or NoProgress()
@@ -378,18 +381,7 @@ class Measurement:
         if isinstance(self.fault, CostReached) and not job.open_ended:
             self.notes += _cost_limit_notes(job.plan, self.observations)
         self.run.asked["notes"] = self.notes
-        planned = job.search.conditions if job.search else job.plan.conditions
-        conclude(
-            self.run,
-            [job.asked(condition) for condition in planned],
-            self.observations,
-            self._readings,
-            self._slo,
-            job.prices,
-            job.search.share if job.search else None,
-            server=self.server,
-            usd_per_kwh=job.usd_per_kwh,
-        )
+        conclude(self.run, job.request(self.notes), self.observations, self._readings, self.server)
 
     def _observe(self, observation: Observation) -> None:
         """Keep an attempt that has ended. Raises `FolderFailed` and `CostReached`, each at most

@@ -16,7 +16,7 @@ import signal
 import socket
 import string
 import tomllib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings, Run
+from splitsecond.benchmark.findings.findings import AskedCondition, Run
 from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.plan import PlannedLoad
 from splitsecond.benchmark.runs.concluding import RunRequest, conclude
@@ -43,7 +43,6 @@ from splitsecond.core.errors import (
     read_file,
 )
 from splitsecond.core.observation import Observation
-from splitsecond.core.wording import Statement, listed, number
 from splitsecond.log.store.folder import RUN, RunFolder, read_observations, read_readings, read_run
 from splitsecond.routing.configuration.discovery import LIST_ERRORS, listed_models
 
@@ -227,7 +226,10 @@ class Sweep:
             await _check_alive(process, place / LOG)
 
     def concluded(self) -> tuple[Run, list[Observation]]:
-        """Return all trials as one run. Raises `CallerFault` if nothing was measured."""
+        """Return all trials as one run, and write its observations into the folder of the sweep.
+
+        Raises `CallerFault` if nothing was measured.
+        """
         places = [
             (trial, place)
             for trial in range(1, self._plan.trials + 1)
@@ -239,7 +241,6 @@ class Sweep:
         if not any(run.finished for _, _, run in runs):
             reasons = "; ".join(f"{name}: {why[0]}" for name, why in failures.items())
             raise _bad_plan(f"no server was measured. {reasons}".rstrip())
-        run = Run(id=self._folder.name, began=runs[0][2].began, began_ns=runs[0][2].began_ns)
         conditions: dict[str, AskedCondition] = {}
         observations: list[Observation] = []
         readings = []
@@ -253,29 +254,30 @@ class Sweep:
                 for o in read_observations(place)
             ]
             readings += read_readings(place)
-        run.version, run.environment = runs[0][2].version, runs[0][2].environment
         request = RunRequest(
-            command=[],
             settings=msgspec.to_builtins(self._plan),
-            targets=[],
             conditions=list(conditions.values()),
             slo=self._plan.slo,
+            failures={name: why[0] for name, why in failures.items()},
         )
-        run.asked = msgspec.to_builtins(request)
-        run.finished = all(
-            _finished(self._place(setup, trial))
-            for setup in self._setups
-            if setup.name not in failures
-            for trial in range(1, self._plan.trials + 1)
+        first = runs[0][2]
+        run = Run(
+            id=self._folder.name,
+            began=first.began,
+            began_ns=first.began_ns,
+            version=first.version,
+            environment=first.environment,
+            asked=msgspec.to_builtins(request),
+            finished=all(
+                _finished(self._place(setup, trial))
+                for setup in self._setups
+                if setup.name not in failures
+                for trial in range(1, self._plan.trials + 1)
+            ),
         )
-        slo = parse_slo(self._plan.slo) if self._plan.slo else None
-        conclude(run, list(conditions.values()), observations, readings, slo, {})
-        found = [
-            *front_statements(run.conditions),
-            *(_failed(name, why) for name, why in failures.items()),
-        ]
-        run.statements[:0] = [each.long for each in found]
-        run.short_statements[:0] = [each.short or each.long for each in found]
+        with RunFolder.open(self._folder) as folder:
+            folder.write_observations(observations, readings)
+        conclude(run, request, observations, readings)
         return run, observations
 
 
@@ -288,43 +290,6 @@ def _finished(place: Path) -> bool:
 def _remove_run(place: Path) -> None:
     with RunFolder.open(place) as folder:
         folder.discard()
-
-
-def _failed(name: str, reasons: Sequence[str]) -> Statement:
-    return Statement(f"{name} did not run: {reasons[0].removesuffix('.')}.")
-
-
-def front(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:
-    """Return the rows that no other beats in both throughput and TTFT p95, the fastest first."""
-    known = [row for row in rows if not row.invalid and row.ttft_ms.p95 and row.output_tokens_per_s]
-    known.sort(key=lambda row: (row.ttft_ms.p95, -(row.output_tokens_per_s or 0)))
-    best: list[ConditionFindings] = []
-    for row in known:
-        if not best or (row.output_tokens_per_s or 0) > (best[-1].output_tokens_per_s or 0):
-            best.append(row)
-    return best
-
-
-def front_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
-    """Return the front of throughput against TTFT p95 in words, and what is never on it."""
-    best = front(rows)
-    if len({row.target for row in rows}) < 2 or not best:
-        return []
-    places = [
-        f"{row.target} at c={row.concurrency} ({number(row.output_tokens_per_s or 0)} tokens/s, "
-        f"{number(row.ttft_ms.p95 or 0)} ms)"
-        for row in best
-    ]
-    names = dict.fromkeys(row.target for row in rows)
-    beaten = [name for name in names if name not in {row.target for row in best}]
-    found = [
-        Statement(
-            f"Best throughput for each TTFT p95: {listed(places)}.", "\n".join(["Front:", *places])
-        )
-    ]
-    if beaten:
-        found.append(Statement(f"At no load on this front: {listed(beaten)}."))
-    return found
 
 
 @asynccontextmanager

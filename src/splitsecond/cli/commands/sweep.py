@@ -55,6 +55,5 @@ def sweep(
             stop.run(found.measure())
         run, observations = found.concluded()
         with RunFolder.open(folder) as own:
-            own.write_observations(observations)
             written = show(run, observations, own, output)
     raise typer.Exit(stop.code or (0 if written and run.finished else 1))

@@ -131,9 +131,12 @@ class RunFolder:
             raise
         return target
 
-    def write_observations(self, observations: Iterable[Observation]) -> None:
-        """Replace all observations atomically. Raises `OSError`."""
+    def write_observations(
+        self, observations: Iterable[Observation], readings: Iterable[InstrumentReading] = ()
+    ) -> None:
+        """Replace all observations and all readings of the instrument. Raises `OSError`."""
         self.write(OBSERVATIONS, self._encoder.encode_lines(observations))
+        self.write(READINGS, self._encoder.encode_lines(readings))
 
     def discard(self) -> None:
         """Close and remove the files of the run, and its folder if `create` made it and it is
