@@ -35,7 +35,7 @@ WATCHED_S = 80
 seen."""
 TRIES = 3
 """Runs that README shows until no row is INVALID, which a busy machine can cause."""
-BENCH = "splitsecond bench sim/generalcompute sim/groq sim/together"
+BENCH = "splitsecond bench sim/generalcompute sim/groq sim/together --quick"
 CHANGED = "splitsecond bench sim/mine.toml -c 1,8 -n 40 --rounds 8 --output-tokens 32"
 WATCH = "splitsecond watch sim/mine.toml sim/groq --every 8s -n 6 --output-tokens 8"
 SERVER = """
