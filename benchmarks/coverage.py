@@ -1,5 +1,5 @@
 """How often intervals, comparisons and reports hold on data whose truth is known: the table of
-docs/statistics.md.
+docs/reference/coverage.md.
 
 Requests share slow minutes: the logarithm of a time is a slow AR(1) process (correlation time τ,
 share ρ of the variance) plus a part of its own. Open loops are an M/M/c queue (`open_loop`).

@@ -1,4 +1,5 @@
-"""How often a report names a winner among targets that are equal: the table of docs/statistics.md.
+"""How often a report names a winner among equal targets: a table of
+docs/reference/coverage.md.
 
 The real planner plans the run, with its pauses; simulated servers answer it without a clock; the
 real findings and reports are made of it. Then each sentence is searched for words that place one

@@ -1,5 +1,5 @@
 """How close the p95 of an open loop comes to that of a queue in the long run: the table of
-docs/statistics.md.
+docs/reference/coverage.md.
 
 A round of an open loop begins with an empty server, so the queue has to grow to its steady length.
 The real planner plans runs at a rate; an M/M/c queue answers them without a clock

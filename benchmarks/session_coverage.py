@@ -1,5 +1,5 @@
 """How often intervals and comparisons of sessions hold on sessions whose truth is known: a table of
-docs/statistics.md.
+docs/reference/coverage.md.
 
 Sessions are simulated request by request (tests/analysis/simulated_sessions.py). `python -m
 benchmarks.session_coverage` prints the tables in Markdown.

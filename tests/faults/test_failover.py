@@ -1,8 +1,9 @@
-"""Failover, scenario by scenario, under the simplest and the recommended configuration: a table of
-docs/failover.md."""
+"""Failover, scenario by scenario, under the simplest and the recommended configuration: the table
+of docs/reference/failover.md."""
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from email.utils import format_datetime
@@ -25,7 +26,8 @@ from splitsecond.simulator.content.faults import InjectedFault
 from splitsecond.simulator.content.tokens import token_text
 from splitsecond.simulator.profile import Profile
 
-PAGE = Path(__file__).parents[2] / "docs" / "failover.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "failover.md"
+SHORTER_PAGE = Path(__file__).parents[2] / "docs" / "failover.md"
 SIMPLEST = 'fallback("a/m", "b/m")'
 RECOMMENDED = 'fallback(retry("a/m", times=1, wait="2s"), "b/m", ttft="10s", stall="10s")'
 CONFIGURATIONS = {"simplest": SIMPLEST, "recommended": RECOMMENDED}
@@ -440,5 +442,11 @@ def test_page_shows_the_measured_results(golden: Golden, tmp_path: Path) -> None
     if golden.update:
         PAGE.write_text(page, encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == page, (
-        "docs/failover.md is not current: run with --update-golden"
+        "docs/reference/failover.md is not current: run with --update-golden"
     )
+
+
+def test_shorter_page_repeats_rows_of_the_table() -> None:
+    rows = [re.findall(r"(?m)^\| .+$", page.read_text("utf-8")) for page in (SHORTER_PAGE, PAGE)]
+    assert len(rows[0]) > 5
+    assert set(rows[0]) <= set(rows[1])
