@@ -396,7 +396,7 @@ class Gateway:
         if self._conversations is not None and (known.turn > 1 or known.agent):
             noted = self._sessions.cached(known, self._targets(model))
             self._conversations.receive(known.id, noted)
-        if known.turn < MIN_REPEATED:
+        if known.turn < MIN_REPEATED or "tools" not in call.body:
             return
         loop = await off_loop(cycle.client, repeated_call, call) if large else repeated_call(call)
         if loop is not None:
@@ -623,9 +623,13 @@ class Gateway:
             return
         try:
             open_call.target = reply.target
-            if (session := call.notes.session) is not None and session.turn > 1:
-                routed = partial(self._targets, open_call.route)
-                call.notes.left = self._sessions.left(session, reply.target, routed)
+            session = call.notes.session
+            if (
+                session is not None
+                and session.turn > 1
+                and not self._sessions.is_home(session, reply.target)
+            ):
+                call.notes.left = self._sessions.home(session, self._targets(open_call.route))
             if not reply.empty:
                 open_call.first_token_ns = clock.now_ns()
             kept, note = form.kept, None

@@ -18,7 +18,7 @@ may not be counted, and a half-written prompt is not recognised.
 
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
@@ -56,6 +56,7 @@ _WIDTH = _CACHES_AT + CACHES * _CACHE_CELLS
 _CELLS = MAX_AGENTS * _WIDTH
 _SIZE = SECRET_BYTES + _CELLS * _HASH
 _CONTINUING = frozenset(CONTINUES)
+_cell = int.from_bytes
 _END = b' \n]"'
 """What ends the messages. Without it, each turn begins with the whole turn before."""
 _FIELDS: Mapping[Spoken, Sequence[str]] = {
@@ -143,13 +144,15 @@ class Sessions:
             idle_ns=idle_ns,
         )
 
-    def left(self, session: CallSession, target: str, targets: Callable[[], Iterable[str]]) -> str:
-        """Return which of `targets` answered the agent before, if it is not `target`; "" if none
-        did."""
+    def is_home(self, session: CallSession, target: str) -> bool:
+        """Return whether `target` answered the agent before, or none did."""
         before = self._cells[self._entry(int(session.agent or session.id, 16)) + _TARGET]
-        if before in (0, _target_hash(target)):
-            return ""
-        return next((name for name in targets() if _target_hash(name) == before), "")
+        return before == _target_hash(target) or not before
+
+    def home(self, session: CallSession, targets: Iterable[str]) -> str:
+        """Return which of `targets` answered the agent before; "" if none did."""
+        before = self._cells[self._entry(int(session.agent or session.id, 16)) + _TARGET]
+        return next((name for name in targets if _target_hash(name) == before), "")
 
     def ended(self, session: CallSession, end_ns: int, target: str) -> None:
         """Note when an answer to the agent of `session` ended, and the target that gave it; "":
@@ -223,30 +226,21 @@ class Sessions:
         running, view = self._keyed.copy(), memoryview(prompt)
         if done:
             running.update(view[:done])
-            if (
-                running.digest()
-                != self._bytes[SECRET_BYTES + (at + 1) * _HASH : SECRET_BYTES + (at + 2) * _HASH]
-            ):
+            if _cell(running.digest(), sys.byteorder) != cells[at + 1]:
                 return False
             if done == size:
                 return True
-        before, block = _block(done), _block(size)
-        wider = block // before
-        kept = max(done - 1, 0) // before // wider
-        if wider > 1:
+        block = _block(size)
+        kept = (done - 1) // block if done else 0
+        if done and (wider := block // _block(done)) > 1:
             cells[at + 2 : at + 2 + kept] = cells[at + 1 + wider : at + 2 + wider * kept : wider]
-        hashes = b""
         for border in range((kept + 1) * block, size, block):
             running.update(view[done:border])
-            hashes += running.digest()
+            cells[at + 1 + border // block] = _cell(running.digest(), sys.byteorder)
             done = border
         running.update(view[done:])
-        begin = SECRET_BYTES + at * _HASH
-        new = begin + (2 + kept) * _HASH
-        self._bytes[new : new + len(hashes)] = hashes
-        self._bytes[begin : begin + 2 * _HASH] = (
-            size.to_bytes(_HASH, sys.byteorder) + running.digest()
-        )
+        cells[at + 1] = _cell(running.digest(), sys.byteorder)
+        cells[at] = size
         return True
 
     def _sent_before(self, entry: int, prompt: bytes) -> int:
@@ -319,4 +313,6 @@ def _borders(size: int) -> range:
 
 
 def _block(size: int) -> int:
+    if size <= BLOCKS * MIN_BLOCK:
+        return MIN_BLOCK
     return 1 << max((size - 1) // BLOCKS, MIN_BLOCK - 1).bit_length()
