@@ -114,20 +114,23 @@ def rounds_until_found(
     before: int,
     watches: int,
     most: int = 120,
+    weekday: int | None = None,
 ) -> list[int]:
     """Return for each watch the number of rounds after which a change was found, at most `most` +
     1.
 
     `before`: rounds without a change. `shift`: relative change. `creep`: relative change with every
-    round.
+    round. `weekday`: on which the watches begin, from Monday; None: on all days in turn.
     """
     found = []
     for watch in range(watches):
-        values = noise.drawn(before + most, np.random.default_rng([watch, 2]))
+        start = 24 * ((watch if weekday is None else weekday - THURSDAY) % 7)
+        values = noise.drawn(before + most, np.random.default_rng([watch, 2]), start)
         values[before:] += math.log1p(shift) + math.log1p(creep) * np.arange(1, most + 1)
         chart: ControlChart[float] = ControlChart(TimesModel())
         rounds = (
-            chart.add(at, LEVEL_MS * math.exp(value)).began for at, value in enumerate(values)
+            chart.add(start + at, LEVEL_MS * math.exp(value)).began
+            for at, value in enumerate(values)
         )
         found.append(
             next(

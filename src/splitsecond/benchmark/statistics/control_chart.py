@@ -33,7 +33,7 @@ from splitsecond.benchmark.statistics.unusual_run import UnusualRun
 
 ALLOWANCE, LIMIT = 0.5, 8.5
 """Allowance per round and limit of the CUSUM, in standard deviations."""
-SLOW_ALLOWANCE, SLOW_LIMIT = 0.15, 20.5
+SLOW_ALLOWANCE, SLOW_LIMIT = 0.15, 19.0
 """The same of the slow CUSUM. The first round of a change counts at most half of its limit."""
 MAX_SURPRISE = 3.5
 """Largest surprise that counts, in standard deviations: two outliers in a row are no drift, three
@@ -43,6 +43,9 @@ BACK, MAX_EVIDENCE = 5.0, 2.0
 SETTLES, SLOW_SETTLES = 24, 2
 """The new level is usual after so many rounds, or so many times the rounds until it was found if
 that is more."""
+CHANCE = 2.5
+"""Largest change, in standard deviations, that may be chance if it returns: correlated rounds have
+such spells, so these rounds are usual, too."""
 MIN_CHANGE, MIN_DRIFT, EARLY_DRIFT = 0.05, 0.02, 0.5
 """Smallest changes: of an unusual round or of a drift that the slow CUSUM finds, of another drift,
 and of a drift before the pattern of the day is known."""
@@ -249,7 +252,8 @@ class ControlChart(Generic[T]):
         self._measure(drift)
         if self._back > BACK:
             drift.until = self._rounds - self._returned
-            for at, one, _ in self._held[-self._returned :]:
+            by_chance = abs(self._change) < CHANCE * usual.scatter
+            for at, one, _ in self._held[0 if by_chance else -self._returned :]:
                 self._learn(at, one)
         elif self._rounds - self._found == max(SETTLES, SLOW_SETTLES * (self._found - drift.since)):
             self._settle(drift)
