@@ -29,7 +29,7 @@ import numpy as np
 from msgspec import Struct
 
 from splitsecond.benchmark.statistics.expectation import MIN, Expectation
-from splitsecond.benchmark.statistics.unusual_run import UnusualRun
+from splitsecond.benchmark.statistics.unusual_run import NIGHT_HOURS, UnusualRun
 
 ALLOWANCE, LIMIT = 0.5, 8.5
 """Allowance per round and limit of the CUSUM, in standard deviations."""
@@ -252,16 +252,21 @@ class ControlChart(Generic[T]):
         self._measure(drift)
         if self._back > BACK:
             drift.until = self._rounds - self._returned
-            by_chance = abs(self._change) < CHANCE * usual.scatter
+            by_chance = usual.early or abs(self._change) < CHANCE * usual.scatter
             for at, one, _ in self._held[0 if by_chance else -self._returned :]:
                 self._learn(at, one)
-        elif self._rounds - self._found == max(SETTLES, SLOW_SETTLES * (self._found - drift.since)):
+        elif self._stays(drift, usual):
             self._settle(drift)
             return True
         else:
             return False
         self._restart()
         return True
+
+    def _stays(self, drift: ChartDrift, usual: Expectation) -> bool:
+        rounds = max(SETTLES, SLOW_SETTLES * (self._found - drift.since))
+        hours = self._held[-1][0] - self._held[0][0]
+        return self._rounds - self._found >= rounds and hours >= NIGHT_HOURS * usual.early
 
     def _settle(self, drift: ChartDrift) -> None:
         drift.until, drift.settled = self._rounds, True

@@ -189,11 +189,10 @@ class TimesModel:
         self._parts += 1
         measured.forget(WINDOW_HOURS)
         hours = self._fit.hours if self._fit else np.zeros(_HOURS)
-        effect, error = _weekend_effect(measured, hours)
-        if self._parts == 2:  # so that the first weekend does not change the level of other days
-            self._weekend = clipped(effect, math.log1p(WEEKEND_DRIFT))
-        else:
-            self._weekend = effect if abs(effect) > WEEKEND_SURE * error else 0.0
+        # the first weekend must not change the level of the other days
+        first = self._parts == 2 and not _is_weekend(at)
+        effect, error = _weekend_effect(self._usual if first else measured, hours)
+        self._weekend = effect if first or abs(effect) > WEEKEND_SURE * error else 0.0
         self._fit = None
 
     def _fitted(self) -> _Baseline:
@@ -212,7 +211,7 @@ class TimesModel:
             scatter = _scatter(logs - level) * wider
             return _Baseline(
                 level=level,
-                hours=np.zeros(_HOURS),
+                hours=_mean_day(grid) if at[-1] - at[0] >= _HOURS else np.zeros(_HOURS),
                 alike=0.0,
                 interval=1.0,
                 scatter=max(scatter, MIN_CHANGE),
@@ -292,6 +291,12 @@ def _by_day_and_hour(hour: npt.NDArray[np.int64], values: Floats) -> Floats:
     sums = np.bincount(cells, values, minlength=len(days) * _HOURS)
     means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     return means.reshape(len(days), _HOURS)
+
+
+def _mean_day(grid: Floats) -> Floats:
+    """Return the mean of each hour; 0: no value."""
+    counts = np.maximum(len(grid) - np.isnan(grid).sum(axis=0), 1)
+    return np.asarray(np.nansum(grid, axis=0) / counts)
 
 
 def _pattern(grid: Floats, scatter: float) -> Floats:
