@@ -22,7 +22,7 @@ the pattern cannot make smaller. Both scatter and correlation are those of all r
 possible drifts, they would be underestimated.
 
 Before `HOURS_KNOWN_AFTER`, a night cannot be distinguished from a drift, so the limits of a single
-round are wider.
+round are wider. They are those of the hours of the first day when it is over.
 """
 
 import math
