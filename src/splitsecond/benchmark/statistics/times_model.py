@@ -22,7 +22,7 @@ the pattern cannot make smaller. Both scatter and correlation are those of all r
 possible drifts, they would be underestimated.
 
 Before `HOURS_KNOWN_AFTER`, a night cannot be distinguished from a drift, so the limits of a single
-round are wider. They are those of the hours of the first day when it is over.
+round are wider. On the second day, they are around the hours of the first.
 """
 
 import math
@@ -182,7 +182,7 @@ class TimesModel:
         self._fit = self._last = None
 
     def _follow_week(self, at: float) -> None:
-        """Estimate what weekends change, anew at the begin and the end of each weekend."""
+        """Estimate what weekends change, anew at the start and the end of each weekend."""
         measured = self._as_measured
         if not measured.at or _is_weekend(at) == _is_weekend(measured.at[-1]):
             return
