@@ -6,12 +6,13 @@ The real planner plans runs at a rate; an M/M/c queue answers them without a clo
 (`capacity_truth`); the real findings judge them. The truth is Erlang's.
 
 `python -m benchmarks.open_loop` prints the table in Markdown, in about ten minutes of one core, as
-`python -m benchmarks.coverage --plans` does after its own; tests/analysis/test_open_loop.py checks
-a few of its cells.
+`python -m benchmarks.coverage --plans` does after its own; `--loads` and `--columns` print some of
+its cells. tests/analysis/test_open_loop.py checks a few.
 """
 
 import argparse
 import math
+from collections.abc import Sequence
 from random import Random
 from statistics import median
 
@@ -132,12 +133,17 @@ def cell(load: float, plan: Plan, runs: int, processes: int = 1) -> Cell:
     )
 
 
-def print_table(runs: int, processes: int) -> None:
+def print_table(
+    runs: int,
+    processes: int,
+    loads: Sequence[float] = LOADS,
+    plans: Sequence[Plan] = PLANS,
+) -> None:
     """Print the table, of so many runs for each cell."""
-    print("| load | true p95 | " + " | ".join(plan.options for plan in PLANS) + " |")
-    print("|---" * (len(PLANS) + 2) + "|")
-    for load in LOADS:
-        cells = (cell(load, plan, runs, processes) for plan in PLANS)
+    print("| load | true p95 | " + " | ".join(plan.options for plan in plans) + " |")
+    print("|---" * (len(plans) + 2) + "|")
+    for load in loads:
+        cells = (cell(load, plan, runs, processes) for plan in plans)
         words = (
             f"{c.error:+.0%}, {c.coverage:.2f}, {c.flagged:.0%} ({c.requests:,})" for c in cells
         )
@@ -150,9 +156,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=100, help="runs of each cell")
+    parser.add_argument("--loads", type=float, nargs="+", default=LOADS, help="rows, as 0.8")
+    parser.add_argument(
+        "--columns",
+        type=int,
+        nargs="+",
+        choices=range(1, len(PLANS) + 1),
+        default=range(1, len(PLANS) + 1),
+        help="columns, by number: " + ", ".join(plan.options for plan in PLANS),
+    )
     add_processes(parser)
     asked = parser.parse_args()
-    print_table(asked.runs, asked.processes)
+    plans = [PLANS[number - 1] for number in asked.columns]
+    print_table(asked.runs, asked.processes, asked.loads, plans)
 
 
 if __name__ == "__main__":

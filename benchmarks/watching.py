@@ -11,6 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from splitsecond.benchmark.statistics.control_chart import ControlChart
 from splitsecond.benchmark.statistics.times_model import TimesModel
@@ -21,11 +22,13 @@ THURSDAY, SATURDAY = 3, 5
 """Days of the week, from Monday. 1970 began on a Thursday."""
 LATE = 30 * 24
 """Hours after which a watch knows weekends."""
+FIRST_HOURS, SHIFT_HOURS = 48, 20
+"""Hours of `first_days`, and those before its change."""
 
 
 class Noise(Struct, frozen=True):
-    """How hourly rounds differ: standard deviation `scatter`, correlation `alike` with the round
-    before.
+    """How rounds `every_h` hours apart differ: standard deviation `scatter`, correlation `alike` of
+    an hour with the next.
 
     `day`: half the difference of day and night, in a sine or (`steps`) two levels. `tails`: degrees
     of freedom of Student's t. `outliers`: share of rounds that take 35 to 200% longer. `weekend`:
@@ -42,18 +45,20 @@ class Noise(Struct, frozen=True):
     outliers: float = 0.0
     weekend: float = 0.0
     beyond: float = 0.0
+    every_h: float = 1.0
 
     def drawn(self, rounds: int, random: np.random.Generator, start: int = 0) -> Floats:
         """Return the logarithms of rounds, around 0. `start`: hour of the first one since 1970."""
         own = (
             random.standard_t(self.tails, rounds) if self.tails else random.standard_normal(rounds)
         )
+        alike, hours = self.alike**self.every_h, start + self.every_h * np.arange(rounds)
         for at in range(1, rounds):
-            own[at] = self.alike * own[at - 1] + math.sqrt(1 - self.alike**2) * own[at]
-        wave = np.sin(2 * np.pi * (np.arange(rounds) / 24 + random.random()))
+            own[at] = alike * own[at - 1] + math.sqrt(1 - alike**2) * own[at]
+        wave = np.sin(2 * np.pi * (hours / 24 + random.random()))
         days = math.log1p(self.day) * (np.sign(wave) if self.steps else wave)
         slow = (random.random(rounds) < self.outliers) * random.uniform(0.3, 1.1, rounds)
-        weekday = ((start + np.arange(rounds)) // 24 + THURSDAY) % 7
+        weekday = (hours // 24 + THURSDAY) % 7
         free = math.log1p(self.weekend) * (weekday >= SATURDAY)
         return np.asarray(self.scatter * own + days + slow + free)
 
@@ -75,7 +80,7 @@ NOISES = (
         alike=0.8,
         day=0.2,
         weekend=-0.15,
-        beyond=2,
+        beyond=1,
     ),
     Noise("Student's t, 4 degrees of freedom, 6%", 0.06, tails=4),
     Noise(
@@ -86,6 +91,15 @@ NOISES = (
         outliers=0.02,
         beyond=1,
     ),
+)
+
+
+FIRST_NIGHTS = (
+    ("none", 0.0, False),
+    ("±20%", 0.2, False),
+    ("±40%", 0.4, False),
+    ("±60%", 0.6, False),
+    ("±40% in two steps", 0.4, True),
 )
 
 
@@ -106,6 +120,25 @@ def false_drifts(noise: Noise, *, watches: int, rounds: int) -> tuple[float, flo
     return found / (watches * rounds) * 1000, late / (watches * (rounds - LATE)) * 1000
 
 
+def first_days(noise: Noise, *, watches: int, shift: float = 0.0) -> tuple[float, float]:
+    """Return of the first two days of a watch the drifts, and the median hours until a change after
+    `SHIFT_HOURS` was found."""
+    rounds = round(FIRST_HOURS / noise.every_h)
+    drifts, hours = 0, []
+    for watch in range(watches):
+        chart: ControlChart[float] = ControlChart(TimesModel())
+        values, found_h = noise.drawn(rounds, np.random.default_rng([watch, 4])), math.inf
+        for number, value in enumerate(values):
+            after_h = number * noise.every_h - SHIFT_HOURS
+            moved = value + math.log1p(shift) * (after_h >= 0)
+            began = chart.add(number * noise.every_h, LEVEL_MS * math.exp(moved)).began
+            if began and after_h >= 0:
+                found_h = min(found_h, after_h)
+        drifts += len(chart.drifts)
+        hours.append(found_h)
+    return drifts / watches, float(np.median(hours))
+
+
 def rounds_until_found(
     noise: Noise,
     *,
@@ -114,20 +147,23 @@ def rounds_until_found(
     before: int,
     watches: int,
     most: int = 120,
+    weekday: int | None = None,
 ) -> list[int]:
     """Return for each watch the number of rounds after which a change was found, at most `most` +
     1.
 
     `before`: rounds without a change. `shift`: relative change. `creep`: relative change with every
-    round.
+    round. `weekday`: on which the watches begin, from Monday; None: on all days in turn.
     """
     found = []
     for watch in range(watches):
-        values = noise.drawn(before + most, np.random.default_rng([watch, 2]))
+        start = 24 * ((watch if weekday is None else weekday - THURSDAY) % 7)
+        values = noise.drawn(before + most, np.random.default_rng([watch, 2]), start)
         values[before:] += math.log1p(shift) + math.log1p(creep) * np.arange(1, most + 1)
         chart: ControlChart[float] = ControlChart(TimesModel())
         rounds = (
-            chart.add(at, LEVEL_MS * math.exp(value)).began for at, value in enumerate(values)
+            chart.add(start + at, LEVEL_MS * math.exp(value)).began
+            for at, value in enumerate(values)
         )
         found.append(
             next(
@@ -210,6 +246,18 @@ def main() -> None:
                 f"| {shift:.0%} | {scatter:.0%} | {np.median(rounds):.0f} | {never:.0%} |",
                 flush=True,
             )
+    print(
+        "\n| nights of the first two days | false drifts, hourly | every 10 minutes | "
+        "hours until twice the time is found, hourly | every 10 minutes |\n|---|---|---|---|---|"
+    )
+    for name, day, steps in FIRST_NIGHTS:
+        hourly = Noise("", alike=0.8, day=day, steps=steps)
+        often = replace(hourly, every_h=1 / 6)
+        figures = [
+            *(first_days(each, watches=60)[0] for each in (hourly, often)),
+            *(first_days(each, watches=60, shift=1.0)[1] for each in (hourly, often)),
+        ]
+        print(f"| {name} | " + " | ".join(f"{each:.1f}" for each in figures) + " |", flush=True)
     best = ", ".join(
         f"{np.median(creep_limit(scatter, 0.001)):.0f}" for scatter in (0.04, 0.06, 0.08)
     )

@@ -31,6 +31,15 @@ def judged(
     return chart, [chart.add(hour, value) for hour, value in zip(at, values, strict=True)]
 
 
+MONDAY = 4 * 24
+"""Hours from the start of 1970, a Thursday, to its first Monday. A watch from Monday on has four
+days until its first weekend, whose small changes do not count."""
+
+
+def from_monday(values: Sequence[float]) -> ControlChart[float]:
+    return judged(values, range(MONDAY, MONDAY + len(values)))[0]
+
+
 def states(values: Sequence[float]) -> list[str]:
     """The states of the rounds after the steady ones."""
     return [each.state for each in judged([*STEADY, *values])[1][len(STEADY) :]]
@@ -102,8 +111,8 @@ def test_small_changes_are_neither_unusual_nor_a_drift() -> None:
     steady = [100.0] * 72
     assert [each.state for each in judged([*steady, 104.9, 100, 95.5])[1][72:]] == ["usual"] * 3
     assert judged([*steady, 105.1])[1][-1].state == "unusual"
-    assert not judged([*steady, *[101.9] * 60])[0].drifts
-    assert judged([*steady, *[104.5] * 60])[0].drifts
+    assert not from_monday([*steady, *[101.9] * 60]).drifts
+    assert from_monday([*steady, *[104.5] * 24]).drifts
 
 
 def test_drift_in_the_first_days_needs_a_change_above_half() -> None:
@@ -179,7 +188,9 @@ def test_false_drifts_of_a_thousand_rounds(noise: Noise) -> None:
 @pytest.mark.parametrize("before", [60, 200])
 def test_rounds_until_a_shift_by_a_tenth_is_found(scatter: float, most: int, before: int) -> None:
     assert (
-        np.median(rounds_until_found(Noise("", scatter), shift=0.1, before=before, watches=40))
+        np.median(
+            rounds_until_found(Noise("", scatter), shift=0.1, before=before, watches=40, weekday=0)
+        )
         <= most
     )
 
@@ -187,15 +198,14 @@ def test_rounds_until_a_shift_by_a_tenth_is_found(scatter: float, most: int, bef
 @pytest.mark.system
 @pytest.mark.parametrize("scatter", [0.0, 0.02, 0.04])
 def test_rounds_until_a_creep_is_found(scatter: float) -> None:
-    assert (
-        np.median(rounds_until_found(Noise("", scatter), creep=0.001, before=72, watches=30)) <= 60
-    )
+    """The watches begin on a Sunday, so no weekend is the first one meanwhile."""
+    rounds = rounds_until_found(Noise("", scatter), creep=0.001, before=72, watches=30, weekday=6)
+    assert np.median(rounds) <= 60
 
 
 def test_a_change_by_half_is_found_in_the_third_round() -> None:
-    assert (
-        np.quantile(rounds_until_found(Noise("", 0.06), shift=0.5, before=72, watches=30), 0.9) <= 4
-    )
+    rounds = rounds_until_found(Noise("", 0.06), shift=0.5, before=72, watches=30, weekday=0)
+    assert np.quantile(rounds, 0.9) <= 4
 
 
 @pytest.mark.system
@@ -203,8 +213,34 @@ def test_a_change_by_half_is_found_in_the_third_round() -> None:
 def test_shift_by_a_tenth_of_correlated_rounds_is_found(scatter: float) -> None:
     noise = Noise("", scatter, alike=0.8, day=0.2)
     rounds = np.array(rounds_until_found(noise, shift=0.1, before=168, watches=30, most=240))
-    assert np.median(rounds) <= 50
-    assert np.mean(rounds > 240) <= 0.1
+    assert np.median(rounds) <= 40
+    assert np.mean(rounds > 240) <= 0.05
+
+
+@pytest.mark.parametrize(("change", "found_at"), [(-0.15, 4 * 24), (0.3, 2 * 24 + 12)])
+def test_small_change_of_the_first_weekend_counts_from_monday_on(
+    change: float, found_at: int
+) -> None:
+    """The watch begins on a Thursday at midnight; the change, on Saturday at noon."""
+    hours = np.arange(9 * 24)
+    values = 100 * np.exp(0.03 * NORMAL[: len(hours)])
+    weekend = values.copy()
+    weekend[60:96] *= 1 + change
+    found = [drift.since for drift in judged(list(weekend), list(hours))[0].drifts]
+    assert found == ([60, 96] if change > 0.2 else [])
+    values[60:] *= 1 + change
+    _, rounds = judged(list(values), list(hours))
+    assert found_at <= [each.began for each in rounds].index(True) <= found_at + 12
+
+
+def test_day_and_night_of_double_length_are_one_drift_at_most() -> None:
+    """A night of the first day looks like a drift; that of the second day is known."""
+    hours = np.arange(48)
+    for seed in range(6):
+        random = np.random.default_rng(seed)
+        nights = 0.35 * np.sign(np.sin(2 * np.pi * (hours / 24 + random.random())))
+        values = 100 * np.exp(nights + 0.06 * random.standard_normal(48))
+        assert len(judged(list(values), list(hours))[0].drifts) <= 1
 
 
 def test_weekends_become_usual_and_drifts_on_them_are_found() -> None:

@@ -16,7 +16,8 @@ In the first days, a drift is only a change by more than half, or a lasting run 
 
 A drift ends when a CUSUM of likelihood ratios between the old and the new level reaches `BACK`. If
 it lasts for `SETTLES` more rounds, the new level becomes the usual one, and the pattern stays.
-Rounds of a possible drift are not part of what is usual.
+Rounds of a possible drift are not part of what is usual, unless it ended and may have been chance
+or a night.
 
 docs/watch.md has the performance in simulations, by `python -m benchmarks.watching`.
 """
@@ -29,11 +30,11 @@ import numpy as np
 from msgspec import Struct
 
 from splitsecond.benchmark.statistics.expectation import MIN, Expectation
-from splitsecond.benchmark.statistics.unusual_run import UnusualRun
+from splitsecond.benchmark.statistics.unusual_run import NIGHT_HOURS, UnusualRun
 
 ALLOWANCE, LIMIT = 0.5, 8.5
 """Allowance per round and limit of the CUSUM, in standard deviations."""
-SLOW_ALLOWANCE, SLOW_LIMIT = 0.15, 20.5
+SLOW_ALLOWANCE, SLOW_LIMIT = 0.15, 19.5
 """The same of the slow CUSUM. The first round of a change counts at most half of its limit."""
 MAX_SURPRISE = 3.5
 """Largest surprise that counts, in standard deviations: two outliers in a row are no drift, three
@@ -42,7 +43,10 @@ BACK, MAX_EVIDENCE = 5.0, 2.0
 """Logarithm of the likelihood ratio that ends a drift, and the most that one round adds to it."""
 SETTLES, SLOW_SETTLES = 24, 2
 """The new level is usual after so many rounds, or so many times the rounds until it was found if
-that is more."""
+that is more. In the first days, it must also last for longer than a night."""
+CHANCE = 2.5
+"""A drift that ended may have been chance if its change was smaller, in standard deviations:
+correlated rounds have such spells."""
 MIN_CHANGE, MIN_DRIFT, EARLY_DRIFT = 0.05, 0.02, 0.5
 """Smallest changes: of an unusual round or of a drift that the slow CUSUM finds, of another drift,
 and of a drift before the pattern of the day is known."""
@@ -249,15 +253,22 @@ class ControlChart(Generic[T]):
         self._measure(drift)
         if self._back > BACK:
             drift.until = self._rounds - self._returned
-            for at, one, _ in self._held[-self._returned :]:
+            # chance, or a night of the first days
+            may_be_usual = usual.early or abs(self._change) < CHANCE * usual.scatter
+            for at, one, _ in self._held[0 if may_be_usual else -self._returned :]:
                 self._learn(at, one)
-        elif self._rounds - self._found == max(SETTLES, SLOW_SETTLES * (self._found - drift.since)):
+        elif self._stays(drift, usual):
             self._settle(drift)
             return True
         else:
             return False
         self._restart()
         return True
+
+    def _stays(self, drift: ChartDrift, usual: Expectation) -> bool:
+        rounds = max(SETTLES, SLOW_SETTLES * (self._found - drift.since))
+        hours = self._held[-1][0] - self._held[0][0]
+        return self._rounds - self._found >= rounds and hours >= NIGHT_HOURS * usual.early
 
     def _settle(self, drift: ChartDrift) -> None:
         drift.until, drift.settled = self._rounds, True

@@ -2,11 +2,12 @@
 
 They are judged by their logarithm, because slowdowns multiply, in two steps:
 
-1. Baseline: the median level of the last 14 days, plus a pattern of the hours of the day (UTC): the
+1. Baseline: the median level of the last 28 days, plus a pattern of the hours of the day (UTC): the
    median deviation of the rounds in an hour and both neighbours, shrunk towards none if it is
    little more than noise (after James and Stein, "Estimation with Quadratic Loss", 1961). From the
-   second weekend on, weekends have an effect of their own if the last four weeks show one beyond
-   three standard errors. The rounds of a drift count for it: a weekend may look like a drift.
+   second weekend on, weekends have an effect of their own if the last 28 days show one beyond three
+   standard errors. The rounds of a drift count for it: a weekend may look like a drift. Of the
+   first weekend, only what goes beyond `WEEKEND_DRIFT` can be a drift.
 
 2. Whitening: consecutive deviations from the baseline are alike, as in an AR(1) process. The
    correlation at the usual interval is estimated robustly from the scatter of sums and of
@@ -16,12 +17,12 @@ They are judged by their logarithm, because slowdowns multiply, in two steps:
    deviations.
 
 Scatters are winsorized standard deviations, so outliers count little. That of the baseline is the
-larger of two: the scatter around it, and that of changes from one day to the next, which the fit of
+mean of two: the scatter around it, and that of changes from one day to the next, which the fit of
 the pattern cannot make smaller. Both scatter and correlation are those of all rounds: without
 possible drifts, they would be underestimated.
 
 Before `HOURS_KNOWN_AFTER`, a night cannot be distinguished from a drift, so the limits of a single
-round are wider.
+round are wider. On the second day, they are around the hours of the first.
 """
 
 import math
@@ -44,7 +45,7 @@ from splitsecond.benchmark.statistics.expectation import MIN, Expectation
 HOURS_KNOWN_AFTER = 48
 """Hours from the first round until the pattern of the day is known; it also takes `MIN` changes
 between days."""
-WINDOW_HOURS, WINDOW = 14 * 24, 72
+WINDOW_HOURS, WINDOW = 28 * 24, 72
 """What is usual comes from the rounds of so many hours, but at least from so many rounds."""
 SLOW_AFTER_HOURS = 6 * 24
 """Hours from the first round until the level is known well enough for the slow CUSUM."""
@@ -53,7 +54,8 @@ SLOW_ALIKE = 0.3
 start less well."""
 WEEKEND = (2, 3)
 """Days of the weekend in weeks that begin on Thursdays, like 1970."""
-WEEKEND_WINDOW_HOURS = 28 * 24
+WEEKEND_DRIFT = 0.2
+"""Change that does not count on the first weekend."""
 WEEKEND_SURE, WEEKEND_FREEDOM = 3.0, 4
 """Standard errors beyond which weekends differ, and the least degrees of freedom of that error."""
 EARLY_FAR, FAR = 4.5, 3.0
@@ -111,10 +113,10 @@ class TimesModel:
     sides: tuple[int, ...] = (1, -1)
 
     def __init__(self) -> None:
-        # without what weekends change, moved when a new level is usual
-        self._usual, self._all = _Rounds(), _Rounds()
+        self._usual, self._all = _Rounds(), _Rounds()  # moved when a new level is usual
         self._as_measured = _Rounds()
         self._weekend = 0.0  # deviation of the rounds of weekends
+        self._parts = 0  # number of changes between weekends and other days
         self._fit: _Baseline | None = None
         self._not_fitted = 0
         # time and deviation of the last round, without outliers
@@ -124,29 +126,33 @@ class TimesModel:
         return one
 
     def expect(self, at: float, one: float) -> Expectation | None:
-        weekend, log = self._weekend_at(at), math.log(one)
-        usual = self._expected(at, log, weekend) if len(self._usual.at) >= MIN else None
+        log = math.log(one)
+        self._follow_week(at)
+        usual = self._expected(at, log) if len(self._usual.at) >= MIN else None
         self._as_measured.add(at, log)
-        self._all.add(at, log - weekend)
+        self._all.add(at, log)
         return usual
 
-    def _expected(self, at: float, log: float, weekend: float) -> Expectation:
+    def _expected(self, at: float, log: float) -> Expectation:
         # so the time per round stays constant
         if self._fit is None or self._not_fitted > len(self._usual.at) // 24:
             self._fit = self._fitted()
             self._not_fitted = 0
         fit = self._fit
-        expected = fit.level + float(fit.hours[int(at) % _HOURS]) + weekend
+        expected = fit.level + float(fit.hours[int(at) % _HOURS])
+        if _is_weekend(at):
+            expected += self._weekend
         deviation = log - expected
+        first_weekend = self._parts == 1 and _is_weekend(at)
+        unknown = EARLY_DRIFT if fit.early else WEEKEND_DRIFT if first_weekend else 0.0
+        beyond = math.copysign(max(abs(deviation) - math.log1p(unknown), 0.0), deviation)
         kept = 0.0
         if self._last is not None and fit.alike:
             kept = min(fit.alike ** ((at - self._last[0]) / fit.interval), MAX_ALIKE)
         predicted = kept * self._last[1] if self._last else 0.0
         spread = fit.scatter * math.sqrt(1 - kept * kept)
-        rest = deviation - predicted
+        rest = beyond - predicted
         self._last = at, predicted + clipped(rest, 3 * spread)
-        if fit.early:
-            rest = math.copysign(max(abs(deviation) - math.log1p(EARLY_DRIFT), 0.0), deviation)
         return Expectation(
             level=math.exp(fit.level),
             low=math.exp(expected - fit.reach),
@@ -161,7 +167,7 @@ class TimesModel:
         )
 
     def learn(self, at: float, one: float) -> None:
-        self._usual.add(at, math.log(one) - self._weekend * _is_weekend(at))
+        self._usual.add(at, math.log(one))
         self._not_fitted += 1
 
     def moved(self, level: float, deviation: float) -> float:
@@ -175,22 +181,23 @@ class TimesModel:
             self.learn(at, one)
         self._fit = self._last = None
 
-    def _weekend_at(self, at: float) -> float:
-        """Return what a weekend changes at `at`. It is estimated anew at the first round of each
-        weekend."""
-        if not _is_weekend(at):
-            return 0.0
+    def _follow_week(self, at: float) -> None:
+        """Estimate what weekends change, anew at the start and the end of each weekend."""
         measured = self._as_measured
-        if measured.at and not _is_weekend(measured.at[-1]):
-            measured.forget(WEEKEND_WINDOW_HOURS)
-            self._weekend = _weekend_effect(
-                measured, self._fit.hours if self._fit else np.zeros(_HOURS)
-            )
-        return self._weekend
+        if not measured.at or _is_weekend(at) == _is_weekend(measured.at[-1]):
+            return
+        self._parts += 1
+        measured.forget(WINDOW_HOURS)
+        hours = self._fit.hours if self._fit else np.zeros(_HOURS)
+        # the first weekend must not change the level of the other days
+        first = self._parts == 2 and not _is_weekend(at)
+        effect, error = _weekend_effect(self._usual if first else measured, hours)
+        self._weekend = effect if first or abs(effect) > WEEKEND_SURE * error else 0.0
+        self._fit = None
 
     def _fitted(self) -> _Baseline:
         self._usual.forget(WINDOW_HOURS)
-        at, logs = np.array(self._usual.at), np.array(self._usual.logs)
+        at, logs = self._weekdays(self._usual)
         hour = np.floor(at).astype(np.int64)
         apart = np.diff(at)
         interval = float(np.median(apart))
@@ -204,7 +211,7 @@ class TimesModel:
             scatter = _scatter(logs - level) * wider
             return _Baseline(
                 level=level,
-                hours=np.zeros(_HOURS),
+                hours=_mean_day(grid) if at[-1] - at[0] >= _HOURS else np.zeros(_HOURS),
                 alike=0.0,
                 interval=1.0,
                 scatter=max(scatter, MIN_CHANGE),
@@ -216,7 +223,7 @@ class TimesModel:
         rest = logs - hours[hour % _HOURS]
         level = float(np.median(rest))
         scatter, alike = self._scatter_and_correlation(hours, interval)
-        scatter = max(between_days, scatter) * wider
+        scatter = (between_days + scatter) / 2 * wider
         return _Baseline(
             level=level,
             hours=hours,
@@ -227,12 +234,17 @@ class TimesModel:
             early=False,
         )
 
+    def _weekdays(self, rounds: _Rounds) -> tuple[Floats, Floats]:
+        """Return the hours and logarithms without what weekends change."""
+        at, logs = np.array(rounds.at), np.array(rounds.logs)
+        return at, logs - self._weekend * np.isin(at // _HOURS % 7, WEEKEND)
+
     def _scatter_and_correlation(self, hours: Floats, interval: float) -> tuple[float, float]:
         """Return those of all rounds. Without possible drifts, rounds would differ less than they
         do."""
         self._all.forget(WINDOW_HOURS)
-        at = np.array(self._all.at)
-        rest = np.array(self._all.logs) - hours[np.floor(at).astype(np.int64) % _HOURS]
+        at, logs = self._weekdays(self._all)
+        rest = logs - hours[np.floor(at).astype(np.int64) % _HOURS]
         rest -= np.median(rest)
         regular = np.abs(np.diff(at) - interval) < interval / 2
         return _scatter(rest), _correlation(rest[:-1][regular], rest[1:][regular])
@@ -242,9 +254,9 @@ def _is_weekend(at: float) -> bool:
     return int(at // _HOURS) % 7 in WEEKEND
 
 
-def _weekend_effect(rounds: _Rounds, hours: Floats) -> float:
-    """Return how much weekends differ from the other days of their weeks, in logarithms; 0 if that
-    may be chance.
+def _weekend_effect(rounds: _Rounds, hours: Floats) -> tuple[float, float]:
+    """Return how much weekends differ from the other days of their weeks, in logarithms, and its
+    standard error; infinite: unknown.
 
     Days are the units, within weeks that begin on Thursdays, so a slow change of the level matters
     little.
@@ -262,11 +274,12 @@ def _weekend_effect(rounds: _Rounds, hours: Floats) -> float:
         if len(both) == 2:
             differences.append(float(both[1].mean() - both[0].mean()))
             variances.append(1 / len(both[0]) + 1 / len(both[1]))
-    if not differences or freedom < WEEKEND_FREEDOM:
-        return 0.0
+    if not differences:
+        return 0.0, math.inf
     effect = sum(differences) / len(differences)
-    error = math.sqrt(squares / freedom * sum(variances)) / len(variances)
-    return effect if abs(effect) > WEEKEND_SURE * error else 0.0
+    if freedom < WEEKEND_FREEDOM:
+        return effect, math.inf
+    return effect, math.sqrt(squares / freedom * sum(variances)) / len(variances)
 
 
 def _by_day_and_hour(hour: npt.NDArray[np.int64], values: Floats) -> Floats:
@@ -278,6 +291,12 @@ def _by_day_and_hour(hour: npt.NDArray[np.int64], values: Floats) -> Floats:
     sums = np.bincount(cells, values, minlength=len(days) * _HOURS)
     means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
     return means.reshape(len(days), _HOURS)
+
+
+def _mean_day(grid: Floats) -> Floats:
+    """Return the mean of each hour; 0: no value."""
+    counts = np.maximum(len(grid) - np.isnan(grid).sum(axis=0), 1)
+    return np.asarray(np.nansum(grid, axis=0) / counts)
 
 
 def _pattern(grid: Floats, scatter: float) -> Floats:
