@@ -1,16 +1,21 @@
 """The first screen of a run: what was asked, how sure the answer is and what it costs, within about
 30 lines."""
 
+import copy
 import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 from tests.report.invented import invented_run, priced
 
 from splitsecond.benchmark.findings.conclusion import conclusion
+from splitsecond.benchmark.findings.evidence import evidence_of_run
 from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.findings.recommendation import recommend
+from splitsecond.benchmark.report import use_matrix
 from splitsecond.benchmark.report.first_screen import first_screen
 from splitsecond.core.observation import Observation
 
@@ -73,3 +78,40 @@ def test_hidden_columns_are_named(asked: tuple[Run, Sequence[Observation]]) -> N
     assert "Not shown here" not in wide
     assert "Not shown here: intervals" in narrow
     assert "p95" in narrow
+
+
+def test_verdicts_on_uses_are_given_for_each_workload(
+    asked: tuple[Run, Sequence[Observation]],
+) -> None:
+    run, observations = copy.deepcopy(asked)
+    short = [replace(row, workload="512") for row in run.conditions]
+    # on long prompts, each target has the TTFT that it had under load
+    slow = {row.target: row.ttft_ms for row in run.conditions if row.concurrency == 8}
+    long = [
+        replace(row, workload="32k", condition=f"{row.condition}#32k", ttft_ms=slow[row.target])
+        for row in run.conditions
+        if row.concurrency == 1
+    ]
+    run.conditions = [*short, *long]
+    run.uses = recommend(evidence_of_run(run.conditions))
+    answer, *_ = conclusion(run, observations, "edge")
+    assert "For edge on workload 512, no target meets" in answer
+    assert "For edge on workload 32k, no target meets" in answer
+    assert use_matrix.heading(run) == (
+        "Uses at c=8 (completion c=1) on 512; c=1 on 32k, ★ is the first of a use:"
+    )
+    assert {row.name for row in use_matrix.use_matrix(run)} == {
+        f"{target} on {workload}" for target in PAIR for workload in ("512", "32k")
+    }
+
+
+def test_use_with_several_verdicts_names_the_workloads_of_each() -> None:
+    def row(workload: str, *words: str) -> use_matrix.MatrixRow:
+        cells = [use_matrix.MatrixCell(text=word, look="") for word in words]
+        return use_matrix.MatrixRow(target="a/x", workload=workload, cells=cells)
+
+    rows = [row("512", "yes", "★ yes"), row("8k", "no", "★ yes"), row("32k", "no", "★ yes")]
+    assert list(use_matrix.verdicts(["voice", "chat"], rows)) == [
+        "yes voice (512), ★ chat",
+        "no voice (8k, 32k)",
+    ]

@@ -154,9 +154,9 @@ class TargetRating(Struct, frozen=True, kw_only=True):
 
 
 class Recommendation(Struct, frozen=True, kw_only=True):
-    """Recommendation for one use. `fastest`, `cheapest` and `smallest` are "" if no target
-    qualifies; `policy` is for a route. `smallest`: the smallest model that meets the limit, where a
-    quality is required.
+    """Recommendation for one use, on one `workload` where a run has several. `fastest`, `cheapest`
+    and `smallest` are "" if no target qualifies; `policy` is for a route. `smallest`: the smallest
+    model that meets the limit, where a quality is required.
 
     `fastest` is the first of those that meet `limits` at this `percentile`, by the figure `by`;
     for a batch, the one with most tokens per dollar. `good_ms`: a stricter limit, below which the
@@ -166,6 +166,7 @@ class Recommendation(Struct, frozen=True, kw_only=True):
     """
 
     use: str
+    workload: str = ""
     limits: dict[str, float] = {}
     percentile: str = "p95"
     good_ms: float | None = None
