@@ -177,6 +177,19 @@ def test_only_runs_that_cost_money_announce_their_cost() -> None:
     assert said(None, "sim/groq") == said(0.0, "sim/groq") == ""
 
 
+def test_run_that_mostly_holds_load_says_so_and_offers_other_plans() -> None:
+    targets = {f"{name}/x": f"http://{name}" for name in "abcde"}
+    loads = [PlannedLoad(concurrency=each) for each in (1, 8, 32)]
+    made = make_plan(targets, loads, requests=50, over_s=750.0)
+    prices = dict.fromkeys(targets, DOLLAR)
+    words = announce(made, WORKLOAD, CostLimit(prices=prices), targets, input_tokens=500)
+    each = 500 * 1000e-6 + 500 * 2000e-6
+    assert f"about {usd(3120 * each)} with full-length responses, for 3,120 requests" in words
+    assert f"Of it, {usd(750 * each)} is for measured requests" in words
+    assert f"For less: -c 1,8 costs about {usd(980 * each)}." in words
+    assert f"-n 150 measures 3 times as many for about {usd((3120 + 1500) * each)}." in words
+
+
 def test_run_above_its_cost_limit_announces_where_it_stops() -> None:
     assert said(17.99, "a/x").endswith(f"{FEW} It stops at $17.99.")
     with pytest.raises(CallerFault, match=r"price of b/x and c/x, which is unknown.*0 is free"):
