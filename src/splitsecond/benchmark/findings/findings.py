@@ -241,23 +241,29 @@ class ShareOfChange(Struct, frozen=True, kw_only=True):
 
 
 class LoadStep(Struct, frozen=True, kw_only=True):
-    """Changes from the lightest concurrency to this one; `ttft`, `tps`: of p50. `queueing`: "yes",
-    "unsure" or "no"."""
+    """Changes from a `lighter` concurrency to this one; `ttft`, `tps`: of p50. `queueing`: "yes",
+    "unsure" or "no". `tps_per_doubling`: the change of TPS for each doubling of the load; a fixed
+    resource that is split in two would give -0.5."""
 
+    lighter: int = 0
     concurrency: int
     ttft: ShareOfChange | None
     ttft_p95: ShareOfChange | None
     tps: ShareOfChange | None
+    tps_per_doubling: float | None = None
     queueing: str
 
 
 class LoadShape(Struct, frozen=True, kw_only=True):
-    """How one target changes with concurrency. `knee` and `sweet_spot` need three loads."""
+    """How one target changes with concurrency: `steps` from the lightest to each other one,
+    `between` from each to the next, where there are more than two. `knee` and `sweet_spot` need
+    three loads."""
 
     target: str
     rows: list[str]
     lightest: int
     steps: list[LoadStep]
+    between: list[LoadStep] = []
     knee: float | None
     sweet_spot: int | None
 

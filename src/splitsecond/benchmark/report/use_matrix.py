@@ -121,7 +121,7 @@ def heading(run: Run) -> str:
         f"{loads} on {listed(workloads)}" if all(workloads) else loads
         for loads, workloads in places.items()
     ]
-    return f"Uses at {'; '.join(where)}, ★ is the first of a use:"
+    return f"Uses at {'; '.join(where)}, ★ is the first of a use"
 
 
 def _loads(uses: Sequence[Recommendation]) -> str:
