@@ -206,7 +206,8 @@ class BreakEven(Struct, frozen=True, kw_only=True):
 
 class RouteGain(Struct, frozen=True, kw_only=True):
     """Gain of a policy over one of its targets: ratios of total TPS p50 and of the cost of a
-    request. None: unknown."""
+    request. None: unknown. `ttft_*` are those of the policy, `target_ttft_*` of the target;
+    `p95_known`: both p95 have an interval."""
 
     policy: str
     target: str
@@ -215,6 +216,11 @@ class RouteGain(Struct, frozen=True, kw_only=True):
     speed: float
     speed_ci95: Interval
     cost: float | None
+    ttft_p50_ms: float | None = None
+    ttft_p95_ms: float | None = None
+    target_ttft_p50_ms: float | None = None
+    target_ttft_p95_ms: float | None = None
+    p95_known: bool = False
 
 
 class Crossing(Struct, frozen=True, kw_only=True):

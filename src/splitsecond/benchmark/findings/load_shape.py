@@ -110,7 +110,7 @@ def load_shape_statements(found: Sequence[LoadShape]) -> list[Statement]:
         together = (shape.lightest, shape.steps[-1].concurrency) in several
         statements += _moved(shape.target, shape.steps[-1], detail=together)
         for step in shape.between:
-            statements += _moved(shape.target, step, detail=True)
+            statements += _moved(shape.target, step, detail=True, between=True)
         statements += _statements(shape)
     return statements
 
@@ -140,7 +140,7 @@ def _extremes(shapes: Sequence[LoadShape]) -> Iterator[Statement]:
         yield Statement(f"From concurrency {to}: {which}.", brief)
 
 
-def _moved(target: str, step: LoadStep, *, detail: bool) -> list[Statement]:
+def _moved(target: str, step: LoadStep, *, detail: bool, between: bool = False) -> list[Statement]:
     changes = (("TTFT p50", step.ttft), ("TPS p50", step.tps))
     moved = [
         f"{label} {_words(each)}" for label, each in changes if each and not _may_be_none(each)
@@ -150,10 +150,8 @@ def _moved(target: str, step: LoadStep, *, detail: bool) -> list[Statement]:
     to = f"{step.lighter} to {step.concurrency}, {target}: {', '.join(moved)}"
     halved = ""
     if step.tps and step.tps.change < 0 and not _may_be_none(step.tps) and step.tps_per_doubling:
-        halved = (
-            f"; for each doubling of the load TPS {change(step.tps_per_doubling)}, where a fixed "
-            f"resource split in two gives −50%"
-        )
+        halved = f"; for each doubling of the load TPS {change(step.tps_per_doubling)}"
+        halved += "" if between else ", where a fixed resource split in two gives −50%"
     return [Statement(f"From concurrency {to}{halved}.", f"c={to}.", detail=detail)]
 
 
