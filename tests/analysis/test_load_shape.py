@@ -63,7 +63,7 @@ def test_each_step_of_load_has_a_sentence() -> None:
     assert said[2].endswith("; for each doubling of the load TPS −11.8%.")
 
 
-def test_of_several_targets_the_main_findings_are_the_least_and_the_most() -> None:
+def test_main_findings_of_several_targets_are_least_and_most() -> None:
     others = [replace(each, target="b/y") for each in GENERAL_COMPUTE]
     third = [replace(each, target="c/z") for each in (level(1, 200, 220, 310), level(8, 201, 1, 9))]
     said = [

@@ -177,7 +177,7 @@ def test_only_runs_that_cost_money_announce_their_cost() -> None:
     assert said(None, "sim/groq") == said(0.0, "sim/groq") == ""
 
 
-def test_run_that_mostly_holds_load_says_so_and_offers_other_plans() -> None:
+def test_run_that_mostly_holds_load_offers_other_plans() -> None:
     targets = {f"{name}/x": f"http://{name}" for name in "abcde"}
     loads = [PlannedLoad(concurrency=each) for each in (1, 8, 32)]
     made = make_plan(targets, loads, requests=50, over_s=750.0)

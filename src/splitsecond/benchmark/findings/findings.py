@@ -162,7 +162,8 @@ class Recommendation(Struct, frozen=True, kw_only=True):
     for a batch, the one with most tokens per dollar. `good_ms`: a stricter limit, below which the
     use is served well; None: the use has no such limit. `would_change`: sentences on what would
     change the recommendation. `candidates`: all targets, the best first. `may_be_first`:
-    `fastest`, and the targets that chance may have put behind it.
+    `fastest`, and the targets that chance may have put behind it. `quality_front`: of the targets
+    with a score, those that no other one beats by both `by` and score; the best by `by` first.
     """
 
     use: str
@@ -178,6 +179,7 @@ class Recommendation(Struct, frozen=True, kw_only=True):
     would_change: list[str] = []
     candidates: list[TargetRating]
     may_be_first: list[str] = []
+    quality_front: list[str] = []
 
     @property
     def is_clear(self) -> bool:

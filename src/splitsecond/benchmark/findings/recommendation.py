@@ -123,7 +123,39 @@ def _for_use(
         may_be_first=_may_be_first(use, [r for r in ordered if r.target not in apart])
         if chosen
         else [],
+        quality_front=_quality_front(ordered, use),
     )
+
+
+def _quality_front(rated: Sequence[TargetRating], use: Use) -> list[str]:
+    """Return the scored targets that no other beats by the figure of the use and by its score; none
+    below two targets."""
+    _, of, _ = _RANKED[use.by]
+    scored = [(r, _rank(r, use), r.quality) for r in rated if r.quality is not None and of(r)]
+    if len(scored) < 2:
+        return []
+    best = [
+        (r, rank)
+        for r, rank, score in scored
+        if not any(
+            other_rank <= rank and other >= score and (other_rank, other) != (rank, score)
+            for _, other_rank, other in scored
+        )
+    ]
+    return [r.target for r, _ in sorted(best, key=lambda pair: pair[1])]
+
+
+def quality_sentence(found: Recommendation) -> str:
+    """Return the front of speed against quality in words; "" without one."""
+    if not found.quality_front:
+        return ""
+    label, of, words = _RANKED[found.by]
+    rated = {r.target: r for r in found.candidates}
+    front = [
+        f"{name} ({label} {words(of(rated[name]) or 0.0)}, score {rated[name].quality:g})"
+        for name in found.quality_front
+    ]
+    return f"No other target beats {listed(front, 'or')} in both {label} and score."
 
 
 def _least(ratings: Sequence[TargetRating], of: Callable[[TargetRating], float | None]) -> str:

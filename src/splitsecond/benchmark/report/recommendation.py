@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.findings.findings import Recommendation, TargetRating
-from splitsecond.benchmark.findings.recommendation import asked_for, limit_words
+from splitsecond.benchmark.findings.recommendation import asked_for, limit_words, quality_sentence
 from splitsecond.benchmark.report.production import figure_text, fitting, table_of_names
 from splitsecond.benchmark.report.tables import name_text, print_item
 from splitsecond.benchmark.report.use_matrix import KEEPS, short_load
@@ -43,6 +43,8 @@ def recommendation_table(found: Recommendation, console: Console) -> None:
         console.print(Text(f"  Smallest that is good enough: {safe_text(found.smallest)}."))
     if found.policy:
         console.print(Text(f"  policy: {safe_text(found.policy)}", "cyan"), soft_wrap=True)
+    if front := quality_sentence(found):
+        print_item(console, "  ", front)
     for line in found.would_change:
         print_item(console, "  ", line, "dim")
     if found.candidates:
