@@ -263,17 +263,22 @@ class LoadStep(Struct, frozen=True, kw_only=True):
 
 
 class LoadShape(Struct, frozen=True, kw_only=True):
-    """How one target changes with concurrency: `steps` from the lightest to each other one,
-    `between` from each to the next, where there are more than two. `knee` and `sweet_spot` need
-    three loads."""
+    """How one target changes with concurrency, on one `workload` where a run has several: `steps`
+    from the lightest to each other one, `between` from each to the next, where there are more than
+    two. `knee` and `sweet_spot` need three loads."""
 
     target: str
+    workload: str = ""
     rows: list[str]
     lightest: int
     steps: list[LoadStep]
     between: list[LoadStep] = []
     knee: float | None
     sweet_spot: int | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.target} on workload {self.workload}" if self.workload else self.target
 
 
 class Forecast(Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from splitsecond.benchmark.findings.findings import (
     LoadStep,
     ShareOfChange,
 )
-from splitsecond.benchmark.findings.usable_rows import rows_by_target
+from splitsecond.benchmark.findings.usable_rows import rows_by_target, rows_by_workload
 from splitsecond.core.grouping import grouped
 from splitsecond.core.wording import LINE, Statement, change, number
 from splitsecond.log.statistics.summary import Summary, advised
@@ -36,7 +36,8 @@ MIN_LEVELS = 3
 def load_shapes(rows: Sequence[ConditionFindings]) -> list[LoadShape]:
     return [
         _shape(levels)
-        for levels in rows_by_target(rows)
+        for of_workload in rows_by_workload(rows)
+        for levels in rows_by_target(of_workload)
         if len(levels) > 1 and levels[0].concurrency is not None
     ]
 
@@ -52,6 +53,7 @@ def _shape(levels: Sequence[ConditionFindings]) -> LoadShape:
     enough = len(levels) >= MIN_LEVELS
     return LoadShape(
         target=first.target,
+        workload=first.workload,
         rows=[row.condition for row in levels],
         lightest=first.concurrency or 0,
         steps=[_step(first, row) for row in heavier],
@@ -103,16 +105,20 @@ def _queueing(first: ConditionFindings, row: ConditionFindings) -> str:
 def load_shape_statements(found: Sequence[LoadShape]) -> list[Statement]:
     """Return what changes from the lightest load to the heaviest, of several targets the least and
     the most, and what each step and each target adds."""
-    ends = grouped(found, lambda shape: (shape.lightest, shape.steps[-1].concurrency))
-    several = {ends_at for ends_at, shapes in ends.items() if len(shapes) > 1}
-    statements = [each for ends_at in several for each in _extremes(ends[ends_at])]
+    ends = grouped(found, _ends)
+    several = [shapes for shapes in ends.values() if len(shapes) > 1]
+    statements = [each for shapes in several for each in _extremes(shapes)]
     for shape in found:
-        together = (shape.lightest, shape.steps[-1].concurrency) in several
-        statements += _moved(shape.target, shape.steps[-1], detail=together)
+        together = len(ends[_ends(shape)]) > 1
+        statements += _moved(shape.name, shape.steps[-1], detail=together)
         for step in shape.between:
-            statements += _moved(shape.target, step, detail=True, between=True)
+            statements += _moved(shape.name, step, detail=True, between=True)
         statements += _statements(shape)
     return statements
+
+
+def _ends(shape: LoadShape) -> tuple[str, int, int]:
+    return shape.workload, shape.lightest, shape.steps[-1].concurrency
 
 
 def _extremes(shapes: Sequence[LoadShape]) -> Iterator[Statement]:
@@ -131,7 +137,8 @@ def _extremes(shapes: Sequence[LoadShape]) -> Iterator[Statement]:
             continue
         least, *others = sorted(moved, key=lambda pair: abs(pair[0].change))
         parts = [f"{target} {change(each.change)}" for each, target in (least, *others[-1:])]
-        to = f"{last.lighter} to {last.concurrency}, {label}"
+        on = f" on workload {shapes[0].workload}" if shapes[0].workload else ""
+        to = f"{last.lighter} to {last.concurrency}{on}, {label}"
         which = f"least {parts[0]}, most {parts[1]}" if others else parts[0]
         unclear = len(shapes) - len(moved)
         which += f"; unclear for {unclear:,}" if unclear else ""
@@ -159,7 +166,7 @@ def _statements(shape: LoadShape) -> Iterator[Statement]:
     queued = next((step for step in shape.steps if step.queueing != "no"), None)
     if queued is not None and queued.ttft_p95 and queued.ttft:
         where, grown = (
-            f"{shape.target} queue",
+            f"{shape.name} queue",
             f"TTFT p95 {_words(queued.ttft_p95)}, p50 {change(queued.ttft.change)}",
         )
         if queued.queueing == "yes":
@@ -175,13 +182,13 @@ def _statements(shape: LoadShape) -> Iterator[Statement]:
             )
     if shape.sweet_spot is not None:
         yield Statement(
-            f"The sweet spot of {shape.target} is concurrency {shape.sweet_spot}: beyond it, "
+            f"The sweet spot of {shape.name} is concurrency {shape.sweet_spot}: beyond it, "
             f"waiting grows faster than "
             "throughput."
         )
     if shape.knee is not None:
         yield Statement(
-            f"The knee of {shape.target} is concurrency {number(shape.knee)}: from there on, "
+            f"The knee of {shape.name} is concurrency {number(shape.knee)}: from there on, "
             f"twice the load gives less "
             "than a quarter more throughput."
         )
