@@ -136,7 +136,7 @@ def test_screen_of_five_targets_with_long_names_is_short() -> None:
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     assert "Names are short for sim/…-llama-3.1-70b." in " ".join(text.split())
-    assert "\ngroq " in text
+    assert "\n groq " in text
 
 
 @each_case(

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -33,6 +34,7 @@ from splitsecond.core.pages import figure_cells
 from splitsecond.core.pages.figure_cells import number
 from splitsecond.core.wording import counted_as, listed
 
+INDENT = 1
 MAX_ROWS = 12
 MIN_TABLE_ROWS = 3
 """Targets from which on their verdicts are a table, which takes fewer lines."""
@@ -119,6 +121,7 @@ def _print_rows(run: Run, console: Console) -> ShortNames:
     full, short = ShortNames(), short_names(row.target for row in run.conditions)
     room = {
         each: room_left(console, [_table(shown, each, priced, short if each.short else full)])
+        - INDENT
         for each in CHOICES
     }
     choice = next((each for each in CHOICES if room[each] >= 0), CHOICES[-1])
@@ -126,7 +129,7 @@ def _print_rows(run: Run, console: Console) -> ShortNames:
         choice = replace(choice, name_width=choice.name_width + max(room[choice], 0))
     names = short if choice.short else full
     console.print()
-    console.print(_table(shown, choice, priced, names))
+    console.print(Padding.indent(_table(shown, choice, priced, names), INDENT))
     hidden = [f"{level.title.lower()}" for level in levels if level not in shown]
     notes = [*choice.left_out(priced=priced), *hidden]
     words = [f"Not shown here: {listed(notes)}."] if notes else []
