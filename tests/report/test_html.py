@@ -167,8 +167,6 @@ def test_run_with_cache_reuse_has_a_prompt_cache_section(
     ] == [
         "Time to first token, cache reuse, ms",
         "TPS of one request, cache reuse, tokens/s",
-        "System throughput against the speed of one request, cache reuse",
-        "System throughput against the time of one request, cache reuse",
         *["Concurrency 1, cache reuse"] * 4,
     ]
 
