@@ -105,7 +105,7 @@ def test_every_text_from_outside_stays_text() -> None:
 def test_run_without_successes_shows_its_failures(nothing_succeeded: Invented) -> None:
     page = Page(render_run(*nothing_succeeded))
     assert "; 6 failed." in page.text
-    assert page.text.count("No request has the figures for this plot.") == 7
+    assert page.text.count("No request has the figures for this plot.") == 6
     assert page.text.count("HTTP 429: rate limit reached for model") == 2
     assert "figcaption" not in page.outline
 
