@@ -2,6 +2,7 @@
 as the first case."""
 
 import pytest
+from msgspec.structs import replace
 from tests.analysis.made import row
 
 from splitsecond.benchmark.findings.findings import ConditionFindings
@@ -44,8 +45,36 @@ def test_change_with_load_is_the_one_of_the_document() -> None:
     (said,) = full(load_shape_statements(load_shapes(GENERAL_COMPUTE)))
     assert said == (
         "From concurrency 1 to 8, a/x: TTFT p50 +16.7% (+12.1% to +21.4%), TPS p50 −8.1% (−11.7% "
-        "to −4.3%)."
+        "to −4.3%); for each doubling of the load TPS −2.8%, where a fixed resource split in two "
+        "gives −50%."
     )
+
+
+def test_each_step_of_load_has_a_sentence() -> None:
+    found = load_shape_statements(load_shapes(GROQ))
+    said = [each.long for each in found if each.long.startswith("From concurrency")]
+    assert [sentence.partition(",")[0] for sentence in said] == [
+        "From concurrency 1 to 32",
+        "From concurrency 1 to 8",
+        "From concurrency 8 to 32",
+    ]
+    # 180 to 140 tokens/s in two doublings
+    assert "TPS p50 −22.2% (" in said[2]
+    assert said[2].endswith("; for each doubling of the load TPS −11.8%.")
+
+
+def test_main_findings_of_several_targets_are_least_and_most() -> None:
+    others = [replace(each, target="b/y") for each in GENERAL_COMPUTE]
+    third = [replace(each, target="c/z") for each in (level(1, 200, 220, 310), level(8, 201, 1, 9))]
+    said = [
+        each.short
+        for each in load_shape_statements(load_shapes([*GROQ[:2], *others, *third]))
+        if not each.detail
+    ]
+    assert said[:2] == [
+        "c=1 to 8, TTFT p50: least b/y +16.7%, most a/x +26.1%; unclear for 1.",
+        "c=1 to 8, TPS p50: least b/y −8.1%, most c/z −97.1%.",
+    ]
 
 
 def test_p95_that_grows_faster_than_p50_is_queueing() -> None:

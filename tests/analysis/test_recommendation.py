@@ -1,6 +1,8 @@
 """Targets recommended for a use, and the reasons against the others; from a log and from the rows
 of a run."""
 
+import re
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -12,6 +14,7 @@ from splitsecond.benchmark.findings.evidence import evidence_of_log, evidence_of
 from splitsecond.benchmark.findings.findings import AskedCondition, Recommendation
 from splitsecond.benchmark.findings.recommendation import (
     AtLoad,
+    quality_sentence,
     recommend,
     use_statements,
 )
@@ -336,3 +339,21 @@ def test_the_cheapest_at_a_common_mix() -> None:
     common = {rating.target: rating.usd_per_million for rating in found.candidates}
     assert common["cheap/m"] == pytest.approx((100 * 1 + 510 * 4) / 610)
     assert common["dear/m"] == pytest.approx(1.2 * (common["cheap/m"] or 0))
+
+
+def test_front_of_speed_and_quality_has_unbeaten_targets() -> None:
+    scores = {"haiku/m": 61.0, "opus/m": 72.0, "late/m": 60.0, "unscored/m": None}
+    waits = {"haiku/m": 256, "opus/m": 1505, "late/m": 900, "unscored/m": 100}
+    evidence = [
+        [replace(each, quality=scores[each.target]) for each in loads]
+        for loads in evidence_of_log(speeds(waits, requests=400))
+    ]
+    (found,) = recommend(evidence, ["chat"])
+    assert found.quality_front == ["haiku/m", "opus/m"]
+    assert {"haiku/m", "opus/m"} <= set(re.findall(r'"([^"]+)"', found.policy))
+    assert re.fullmatch(
+        r"No other target beats haiku/m \(TTFT p95 [\d,.]+ ms, score 61\) or opus/m \(TTFT p95 "
+        r"[\d,.]+ ms, score 72\) in both TTFT p95 and score.",
+        quality_sentence(found),
+    )
+    assert quality_sentence(one("chat", speeds(waits, requests=400))) == ""

@@ -56,11 +56,15 @@ def test_a_race_against_each_of_its_targets() -> None:
     assert high is not None
     assert low < found[1].speed < high < 2.1
     assert [each.cost for each in found] == pytest.approx([2, 2])
-    (said,) = full(route_gain_statements(found))
+    said, waits = full(route_gain_statements(found))
     assert said.startswith(
         f"At concurrency 1, by total TPS, {RACE} is 1.00 times as fast as a/m (95% interval "
     )
     assert said.endswith("at 2.00 times its cost of a request.")
+    assert waits == (
+        f"At concurrency 1, {RACE} has TTFT p50 110 ms and p95 118 ms; a/m alone 110 (0%) and 118 "
+        "(0%); b/m alone 310 (−64.6%) and 318 (−62.9%). p95 needs -n 150."
+    )
 
 
 def test_a_target_that_a_policy_left_out_is_compared_too() -> None:

@@ -6,7 +6,9 @@ import pytest
 from tests.cases import each_case
 
 from splitsecond.cli.commands.bench import FIRST_OPTIONS, BenchOptions, bench, planned_for
-from splitsecond.cli.plan_file import is_plan, plan_text, with_plan
+from splitsecond.cli.commands.capacity import CapacityOptions
+from splitsecond.cli.commands.watch import WatchOptions
+from splitsecond.cli.plan_file import is_plan, plan_text, planned, with_plan
 from splitsecond.core.errors import CallerFault
 
 
@@ -29,17 +31,34 @@ def test_written_plan_gives_the_same_options(tmp_path: Path) -> None:
         out=Path("runs/x"),
         header=["A: secret"],
     )
-    text = plan_text(asked)
+    text = plan_text(asked, "bench")
     assert "secret" not in text
     assert 'for = "voice"' in text
     found = read(tmp_path, text)
-    assert plan_text(found) == text
+    assert plan_text(found, "bench") == text
     assert (found.prompts, found.timeout, found.out, found.header) == (
         Path("p.jsonl"),
         9.5,
         None,
         None,
     )
+
+
+def test_watch_and_capacity_read_the_plans_that_they_write(tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    watched = WatchOptions(
+        targets=["a/x", "b/x"], every="3h", times=4, fail_if=["errors > 0"], out=Path("mine")
+    )
+    path.write_text(plan_text(watched, "watch"))
+    assert "accept" not in plan_text(WatchOptions(accept=True), "watch")
+    again = planned(WatchOptions(targets=[str(path)], times=1))
+    assert (again.targets, again.every, again.times) == (["a/x", "b/x"], "3h", 1)
+    assert again.out == Path("watch")
+    searched = CapacityOptions(target="a/x", by_rate=True, first=0.5, last=16, slo="chat")
+    path.write_text(text := plan_text(searched, "capacity"))
+    assert text.startswith("# Repeat with: splitsecond capacity plan.toml\n")
+    assert {"from = 0.5", "to = 16"} < set(text.splitlines())
+    assert planned(CapacityOptions(target=str(path))) == searched
 
 
 def test_numbers_and_lists_are_what_options_take_as_text(tmp_path: Path) -> None:

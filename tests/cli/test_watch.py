@@ -93,7 +93,9 @@ def test_each_round_is_a_run_in_its_own_folder(
     assert len({run.id for run in runs}) == 2, (
         "a round that has the prompts of another meets a warm cache"
     )
-    folders = sorted(path.name for path in (tmp_path / "watch").iterdir())
+    plan = (tmp_path / "watch/plan.toml").read_text()
+    assert 'every = "3h"' in plan
+    folders = sorted(path.parent.name for path in (tmp_path / "watch").glob("*/run.json"))
     # a folder is made before its run begins, maybe a second earlier
     for run, name in zip(runs, folders, strict=True):
         made = datetime.strptime(name, "%Y-%m-%dT%H%M%S%z")

@@ -1,17 +1,25 @@
 """The first screen of a run: what was asked, how sure the answer is and what it costs, within about
 30 lines."""
 
+import copy
 import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
+from tests.cases import each_case
 from tests.report.invented import invented_run, priced
 
 from splitsecond.benchmark.findings.conclusion import conclusion
+from splitsecond.benchmark.findings.evidence import evidence_of_run
 from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.findings.load_shape import load_shape_statements, load_shapes
+from splitsecond.benchmark.findings.recommendation import recommend
+from splitsecond.benchmark.report import use_matrix
 from splitsecond.benchmark.report.first_screen import first_screen
+from splitsecond.benchmark.report.short_names import short_names
 from splitsecond.core.observation import Observation
 
 PAIR = ("generalcompute/llama-3.1-70b-instruct", "groq/llama-3.1-70b-versatile")
@@ -73,3 +81,78 @@ def test_hidden_columns_are_named(asked: tuple[Run, Sequence[Observation]]) -> N
     assert "Not shown here" not in wide
     assert "Not shown here: intervals" in narrow
     assert "p95" in narrow
+
+
+def test_verdicts_on_uses_are_given_for_each_workload(
+    asked: tuple[Run, Sequence[Observation]],
+) -> None:
+    run, observations = copy.deepcopy(asked)
+    short = [replace(row, workload="512") for row in run.conditions]
+    # on long prompts, each target has the TTFT that it had under load
+    slow = {row.target: row.ttft_ms for row in run.conditions if row.concurrency == 8}
+    long = [
+        replace(row, workload="32k", condition=f"{row.condition}#32k", ttft_ms=slow[row.target])
+        for row in run.conditions
+        if row.concurrency == 1
+    ]
+    run.conditions = [*short, *long]
+    run.uses = recommend(evidence_of_run(run.conditions))
+    answer, *_ = conclusion(run, observations, "edge")
+    assert "For edge on workload 512, no target meets" in answer
+    assert "For edge on workload 32k, no target meets" in answer
+    assert use_matrix.heading(run) == (
+        "Uses at c=8 (completion c=1) on 512; c=1 on 32k, ★ is the first of a use"
+    )
+    assert {row.name for row in use_matrix.use_matrix(run)} == {
+        f"{target} on {workload}" for target in PAIR for workload in ("512", "32k")
+    }
+
+
+def test_use_with_several_verdicts_names_the_workloads_of_each() -> None:
+    def row(workload: str, *words: str) -> use_matrix.MatrixRow:
+        cells = [use_matrix.MatrixCell(text=word, look="") for word in words]
+        return use_matrix.MatrixRow(target="a/x", workload=workload, cells=cells)
+
+    rows = [row("512", "yes", "★ yes"), row("8k", "no", "★ yes"), row("32k", "no", "★ yes")]
+    assert list(use_matrix.verdicts(["voice", "chat"], rows)) == [
+        "yes voice (512), ★ chat",
+        "no voice (8k, 32k)",
+    ]
+
+
+def test_screen_of_five_targets_with_long_names_is_short() -> None:
+    run, _ = invented_run(requests=50, in_rounds=True)
+    makers = dict.fromkeys(row.target for row in run.conditions)
+    run.conditions = [
+        replace(row, target=f"sim/{row.target.partition('/')[0]}-llama-3.1-70b")
+        for row in run.conditions
+    ]
+    run.uses = recommend(evidence_of_run(run.conditions))
+    run.highlights = []
+    run.state(load_shape_statements(load_shapes(run.conditions)))
+    assert len(makers) == 5
+    lines = screen(run)
+    assert len(lines) <= 46  # five of them on an INVALID row and on failures
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    assert "Names are short for sim/…-llama-3.1-70b." in " ".join(text.split())
+    assert "\n groq " in text
+
+
+@each_case(
+    ("names", "short"),
+    [
+        (("groq/openai/gpt-oss-120b", "cerebras/gpt-oss-120b"), ["groq/openai", "cerebras"]),
+        (("sim/groq-llama-3.1-70b", "sim/together-llama-3.1-70b"), ["groq", "together"]),
+        (("openai/gpt-5-mini", "openai/gpt-5"), ["gpt-5-mini", "gpt-5"]),
+        (("a/claude-haiku", "b/claude-haiku"), ["a/claude", "b/claude"]),
+        (('race("a/x", "b/x")', "a/x"), ['race("a/x", "b/x")', "a/x"]),
+        (("sim/groq",), ["sim/groq"]),
+        (PAIR, list(PAIR)),
+    ],
+)
+def test_short_names_can_be_recognised(names: Sequence[str], short: list[str]) -> None:
+    found = short_names(names)
+    assert list(found.names.values()) == short
+    assert bool(found.pattern) == (list(names) != short)
+    assert found.within(" and ".join(names)) == " and ".join(short)

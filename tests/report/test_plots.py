@@ -8,9 +8,10 @@ from tests.report.invented import PROVIDERS, invented_run
 
 from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report.plot_frame import legends
-from splitsecond.benchmark.report.plots import plots_of
+from splitsecond.benchmark.report.plots import for_slide, plots_of
 from splitsecond.benchmark.report.series import over_time
 from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries, ServerSource
+from splitsecond.cli.results import Output
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
@@ -98,16 +99,16 @@ def test_distribution_reaches_100_percent_and_shows_percentiles(invented: Invent
 
 
 def test_the_engine_does_not_stretch_the_axis_of_providers() -> None:
-    names = (GROQ, "replicate/meta-llama-3-70b")
+    names = (GROQ, "fireworks/llama-v3p1-70b-instruct", "replicate/meta-llama-3-70b")
     run, observations = invented_run(names, concurrencies=(1,), requests=20)
-    alone = named_plots(*invented_run(names[:1], concurrencies=(1,), requests=20))
+    alone = named_plots(*invented_run(names[:2], concurrencies=(1,), requests=20))
     slow = [
         msgspec.structs.replace(o, target="engine/small", condition="engine/small c=1")
         if o.target.startswith("replicate")
         else o
         for o in observations
     ]
-    run.conditions[1].target, run.conditions[1].condition = "engine/small", "engine/small c=1"
+    run.conditions[2].target, run.conditions[2].condition = "engine/small", "engine/small c=1"
     beside = named_plots(run, slow)
     for name in (
         "ttft-concurrency-1",
@@ -313,9 +314,27 @@ def test_plots_are_saved_as_png_with_their_legends(tmp_path: Path) -> None:
 def test_missing_png_extra_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
     (plot, *_) = plots_of(*invented_run((GROQ,), concurrencies=(1,), requests=4))
-    with pytest.raises(CallerFault, match="PNG files need the extra") as raised:
+    with pytest.raises(CallerFault, match="PNG files need the package vl-convert") as raised:
         png.png(plot, {})
-    assert "splitsecond[png]" in raised.value.hint
+    assert "pip install vl-convert-python" in raised.value.hint
+    with pytest.raises(CallerFault, match="PNG files need the package"):
+        Output(png=True).check()  # before the run, not after it
+
+
+def test_slide_has_the_conclusion_and_two_plots() -> None:
+    run, observations = invented_run(requests=12)
+    run.conclusion = ["groq & others are alike.", "It is not sure.", "It cost nothing."]
+    plots = for_slide(plots_of(run, observations))
+    assert [plot.name for plot in plots] == ["ttft-by-load", "tps-by-load"]
+    drawn = png.slide(run.conclusion, plots, legends(run)["targets"])
+    for text in ("groq &amp; others are alike.", "It cost nothing.", *(p.heading for p in plots)):
+        assert f">{text}</text>" in drawn
+    assert png.slide_png(run.conclusion, plots, {}).startswith(b"\x89PNG")
+
+
+def test_plot_of_one_mark_is_left_out() -> None:
+    run, observations = invented_run((GROQ,), concurrencies=(1,), requests=4)
+    assert not set(named_plots(run, observations)) & {"throughput", "latency"}
 
 
 def test_bar_beyond_the_axis_has_its_label_inside() -> None:

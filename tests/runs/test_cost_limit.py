@@ -8,6 +8,7 @@ from tests.cases import each_case
 
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.repeated_warmups import with_repeated_warmups
 from splitsecond.benchmark.load.sessions import Session, SessionSet, Turn
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.runs.cost_limit import (
@@ -22,7 +23,7 @@ from splitsecond.benchmark.runs.cost_limit import (
 )
 from splitsecond.cli.option_values import prices
 from splitsecond.core.catalog.price import Price
-from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.money.cost import usd
 
@@ -177,6 +178,19 @@ def test_only_runs_that_cost_money_announce_their_cost() -> None:
     assert said(None, "sim/groq") == said(0.0, "sim/groq") == ""
 
 
+def test_run_that_mostly_holds_load_offers_other_plans() -> None:
+    targets = {f"{name}/x": f"http://{name}" for name in "abcde"}
+    loads = [PlannedLoad(concurrency=each) for each in (1, 8, 32)]
+    made = make_plan(targets, loads, requests=50, over_s=750.0)
+    prices = dict.fromkeys(targets, DOLLAR)
+    words = announce(made, WORKLOAD, CostLimit(prices=prices), targets, input_tokens=500)
+    each = 500 * 1000e-6 + 500 * 2000e-6
+    assert f"about {usd(3120 * each)} with full-length responses, for 3,120 requests" in words
+    assert f"Of it, {usd(750 * each)} is for measured requests" in words
+    assert f"For less: -c 1,8 costs about {usd(980 * each)}." in words
+    assert f"-n 150 measures 3 times as many for about {usd((3120 + 1500) * each)}." in words
+
+
 def test_run_above_its_cost_limit_announces_where_it_stops() -> None:
     assert said(17.99, "a/x").endswith(f"{FEW} It stops at $17.99.")
     with pytest.raises(CallerFault, match=r"price of b/x and c/x, which is unknown.*0 is free"):
@@ -268,6 +282,25 @@ def test_rounds_without_a_price_announce_no_cost() -> None:
         announce_rounds(
             *asked, CostLimit(most_usd=1.0), ["a/x"], input_tokens=9, per_day=8, spent_usd=0.0
         )
+
+
+@each_case(
+    ("ttft_ms", "response_ms", "warmups"),
+    [
+        (200, 5200, 203),  # long responses: few end before the slots are filled
+        (200, 200, 365),  # one token: nearly each slot sends two
+        (200, 300, 317),
+    ],
+)
+def test_short_responses_need_more_warm_ups(ttft_ms: int, response_ms: int, warmups: int) -> None:
+    made = make_plan({"a/x": "http://a"}, [PlannedLoad(concurrency=32)], requests=50)
+    assert made.conditions[0].warmups == 6 * 32
+    pilot = Calibrated(
+        workload=WORKLOAD, ttft_ns=ttft_ms * NS_PER_MS, response_ns=response_ms * NS_PER_MS
+    )
+    expected = with_repeated_warmups(made, {"a/x": pilot})
+    assert expected.conditions[0].warmups == pytest.approx(warmups, abs=8)
+    assert with_repeated_warmups(made, {}) == made
 
 
 def test_earlier_spending_counts_towards_the_limit() -> None:

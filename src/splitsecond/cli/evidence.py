@@ -20,18 +20,18 @@ from splitsecond.core.validation import one_of, wrong
 
 
 def evidence_of_folders(runs: Sequence[Path], only: Sequence[str]) -> list[list[Evidence]]:
-    """Return the evidence of each target whose name contains one of `only`; of several runs, the
-    last that has it.
+    """Return the evidence of each target whose name contains one of `only`, on each workload; of
+    several runs, the last that has it.
 
     Raises `CallerFault` if the runs have no such target with a valid row.
     """
-    found: dict[str, list[Evidence]] = {}
+    found: dict[tuple[str, str], list[Evidence]] = {}
     for path in runs:
         run, _ = recompute(path)
         for loads in evidence_of_run(run.conditions):
             name = loads[0].target
             if not only or any(text in name for text in only):
-                found[name] = loads
+                found[name, loads[0].workload] = loads
     if not found:
         like = f" like {' or '.join(map(repr, only))}" if only else ""
         raise CallerFault(

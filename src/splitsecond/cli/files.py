@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.pages.png import check_png
 
 
 def check_json(where: str) -> None:
@@ -14,6 +15,13 @@ def check_json(where: str) -> None:
     it."""
     if where != "-":
         check_file(where, "--json")
+
+
+def check_picture(where: str) -> None:
+    """Raise `CallerFault` if the PNG file cannot be written, or the package for it is missing."""
+    check_file(where, "--png")
+    if where:
+        check_png()
 
 
 def check_file(where: str, option: str) -> None:

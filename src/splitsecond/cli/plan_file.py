@@ -1,5 +1,5 @@
-"""A benchmark's options in a file: `splitsecond bench plan.toml`. Each run writes such a file into
-its folder."""
+"""The options of bench, watch or capacity in a file: `splitsecond bench plan.toml`. Each run writes
+such a file into its folder."""
 
 import json
 from dataclasses import MISSING, Field, fields, replace
@@ -13,14 +13,15 @@ from splitsecond.core.validation import nearest
 
 Options = TypeVar("Options", bound=Any)
 PLAN = "plan.toml"
-LEFT_OUT = ("out", "json", "csv", "markdown", "header", "verbose")
-"""Options that say where results go, and headers, which may contain a key."""
-FIELDS = {"for": "use", "policies": "policy_file"}
+LEFT_OUT = ("out", "json", "csv", "markdown", "header", "verbose", "accept")
+"""Options that say where results go, headers, which may contain a key, and `watch --accept`, which
+measures nothing."""
+FIELDS = {"for": "use", "policies": "policy_file", "from": "first", "to": "last"}
 """The fields of options with another name than the option."""
 KEYS = {name: key for key, name in FIELDS.items()}
 HINT = (
-    "Its keys are the options of `splitsecond bench --help-all`, such as targets, concurrency "
-    "or requests."
+    "Its keys are the options of the command, such as concurrency or requests, and targets; "
+    "`splitsecond bench --help-all`, `watch --help` and `capacity --help` list them."
 )
 
 
@@ -28,6 +29,13 @@ def is_plan(name: str) -> bool:
     """Return whether a target's name is that of a plan file: profiles of the simulator begin with
     ``sim/``."""
     return name.endswith(".toml") and "://" not in name and not name.startswith("sim/")
+
+
+def planned(options: Options) -> Options:
+    """Return the options with those of a plan file, if the only target is the name of one. Raises
+    as `with_plan` does."""
+    named = options.named_targets
+    return with_plan(options, Path(named[0])) if len(named) == 1 and is_plan(named[0]) else options
 
 
 def with_plan(options: Options, path: Path) -> Options:
@@ -43,20 +51,20 @@ def with_plan(options: Options, path: Path) -> Options:
         found = msgspec.toml.decode(path.read_text("utf-8"))
     known = {each.name: each for each in fields(options)}
     types = get_type_hints(type(options))
-    changes: dict[str, Any] = {"targets": None}
+    measured = "targets" if "targets" in known else "target"
+    changes: dict[str, Any] = {measured: _default(known[measured])}
     for key, value in found.items():
         name = FIELDS.get(key, key.replace("-", "_"))
         if name not in known or name in LEFT_OUT:
             hint = f"{nearest(name, known)} {HINT}".lstrip()
             raise CallerFault(f"{path}: {key} is no option of a plan", kind="bad_plan", hint=hint)
-        if name == "targets" or getattr(options, name) == _default(known[name]):
+        if name == measured or getattr(options, name) == _default(known[name]):
             changes[name] = _read(f"{path}: {key}", value, types[name])
     return replace(options, **changes)
 
 
-def plan_text(options: Any) -> str:
-    """Return the file that repeats a benchmark with these options: those that are not the
-    default."""
+def plan_text(options: Any, command: str) -> str:
+    """Return the file that repeats `command` with these options: those that are not the default."""
     lines = [
         f"{KEYS.get(each.name, each.name.replace('_', '-'))} = {_written(value)}"
         for each in fields(options)
@@ -64,7 +72,7 @@ def plan_text(options: Any) -> str:
         and (value := getattr(options, each.name)) != _default(each)
         and value is not None
     ]
-    return "\n".join(["# Repeat with: splitsecond bench plan.toml", *sorted(lines), ""])
+    return "\n".join([f"# Repeat with: splitsecond {command} plan.toml", *sorted(lines), ""])
 
 
 def _default(field: Field[Any]) -> Any:

@@ -9,6 +9,7 @@ from rich.console import Console
 from splitsecond.benchmark.report.exports import csv_text, markdown_text
 from splitsecond.cli.files import check_file, write_data, write_json
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.pages.png import check_png
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +22,10 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     verbose: bool = False
 
     def check(self) -> None:
-        """Raise `CallerFault` if a file cannot be written, or if two go to standard output."""
+        """Raise `CallerFault` if a file cannot be written, if two go to standard output, or if
+        pictures need a package that is missing."""
+        if self.png:
+            check_png()
         files = {"--json": self.json, "--csv": self.csv, "--markdown": self.markdown}
         if [*files.values()].count("-") > 1:
             names = " and ".join(option for option, where in files.items() if where == "-")

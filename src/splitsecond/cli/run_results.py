@@ -11,7 +11,7 @@ from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report.exports import run_records
 from splitsecond.benchmark.report.first_screen import first_screen
 from splitsecond.benchmark.report.plot_frame import legends
-from splitsecond.benchmark.report.plots import plots_of
+from splitsecond.benchmark.report.plots import for_slide, plots_of
 from splitsecond.benchmark.report.run_page import render_run
 from splitsecond.benchmark.report.terminal import run_table
 from splitsecond.benchmark.runs.concluding import read_series
@@ -20,10 +20,10 @@ from splitsecond.cli.plan_file import PLAN
 from splitsecond.cli.results import Output
 from splitsecond.core.errors import CallerFault, cannot_write
 from splitsecond.core.observation import Observation
-from splitsecond.core.pages.png import save_png
+from splitsecond.core.pages.png import save_png, slide_png
 from splitsecond.log.store.folder import RUN, RunFolder
 
-REPORT = "report.html"
+REPORT, SLIDE = "report.html", "slide.png"
 
 
 def show(
@@ -53,7 +53,11 @@ def show(
             files.append(folder.write(REPORT, render_run(run, observations, server).encode()))
     if output.png:
         with _noting(failed, folder.path):
-            files += save_png(plots_of(run, observations, server), legends(run), folder.path)
+            plots, keys = plots_of(run, observations, server), legends(run)
+            files += save_png(plots, keys, folder.path)
+            if plots and run.conclusion:
+                slide = slide_png(run.conclusion, for_slide(plots), keys["targets"])
+                files.append(folder.write(SLIDE, slide))
     console = screen or output.screen()
     with _noting(failed, "the terminal"):
         (run_table if output.verbose else first_screen)(run, console, files)

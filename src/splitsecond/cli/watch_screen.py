@@ -19,6 +19,7 @@ from splitsecond.benchmark.runs.watching import (
 )
 from splitsecond.cli.files import write_json
 from splitsecond.cli.interruption import Interruption
+from splitsecond.cli.plan_file import PLAN
 from splitsecond.cli.results import Output
 from splitsecond.cli.run_results import REPORT
 from splitsecond.core import clock
@@ -27,7 +28,9 @@ from splitsecond.core.pages.figure_cells import safe_text
 
 
 class WatchScreen(WatchListener):
-    def __init__(self, folder: Path, output: Output) -> None:
+    def __init__(self, folder: Path, output: Output, plan: str = "") -> None:
+        """`plan`: the file that repeats the watch; "": none is written."""
+        self._plan = plan
         self._page = folder / REPORT
         self._output = output
         self._screen = Console(stderr=True)
@@ -92,6 +95,8 @@ class WatchScreen(WatchListener):
             self._print(self._console, text, "yellow")
         assert self._watch is not None
         self._write(self._watch.findings)
+        if self._plan:
+            self._replace(self._page.with_name(PLAN), self._plan)
 
     def accepted(self, drifts: Sequence[str], found: WatchFindings) -> None:
         """Show the drifts that were accepted, and write the files without them."""
@@ -106,17 +111,17 @@ class WatchScreen(WatchListener):
     def _write(self, found: WatchFindings) -> None:
         if self._output.json != "-":
             write_json(found, self._output.json)
-        if not self._output.html:
-            return
+        if self._output.html:
+            self._replace(self._page, render_watch(found))
 
-        unfinished = self._page.with_suffix(".part")
+    @staticmethod
+    def _replace(path: Path, text: str) -> None:
+        unfinished = path.with_suffix(".part")
         try:
-            unfinished.write_text(render_watch(found), encoding="utf-8")
-            unfinished.replace(self._page)
+            unfinished.write_text(text, encoding="utf-8")
+            unfinished.replace(path)
         except OSError as error:
-            raise FolderFailed(
-                cannot_write(self._page, error), kind="disk", phase="queue"
-            ) from None
+            raise FolderFailed(cannot_write(path, error), kind="disk", phase="queue") from None
 
     def _code(self, watch: Watch) -> int:
         if self._output.html:

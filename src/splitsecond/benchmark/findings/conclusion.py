@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from splitsecond.benchmark.findings.figures import FIGURES, ttft_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings, Recommendation, Run
 from splitsecond.benchmark.findings.metric import Figure
-from splitsecond.benchmark.findings.recommendation import figure_words, limit_words
+from splitsecond.benchmark.findings.recommendation import asked_for, figure_words, limit_words
 from splitsecond.benchmark.findings.statements import Lead, leads
-from splitsecond.benchmark.findings.usable_rows import lightest_rows, load_order, rows_by_target
+from splitsecond.benchmark.findings.usable_rows import load_order, rows_by_target, rows_by_workload
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation
@@ -30,7 +30,7 @@ def conclusion(run: Run, observations: Sequence[Observation], use: str = "") -> 
     or ""."""
     if not any(row.requests for row in run.conditions):
         return []
-    if not run.capacity and not lightest_rows(run.conditions):
+    if not run.capacity and not any(map(rows_by_target, rows_by_workload(run.conditions))):
         return ["Do not rely on the figures of this run.", _sure(run)]
     answer = (
         run.statements[0] if run.capacity else _for_use(run, use) or _fastest(run, observations)
@@ -39,11 +39,17 @@ def conclusion(run: Run, observations: Sequence[Observation], use: str = "") -> 
 
 
 def _for_use(run: Run, use: str) -> str:
-    found = next((each for each in run.uses if each.use == use), None)
-    if found is None or not found.candidates:
-        return ""
+    """Return a sentence for each workload."""
+    return " ".join(
+        _of_use(run, found, asked_for(found))
+        for found in run.uses
+        if found.use == use and found.candidates
+    )
+
+
+def _of_use(run: Run, found: Recommendation, use: str) -> str:
     best, tense = found.candidates[0], "" if _claims(run) else f" in {_period(run)}"
-    limit, value = limit_words(use), _judged(found)
+    limit, value = limit_words(found.use), _judged(found)
     at = f" at {best.load}" if best.load else ""
     if best.keeps == "no":
         beyond = f"; {best.target} comes nearest ({value}{at})" if value else ""
@@ -72,7 +78,14 @@ def _judged(found: Recommendation) -> str:
 
 def _fastest(run: Run, observations: Sequence[Observation]) -> str:
     found = leads(run.conditions, observations)
-    loads = grouped((row for own in rows_by_target(run.conditions) for row in own), load_order)
+    workloads = [
+        loads
+        for rows in rows_by_workload(run.conditions)
+        if (loads := _loads(rows_by_target(rows)))
+    ]
+    if len(workloads) > 1:
+        return _by_workload(run, workloads, found)
+    (loads,) = workloads
     lightest, heaviest = loads[min(loads)], loads[max(loads)]
     if len(lightest) == 1:
         heavier = (
@@ -101,6 +114,25 @@ def _fastest(run: Run, observations: Sequence[Observation]) -> str:
         )
     both = ((lightest, light), (heaviest, heavy))
     return " ".join(_of_load(rows, of, within) for rows, of in both if len(rows) > 1)
+
+
+def _loads(levels: Sequence[Sequence[Row]]) -> Mapping[tuple[bool, float], list[Row]]:
+    return grouped((row for own in levels for row in own), load_order)
+
+
+def _by_workload(
+    run: Run, workloads: Sequence[Mapping[tuple[bool, float], list[Row]]], found: Sequence[Lead]
+) -> str:
+    """Return a sentence for each workload: of several targets at its heaviest load, of one at its
+    lightest."""
+    if len({row.target for loads in workloads for rows in loads.values() for row in rows}) == 1:
+        first, *others = (loads[min(loads)][0] for loads in workloads)
+        return " ".join([_alone(first), *(_alone(row, brief=True) for row in others)]).strip()
+    within = "" if _claims(run) else f" in {_period(run)}"
+    heaviest = [loads[max(loads)] for loads in workloads]
+    return " ".join(
+        _of_load(rows, by_figure(found, rows), within) for rows in heaviest if len(rows) > 1
+    )
 
 
 def _of_load(rows: Sequence[Row], of: Mapping[str, Lead], within: str) -> str:
@@ -155,7 +187,10 @@ def _sure(run: Run) -> str:
 
 
 def _cost(run: Run) -> str:
-    heaviest = {own[0].target: own[-1] for own in rows_by_target(run.conditions)}
+    first = next(filter(rows_by_target, rows_by_workload(run.conditions)), [])
+    heaviest = {own[0].target: own[-1] for own in rows_by_target(first)}
+    several = len({row.workload for row in run.conditions}) > 1
+    on = f" on workload {first[0].workload}" if several else ""
     priced = {
         name: row.usd_per_million
         for name, row in heaviest.items()
@@ -171,7 +206,7 @@ def _cost(run: Run) -> str:
         if len(ranked) > MAX_NAMED
         else ""
     )
-    each = f"a million tokens cost {listed(prices)}{more}" if prices else ""
+    each = f"a million tokens cost {listed(prices)}{more}{on}" if prices else ""
     unknown = [name for name in heaviest if name not in priced]
     if not prices:
         return "What it costs is unknown without a price: name one with --price." if unknown else ""

@@ -6,17 +6,17 @@ from msgspec import Struct
 
 from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
 from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.usable_rows import load_of, rows_by_target
+from splitsecond.benchmark.findings.usable_rows import load_of, rows_by_target, rows_by_workload
 from splitsecond.core.catalog.price import MILLION
 from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS
-from splitsecond.core.wording import load
+from splitsecond.core.wording import kind, load
 from splitsecond.log.production.speed import ProductionSpeed
 from splitsecond.log.statistics.summary import Interval, Summary
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
     """What is known of one target under one load. `row`: the condition of a run; `load`: in words;
-    "" for a log.
+    "" for a log. `workload`: its name, where a run has several.
 
     `amount`: the load's concurrency or rate, as `closed` (a concurrency) says; 0 for a log.
 
@@ -29,6 +29,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     target: str
     row: str = ""
     load: str = ""
+    workload: str = ""
     amount: float = 0.0
     closed: bool = True
     requests: int
@@ -47,7 +48,12 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 def evidence_of_run(rows: Sequence[ConditionFindings]) -> list[list[Evidence]]:
-    return [[_of_row(row) for row in loads] for loads in rows_by_target(rows)]
+    """Return the evidence of each target on each workload, its lightest load first."""
+    return [
+        [_of_row(row) for row in loads]
+        for of_workload in rows_by_workload(rows)
+        for loads in rows_by_target(of_workload)
+    ]
 
 
 def _of_row(row: ConditionFindings) -> Evidence:
@@ -55,7 +61,8 @@ def _of_row(row: ConditionFindings) -> Evidence:
     return Evidence(
         target=row.target,
         row=row.condition,
-        load=load(row),
+        load=load(row).removesuffix(kind(row)),
+        workload=row.workload,
         amount=load_of(row),
         closed=row.concurrency is not None,
         requests=row.requests,

@@ -311,6 +311,18 @@ TOTALS: dict[str, Total] = {
             higher_is_better=False,
         ),
         Total(
+            name="ttft_share",
+            label="TTFT ÷ E2E",
+            unit="share",
+            group="System",
+            definition=(
+                "TTFT p50 ÷ E2E p50: the share of the time of a response after which a reader of a "
+                "stream has its first token."
+            ),
+            of=lambda row: _divided(_ttft(row).p50, row.e2e_ms.p50),
+            higher_is_better=False,
+        ),
+        Total(
             name="goodput_share",
             label="goodput",
             unit="share",

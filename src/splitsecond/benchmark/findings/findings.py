@@ -154,18 +154,20 @@ class TargetRating(Struct, frozen=True, kw_only=True):
 
 
 class Recommendation(Struct, frozen=True, kw_only=True):
-    """Recommendation for one use. `fastest`, `cheapest` and `smallest` are "" if no target
-    qualifies; `policy` is for a route. `smallest`: the smallest model that meets the limit, where a
-    quality is required.
+    """Recommendation for one use, on one `workload` where a run has several. `fastest`, `cheapest`
+    and `smallest` are "" if no target qualifies; `policy` is for a route. `smallest`: the smallest
+    model that meets the limit, where a quality is required.
 
     `fastest` is the first of those that meet `limits` at this `percentile`, by the figure `by`;
     for a batch, the one with most tokens per dollar. `good_ms`: a stricter limit, below which the
     use is served well; None: the use has no such limit. `would_change`: sentences on what would
     change the recommendation. `candidates`: all targets, the best first. `may_be_first`:
-    `fastest`, and the targets that chance may have put behind it.
+    `fastest`, and the targets that chance may have put behind it. `quality_front`: of the targets
+    with a score, those that no other one beats by both `by` and score; the best by `by` first.
     """
 
     use: str
+    workload: str = ""
     limits: dict[str, float] = {}
     percentile: str = "p95"
     good_ms: float | None = None
@@ -177,6 +179,7 @@ class Recommendation(Struct, frozen=True, kw_only=True):
     would_change: list[str] = []
     candidates: list[TargetRating]
     may_be_first: list[str] = []
+    quality_front: list[str] = []
 
     @property
     def is_clear(self) -> bool:
@@ -205,7 +208,8 @@ class BreakEven(Struct, frozen=True, kw_only=True):
 
 class RouteGain(Struct, frozen=True, kw_only=True):
     """Gain of a policy over one of its targets: ratios of total TPS p50 and of the cost of a
-    request. None: unknown."""
+    request. None: unknown. `ttft_*` are those of the policy, `target_ttft_*` of the target;
+    `p95_known`: both p95 have an interval."""
 
     policy: str
     target: str
@@ -214,6 +218,11 @@ class RouteGain(Struct, frozen=True, kw_only=True):
     speed: float
     speed_ci95: Interval
     cost: float | None
+    ttft_p50_ms: float | None = None
+    ttft_p95_ms: float | None = None
+    target_ttft_p50_ms: float | None = None
+    target_ttft_p95_ms: float | None = None
+    p95_known: bool = False
 
 
 class Crossing(Struct, frozen=True, kw_only=True):
@@ -240,25 +249,36 @@ class ShareOfChange(Struct, frozen=True, kw_only=True):
 
 
 class LoadStep(Struct, frozen=True, kw_only=True):
-    """Changes from the lightest concurrency to this one; `ttft`, `tps`: of p50. `queueing`: "yes",
-    "unsure" or "no"."""
+    """Changes from a `lighter` concurrency to this one; `ttft`, `tps`: of p50. `queueing`: "yes",
+    "unsure" or "no". `tps_per_doubling`: the change of TPS for each doubling of the load; a fixed
+    resource that is split in two would give -0.5."""
 
+    lighter: int = 0
     concurrency: int
     ttft: ShareOfChange | None
     ttft_p95: ShareOfChange | None
     tps: ShareOfChange | None
+    tps_per_doubling: float | None = None
     queueing: str
 
 
 class LoadShape(Struct, frozen=True, kw_only=True):
-    """How one target changes with concurrency. `knee` and `sweet_spot` need three loads."""
+    """How one target changes with concurrency, on one `workload` where a run has several: `steps`
+    from the lightest to each other one, `between` from each to the next, where there are more than
+    two. `knee` and `sweet_spot` need three loads."""
 
     target: str
+    workload: str = ""
     rows: list[str]
     lightest: int
     steps: list[LoadStep]
+    between: list[LoadStep] = []
     knee: float | None
     sweet_spot: int | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.target} on workload {self.workload}" if self.workload else self.target
 
 
 class Forecast(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,9 @@ it, waiting grows faster than throughput. If that is the heaviest load, the run 
 Intervals of a change combine the ends of both intervals, so they are wider than 95%.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from splitsecond.benchmark.findings.capacity import knee_of
 from splitsecond.benchmark.findings.figures import TOTALS
@@ -22,8 +24,9 @@ from splitsecond.benchmark.findings.findings import (
     LoadStep,
     ShareOfChange,
 )
-from splitsecond.benchmark.findings.usable_rows import rows_by_target
-from splitsecond.core.wording import Statement, change, number
+from splitsecond.benchmark.findings.usable_rows import rows_by_target, rows_by_workload
+from splitsecond.core.grouping import grouped
+from splitsecond.core.wording import LINE, Statement, change, number
 from splitsecond.log.statistics.summary import Summary, advised
 
 QUEUEING = 1.5
@@ -33,7 +36,8 @@ MIN_LEVELS = 3
 def load_shapes(rows: Sequence[ConditionFindings]) -> list[LoadShape]:
     return [
         _shape(levels)
-        for levels in rows_by_target(rows)
+        for of_workload in rows_by_workload(rows)
+        for levels in rows_by_target(of_workload)
         if len(levels) > 1 and levels[0].concurrency is not None
     ]
 
@@ -49,9 +53,11 @@ def _shape(levels: Sequence[ConditionFindings]) -> LoadShape:
     enough = len(levels) >= MIN_LEVELS
     return LoadShape(
         target=first.target,
+        workload=first.workload,
         rows=[row.condition for row in levels],
         lightest=first.concurrency or 0,
         steps=[_step(first, row) for row in heavier],
+        between=[_step(*pair) for pair in pairwise(levels)] if enough else [],
         knee=knee_of(levels) if enough else None,
         sweet_spot=best
         if enough and len(power) == len(levels) and best != levels[-1].concurrency
@@ -60,13 +66,20 @@ def _shape(levels: Sequence[ConditionFindings]) -> LoadShape:
 
 
 def _step(first: ConditionFindings, row: ConditionFindings) -> LoadStep:
+    tps, doublings = _change(first.tps, row.tps, "p50"), _doublings(first, row)
     return LoadStep(
+        lighter=first.concurrency or 0,
         concurrency=row.concurrency or 0,
         ttft=_change(first.ttft_ms, row.ttft_ms, "p50"),
         ttft_p95=_change(first.ttft_ms, row.ttft_ms, "p95"),
-        tps=_change(first.tps, row.tps, "p50"),
+        tps=tps,
+        tps_per_doubling=(1 + tps.change) ** (1 / doublings) - 1 if tps and doublings else None,
         queueing=_queueing(first, row),
     )
+
+
+def _doublings(first: ConditionFindings, row: ConditionFindings) -> float:
+    return math.log2((row.concurrency or 1) / (first.concurrency or 1))
 
 
 def _change(first: Summary, then: Summary, percentile: str) -> ShareOfChange | None:
@@ -90,22 +103,70 @@ def _queueing(first: ConditionFindings, row: ConditionFindings) -> str:
 
 
 def load_shape_statements(found: Sequence[LoadShape]) -> list[Statement]:
-    return [statement for each in found for statement in _statements(each)]
+    """Return what changes from the lightest load to the heaviest, of several targets the least and
+    the most, and what each step and each target adds."""
+    ends = grouped(found, _ends)
+    several = [shapes for shapes in ends.values() if len(shapes) > 1]
+    statements = [each for shapes in several for each in _extremes(shapes)]
+    for shape in found:
+        together = len(ends[_ends(shape)]) > 1
+        statements += _moved(shape.name, shape.steps[-1], detail=together)
+        for step in shape.between:
+            statements += _moved(shape.name, step, detail=True, between=True)
+        statements += _statements(shape)
+    return statements
 
 
-def _statements(shape: LoadShape) -> Iterator[Statement]:
-    last = shape.steps[-1]
-    changes = (("TTFT p50", last.ttft), ("TPS p50", last.tps))
+def _ends(shape: LoadShape) -> tuple[str, int, int]:
+    return shape.workload, shape.lightest, shape.steps[-1].concurrency
+
+
+def _extremes(shapes: Sequence[LoadShape]) -> Iterator[Statement]:
+    last = shapes[0].steps[-1]
+    changes: dict[str, Callable[[LoadStep], ShareOfChange | None]] = {
+        "TTFT p50": lambda step: step.ttft,
+        "TPS p50": lambda step: step.tps,
+    }
+    for label, of in changes.items():
+        moved = [
+            (each, shape.target)
+            for shape in shapes
+            if (each := of(shape.steps[-1])) and not _may_be_none(each)
+        ]
+        if not moved:
+            continue
+        least, *others = sorted(moved, key=lambda pair: abs(pair[0].change))
+        parts = [f"{target} {change(each.change)}" for each, target in (least, *others[-1:])]
+        on = f" on workload {shapes[0].workload}" if shapes[0].workload else ""
+        to = f"{last.lighter} to {last.concurrency}{on}, {label}"
+        which = f"least {parts[0]}, most {parts[1]}" if others else parts[0]
+        unclear = len(shapes) - len(moved)
+        which += f"; unclear for {unclear:,}" if unclear else ""
+        words = f"c={to}: {which}."
+        brief = words if len(words) <= LINE else words.replace(", most", ",\nmost")
+        yield Statement(f"From concurrency {to}: {which}.", brief)
+
+
+def _moved(target: str, step: LoadStep, *, detail: bool, between: bool = False) -> list[Statement]:
+    changes = (("TTFT p50", step.ttft), ("TPS p50", step.tps))
     moved = [
         f"{label} {_words(each)}" for label, each in changes if each and not _may_be_none(each)
     ]
-    if moved:
-        to = f"to {last.concurrency}, {shape.target}: {', '.join(moved)}."
-        yield Statement(f"From concurrency {shape.lightest} {to}", f"c={shape.lightest} {to}")
+    if not moved:
+        return []
+    to = f"{step.lighter} to {step.concurrency}, {target}: {', '.join(moved)}"
+    halved = ""
+    if step.tps and step.tps.change < 0 and not _may_be_none(step.tps) and step.tps_per_doubling:
+        halved = f"; for each doubling of the load TPS {change(step.tps_per_doubling)}"
+        halved += "" if between else ", where a fixed resource split in two gives −50%"
+    return [Statement(f"From concurrency {to}{halved}.", f"c={to}.", detail=detail)]
+
+
+def _statements(shape: LoadShape) -> Iterator[Statement]:
     queued = next((step for step in shape.steps if step.queueing != "no"), None)
     if queued is not None and queued.ttft_p95 and queued.ttft:
         where, grown = (
-            f"{shape.target} queue",
+            f"{shape.name} queue",
             f"TTFT p95 {_words(queued.ttft_p95)}, p50 {change(queued.ttft.change)}",
         )
         if queued.queueing == "yes":
@@ -121,13 +182,13 @@ def _statements(shape: LoadShape) -> Iterator[Statement]:
             )
     if shape.sweet_spot is not None:
         yield Statement(
-            f"The sweet spot of {shape.target} is concurrency {shape.sweet_spot}: beyond it, "
+            f"The sweet spot of {shape.name} is concurrency {shape.sweet_spot}: beyond it, "
             f"waiting grows faster than "
             "throughput."
         )
     if shape.knee is not None:
         yield Statement(
-            f"The knee of {shape.target} is concurrency {number(shape.knee)}: from there on, "
+            f"The knee of {shape.name} is concurrency {number(shape.knee)}: from there on, "
             f"twice the load gives less "
             "than a quarter more throughput."
         )

@@ -31,6 +31,7 @@ from splitsecond.benchmark.findings.findings import Recommendation, TargetRating
 from splitsecond.benchmark.findings.slo import limited
 from splitsecond.benchmark.findings.verdicts import MISSES
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.grouping import grouped
 from splitsecond.core.timing.uses import USES, Use
 from splitsecond.core.wording import Statement, change, counted_as, listed, number, percent
 from splitsecond.log.statistics.summary import PERCENTILES, Interval, advised
@@ -61,31 +62,36 @@ def recommend(
     uses: Sequence[str] = tuple(USES),
     at: AtLoad | None = None,
 ) -> list[Recommendation]:
-    """Return the recommendation for each of `uses`. `at`: the load that decides all uses; None:
-    that of the use.
+    """Return the recommendation for each of `uses` on each workload. `at`: the load that decides
+    all uses; None: that of the use. Workloads that were not measured at `at` are left out.
 
     Raises `CallerFault` if no target was measured at `at`.
     """
-    measured = sorted(
-        {AtLoad(each.amount, each.closed) for loads in evidence for each in loads}, key=_by_load
-    )
+    measured = _measured(evidence)
     if at is not None and at not in measured:
         raise CallerFault(
             f"no target was measured at {at}",
             kind="no_load",
             hint=f"Targets were measured at {listed([str(each) for each in measured])}.",
         )
-    heaviest = at or (measured[-1] if measured else None)
-    return [_for_use(name, USES[name], evidence, at, heaviest) for name in uses]
+    by_workload = grouped(evidence, lambda loads: loads[0].workload)
+    return [
+        _for_use(name, workload, own, at)
+        for name in uses
+        for workload, own in (by_workload or {"": []}).items()
+        if at is None or at in _measured(own)
+    ]
+
+
+def _measured(evidence: Sequence[Sequence[Evidence]]) -> list[AtLoad]:
+    return sorted({_load_at(each) for loads in evidence for each in loads}, key=_by_load)
 
 
 def _for_use(
-    name: str,
-    use: Use,
-    evidence: Sequence[Sequence[Evidence]],
-    at: AtLoad | None,
-    heaviest: AtLoad | None,
+    name: str, workload: str, evidence: Sequence[Sequence[Evidence]], at: AtLoad | None
 ) -> Recommendation:
+    use = USES[name]
+    heaviest = at or max(_measured(evidence), key=_by_load, default=None)
     rated = [_rated(each, use, at, heaviest) for each in evidence]
     apart = _counted_differently(rated, evidence, use) | _of_unknown_ability(rated, evidence)
     rated = [
@@ -101,6 +107,7 @@ def _for_use(
     cheapest = _least(chosen, lambda r: r.usd_per_million)
     return Recommendation(
         use=name,
+        workload=workload,
         limits=use.limits,
         percentile=use.percentile,
         good_ms=use.good_ms,
@@ -116,7 +123,39 @@ def _for_use(
         may_be_first=_may_be_first(use, [r for r in ordered if r.target not in apart])
         if chosen
         else [],
+        quality_front=_quality_front(ordered, use),
     )
+
+
+def _quality_front(rated: Sequence[TargetRating], use: Use) -> list[str]:
+    """Return the scored targets that no other beats by the figure of the use and by its score; none
+    below two targets."""
+    _, of, _ = _RANKED[use.by]
+    scored = [(r, _rank(r, use), r.quality) for r in rated if r.quality is not None and of(r)]
+    if len(scored) < 2:
+        return []
+    best = [
+        (r, rank)
+        for r, rank, score in scored
+        if not any(
+            other_rank <= rank and other >= score and (other_rank, other) != (rank, score)
+            for _, other_rank, other in scored
+        )
+    ]
+    return [r.target for r, _ in sorted(best, key=lambda pair: pair[1])]
+
+
+def quality_sentence(found: Recommendation) -> str:
+    """Return the front of speed against quality in words; "" without one."""
+    if not found.quality_front:
+        return ""
+    label, of, words = _RANKED[found.by]
+    rated = {r.target: r for r in found.candidates}
+    front = [
+        f"{name} ({label} {words(of(rated[name]) or 0.0)}, score {rated[name].quality:g})"
+        for name in found.quality_front
+    ]
+    return f"No other target beats {listed(front, 'or')} in both {label} and score."
 
 
 def _least(ratings: Sequence[TargetRating], of: Callable[[TargetRating], float | None]) -> str:
@@ -395,31 +434,28 @@ def _policy(name: str, use: Use, targets: Sequence[str], *, priced: bool) -> str
 def use_statements(found: Sequence[Recommendation], use: str, period: str = "") -> list[Statement]:
     """Return what is best for `use`. `period`: the time that it is about, "" if it holds for other
     times too."""
-    for each in found:
-        if each.use == use and each.fastest:
-            label, of, words = _RANKED[each.by]
-            best, count = each.candidates[0], len(each.candidates)
-            value = of(best)
-            shown = (
-                f" ({label} {words(value)}{f' at {best.load}' if best.load else ''})"
-                if value is not None
-                else ""
-            )
-            limit = "" if best.keeps == "yes" else f", but it may not meet {limit_words(use)}"
-            within, tense = (f" in {period}", "was") if period else ("", "is")
-            if each.is_clear:
-                return [
-                    Statement(
-                        f"For {use}, {best.target} {tense} the best of "
-                        f"{count}{shown}{within}{limit}.",
-                        detail=True,
-                    )
-                ]
-            may = f"{listed(each.may_be_first, 'or')} may {'have been' if period else 'be'} first"
-            return [
-                Statement(
-                    f"For {use}, no target {tense} clearly the best of {count}{within}: {may}.",
-                    detail=True,
-                )
-            ]
-    return []
+    return [
+        Statement(_use_sentence(each, period), detail=True)
+        for each in found
+        if each.use == use and each.fastest
+    ]
+
+
+def asked_for(found: Recommendation) -> str:
+    """Return the use in words, with the workload where a run has several: "voice on workload
+    8k"."""
+    return f"{found.use} on workload {found.workload}" if found.workload else found.use
+
+
+def _use_sentence(found: Recommendation, period: str) -> str:
+    label, of, words = _RANKED[found.by]
+    best, count, use = found.candidates[0], len(found.candidates), asked_for(found)
+    value = of(best)
+    at = f" at {best.load}" if best.load else ""
+    shown = f" ({label} {words(value)}{at})" if value is not None else ""
+    limit = "" if best.keeps == "yes" else f", but it may not meet {limit_words(found.use)}"
+    within, tense = (f" in {period}", "was") if period else ("", "is")
+    if found.is_clear:
+        return f"For {use}, {best.target} {tense} the best of {count}{shown}{within}{limit}."
+    may = f"{listed(found.may_be_first, 'or')} may {'have been' if period else 'be'} first"
+    return f"For {use}, no target {tense} clearly the best of {count}{within}: {may}."

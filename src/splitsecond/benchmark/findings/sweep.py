@@ -90,6 +90,7 @@ def _sentence(found: WorkloadChange) -> Statement:
     return Statement(
         f"With workload {found.after} instead of {found.before}, {found.target}: {ttft}{tps}.",
         f"{found.before} → {found.after}, {found.target}: {ttft}{tps}.",
+        detail=low is not None and high is not None and low <= 0 <= high,  # it may be none
     )
 
 

@@ -2,6 +2,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.core.grouping import grouped
 from splitsecond.core.wording import ENGINE, Loaded, level
 
 Place = tuple[str, int | None, float | None, bool, str, int]
@@ -35,6 +36,10 @@ def rows_by_target(rows: Sequence[ConditionFindings]) -> list[list[ConditionFind
         if not known or (known[0].concurrency is None) == (row.concurrency is None):
             known.append(row)
     return list(found.values())
+
+
+def rows_by_workload(rows: Sequence[ConditionFindings]) -> list[list[ConditionFindings]]:
+    return list(grouped(rows, lambda row: row.workload).values())
 
 
 def lightest_rows(rows: Sequence[ConditionFindings]) -> list[ConditionFindings]:

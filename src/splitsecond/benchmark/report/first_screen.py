@@ -10,11 +10,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.report import rows, use_matrix
+from splitsecond.benchmark.report.short_names import ShortNames, short_names
 from splitsecond.benchmark.report.tables import (
     SHORTEST_NAME,
     name_text,
@@ -32,17 +34,27 @@ from splitsecond.core.pages import figure_cells
 from splitsecond.core.pages.figure_cells import number
 from splitsecond.core.wording import counted_as, listed
 
+INDENT = 1
 MAX_ROWS = 12
-MAX_FINDINGS = 8
+MIN_TABLE_ROWS = 3
+"""Targets from which on their verdicts are a table, which takes fewer lines."""
+HEADINGS = {
+    "translation": "trans-\nlation",
+    "completion": "comple-\ntion",
+    "long-form": "long-\nform",
+}
+UNSURE, _ = use_matrix.KEEPS["unsure"]
+MAX_FINDINGS = 6
 """Lines of findings. The others are counted."""
 MORE = "has all figures and findings; --verbose prints them."
 Row = ConditionFindings
 
 
 class Columns(Struct, frozen=True, kw_only=True):
-    """Which columns a console has room for. `name_width`: names are broken at this many columns; 0:
-    never."""
+    """Which columns a console has room for. `short`: names are without what all have in common.
+    `name_width`: names are broken at this many columns; 0: never."""
 
+    short: bool = False
     name_width: int = 0
     intervals: bool = True
     money: bool = True
@@ -59,15 +71,16 @@ class Columns(Struct, frozen=True, kw_only=True):
 
 CHOICES = (
     Columns(),
-    Columns(money=False),
-    Columns(money=False, system=False),
-    Columns(intervals=False),
-    Columns(intervals=False, money=False),
-    Columns(name_width=SHORTEST_NAME, money=False),
-    Columns(name_width=SHORTEST_NAME, intervals=False, money=False),
-    Columns(name_width=SHORTEST_NAME, intervals=False, money=False, system=False),
+    Columns(short=True),
+    Columns(short=True, money=False),
+    Columns(short=True, money=False, system=False),
+    Columns(short=True, intervals=False),
+    Columns(short=True, intervals=False, money=False),
+    Columns(short=True, name_width=SHORTEST_NAME, money=False),
+    Columns(short=True, name_width=SHORTEST_NAME, intervals=False, money=False),
+    Columns(short=True, name_width=SHORTEST_NAME, intervals=False, money=False, system=False),
 )
-"""Sets of columns, the best first."""
+"""Sets of columns, the best first. Names become short before a column goes."""
 
 
 def first_screen(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
@@ -77,15 +90,17 @@ def first_screen(run: Run, console: Console, files: Sequence[Path] = ()) -> None
         print_item(console, "", sentence, "" if at else "bold")
     if run.capacity:
         print_steps(run, run.capacity, console)
-    elif run.conditions:
-        _print_rows(run, console)
+    names = ShortNames()
+    if run.conditions and not run.capacity:
+        names = _print_rows(run, console)
     if any(c.session for c in run.conditions):
         print_sessions(run, console)
     print_cache_savings(run, console)
-    _print_problems(run, console)
+    _print_problems(run, console, names)
     if not run.capacity:
-        _print_uses(run, console)
-    _print_findings(console, run.highlights[1:] if run.capacity else run.highlights)
+        _print_uses(run, console, names)
+    found = run.highlights[1:] if run.capacity else run.highlights
+    _print_findings(console, [names.within(each) for each in found])
     if not run.finished:
         print_item(
             console,
@@ -98,25 +113,38 @@ def first_screen(run: Run, console: Console, files: Sequence[Path] = ()) -> None
         console.print(Text(str(path), "cyan") + Text(more, "dim"), soft_wrap=True)
 
 
-def _print_rows(run: Run, console: Console) -> None:
+def _print_rows(run: Run, console: Console) -> ShortNames:
+    """Print the table of rows; return the names that it has room for."""
     levels = rows.levels(run)
     shown = levels if len(run.conditions) <= MAX_ROWS else [levels[0], levels[-1]]
     priced = rows.priced(run)
-    room = {each: room_left(console, [_table(shown, each, priced)]) for each in CHOICES}
+    full, short = ShortNames(), short_names(row.target for row in run.conditions)
+    room = {
+        each: room_left(console, [_table(shown, each, priced, short if each.short else full)])
+        - INDENT
+        for each in CHOICES
+    }
     choice = next((each for each in CHOICES if room[each] >= 0), CHOICES[-1])
     if choice.name_width:
         choice = replace(choice, name_width=choice.name_width + max(room[choice], 0))
-    console.print(_table(shown, choice, priced))
+    names = short if choice.short else full
+    console.print()
+    console.print(Padding.indent(_table(shown, choice, priced, names), INDENT))
     hidden = [f"{level.title.lower()}" for level in levels if level not in shown]
     notes = [*choice.left_out(priced=priced), *hidden]
-    if notes:
-        print_item(console, "  ", f"Not shown here: {listed(notes)}.", "dim")
+    words = [f"Not shown here: {listed(notes)}."] if notes else []
+    words += [f"Names are short for {names.pattern}."] if names.pattern else []
+    if words:
+        print_item(console, "  ", " ".join(words), "dim")
     console.print()
+    return names
 
 
-def _table(levels: Sequence[rows.LoadLevel], columns: Columns, priced: bool) -> Table:
+def _table(
+    levels: Sequence[rows.LoadLevel], columns: Columns, priced: bool, names: ShortNames
+) -> Table:
     table = titled_table("")
-    table.title = None
+    table.title, table.show_edge = None, False
     table.add_column("target", no_wrap=True)
     money = priced and columns.money
     between = ["95%"] if columns.intervals else []
@@ -131,12 +159,12 @@ def _table(levels: Sequence[rows.LoadLevel], columns: Columns, priced: bool) -> 
     for level in levels:
         table.add_row(Text(level.title, "bold"))
         for row in level.conditions:
-            table.add_row(_name(row, columns), *_cells(row, columns, money=money))
+            table.add_row(_name(row, columns, names), *_cells(row, columns, money=money))
     return table
 
 
-def _name(row: Row, columns: Columns) -> Text:
-    name = name_text(row.target, columns.name_width)
+def _name(row: Row, columns: Columns, names: ShortNames) -> Text:
+    name = name_text(names.short(row.target), columns.name_width)
     return (
         name.append("\nINVALID" if columns.name_width else " INVALID", "bold red")
         if row.invalid
@@ -158,7 +186,7 @@ def _cells(row: Row, columns: Columns, *, money: bool) -> Iterator[Text]:
         yield Text(rows.per_million(row))
 
 
-def _print_problems(run: Run, console: Console) -> None:
+def _print_problems(run: Run, console: Console, names: ShortNames) -> None:
     problems = [
         (level, remark)
         for level in rows.levels(run)
@@ -167,20 +195,39 @@ def _print_problems(run: Run, console: Console) -> None:
     ]
     for level, remark in problems:
         who = f"{remark.who or 'all'}, {level.title.lower()}"
-        print_item(console, "  ", f"{who}: {remark.text}", LOOKS[remark.kind])
+        print_item(console, "  ", names.within(f"{who}: {remark.text}"), LOOKS[remark.kind])
     if problems:
         console.print()
 
 
-def _print_uses(run: Run, console: Console) -> None:
+def _print_uses(run: Run, console: Console, names: ShortNames) -> None:
     lines = use_matrix.target_lines(run)
     if not lines:
         if note := use_matrix.note(run):
             print_item(console, "", note, "dim")
         return
-    print_item(console, "", use_matrix.heading(run), "bold")
+    table = _use_table(run, names)
+    if len(lines) >= MIN_TABLE_ROWS and room_left(console, [table]) >= 0:
+        print_item(console, "", f"{use_matrix.heading(run)}, ? cannot tell yet:", "bold")
+        console.print(table)
+        return
+    print_item(console, "", f"{use_matrix.heading(run)}:", "bold")
     for target, verdicts in lines.items():
-        print_item(console, "  ", f"{target}: {verdicts}")
+        print_item(console, "  ", f"{names.short(target)}: {verdicts}")
+
+
+def _use_table(run: Run, names: ShortNames) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    table.add_column("", no_wrap=True)
+    for use in use_matrix.use_names(run):
+        table.add_column(HEADINGS.get(use, use), justify="right", vertical="bottom", no_wrap=True)
+    for row in use_matrix.use_matrix(run):
+        cells = (
+            Text(f"{cell.mark}{'?' if cell.word == UNSURE else cell.word}", cell.look)
+            for cell in row.cells
+        )
+        table.add_row(f"  {names.within(row.name)}", *cells)
+    return table
 
 
 def _print_findings(console: Console, found: Sequence[str]) -> None:
@@ -188,7 +235,8 @@ def _print_findings(console: Console, found: Sequence[str]) -> None:
         console.print()
     left, hidden = MAX_FINDINGS, 0
     for each in found:
-        lines = each.split("\n")
+        whole = each.replace("\n", " ")
+        lines = [whole] if len(whole) <= console.width - 2 else each.split("\n")
         if left < len(lines):
             hidden += 1
             continue

@@ -155,6 +155,7 @@ def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
         if (one := c.e2e_ms.p50) and (system := c.output_tokens_per_s)
     ]
     drawn = []
+    decides = on_axis(run)
     for name, title, axis, found, faster_is in (
         (
             "throughput",
@@ -171,7 +172,7 @@ def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
             -1,
         ),
     ):
-        if found:
+        if sum(decides(c.target) for c, *_ in found) > 1:  # one mark is no plot
             chart, best = _front(run, axis, found, faster_is)
             where = "right" if faster_is > 0 else "left"
             drawn.append(

@@ -4,7 +4,7 @@ Where a run has nothing to draw, a function returns no plot and the page says so
 engine does not stretch an axis that it shares with providers: its marks outside are left out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report import capacity_plots, money_plots, series
@@ -19,6 +19,20 @@ from splitsecond.benchmark.report.session_plots import session_plots
 from splitsecond.benchmark.server_view.samples import ServerSeries
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.chart import Plot
+
+SLIDE_SECTIONS = ("load", "ttft", "throughput")
+"""Sections of a page whose plots are for a slide, the best first."""
+
+
+def for_slide(plots: Sequence[Plot]) -> list[Plot]:
+    """Return the two plots that show most at a glance, of those whose colours are targets."""
+    best = [
+        plot
+        for section in SLIDE_SECTIONS
+        for plot in plots
+        if plot.section == section and plot.legend == "targets"
+    ]
+    return (best or list(plots))[:2]
 
 
 def plots_of(

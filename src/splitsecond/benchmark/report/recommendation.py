@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.findings.findings import Recommendation, TargetRating
-from splitsecond.benchmark.findings.recommendation import limit_words
+from splitsecond.benchmark.findings.recommendation import asked_for, limit_words, quality_sentence
 from splitsecond.benchmark.report.production import figure_text, fitting, table_of_names
 from splitsecond.benchmark.report.tables import name_text, print_item
 from splitsecond.benchmark.report.use_matrix import KEEPS, short_load
@@ -27,7 +27,9 @@ def recommendation_table(found: Recommendation, console: Console) -> None:
     limit = limit_words(found.use) + (
         "" if found.good_ms is None else f", good below {number(found.good_ms)}"
     )
-    console.print(Text.assemble((found.use, "bold"), (f"   {limit}", "dim")))
+    loads = {c.load for c in found.candidates}
+    at = f" at {loads.pop()}" if len(loads) == 1 and "" not in loads else ""
+    console.print(Text.assemble((asked_for(found) + at, "bold"), (f"   {limit}", "dim")))
     if not found.fastest:
         console.print(Text("  No measured target can be recommended.", "yellow"))
     elif found.cheapest in ("", found.fastest):
@@ -41,6 +43,8 @@ def recommendation_table(found: Recommendation, console: Console) -> None:
         console.print(Text(f"  Smallest that is good enough: {safe_text(found.smallest)}."))
     if found.policy:
         console.print(Text(f"  policy: {safe_text(found.policy)}", "cyan"), soft_wrap=True)
+    if front := quality_sentence(found):
+        print_item(console, "  ", front)
     for line in found.would_change:
         print_item(console, "  ", line, "dim")
     if found.candidates:
@@ -78,7 +82,7 @@ def _columns(found: Recommendation, beside: bool) -> dict[str, list[Text]]:
     priced = any(c.usd_per_million is not None for c in rated)
     columns: list[tuple[str, bool, Callable[[TargetRating], Text]]] = [
         ("meets\nlimit", True, lambda c: Text(*KEEPS[c.keeps])),
-        ("at", any(len(c.rows) > 1 for c in rated), lambda c: Text(short_load(c.load))),
+        ("at", len({c.load for c in rated}) > 1, lambda c: Text(short_load(c.load))),
         ("TTFT p95\nms", limit != "ttft", lambda c: Text(number(c.ttft_p95_ms))),
         (heading.format(found.percentile), bool(limit), lambda c: _judged(c, scale, beside=beside)),
         ("TPS\np50", limit != "tps", lambda c: Text(number(c.tps))),

@@ -269,15 +269,20 @@ def _use_table(run: Run) -> HtmlTable | None:
     looks = {"red": "bad", "yellow": "weak"}
     body: list[Row] = [
         [
-            TableCell(text=target, target=True),
+            TableCell(
+                text=row.target,
+                target=True,
+                notes=[f"workload {row.workload}"] if row.workload else [],
+            ),
             *(
                 TableCell(text=c.text, notes=[c.load] if c.load else [], look=looks.get(c.look, ""))
-                for c in cells
+                for c in row.cells
             ),
         ]
-        for target, cells in use_matrix.use_matrix(run).items()
+        for row in use_matrix.use_matrix(run)
     ]
-    head = ["target", *(f"{use.use}\n{limit_words(use.use, brief=True)}" for use in run.uses)]
+    names = use_matrix.use_names(run)
+    head = ["target", *(f"{name}\n{limit_words(name, brief=True)}" for name in names)]
     return HtmlTable(caption=use_matrix.TITLE, head=head, body=body) if body else None
 
 

@@ -332,13 +332,13 @@ def _use_table(run: Run, layout: TableLayout) -> Table:
     matrix = use_matrix.use_matrix(run)
     columns = [
         [
-            StyledCell(text=cells[at].text, look=cells[at].look, remark=cells[at].load)
-            for cells in matrix.values()
+            StyledCell(text=row.cells[at].text, look=row.cells[at].look, remark=row.cells[at].load)
+            for row in matrix
         ]
-        for at in range(len(run.uses))
+        for at in range(len(use_matrix.use_names(run)))
     ]
-    names = [(target, False) for target in matrix]
-    return filled(use_matrix.TITLE, [use.use for use in run.uses], names, columns, layout)
+    names = [(row.name, False) for row in matrix]
+    return filled(use_matrix.TITLE, use_matrix.use_names(run), names, columns, layout)
 
 
 def _saved(cell: savings.ChangeCell, layout: TableLayout) -> StyledCell:

@@ -1,7 +1,10 @@
+from collections.abc import Iterator, Sequence
+
 from msgspec import Struct
 
 from splitsecond.benchmark.findings.findings import Recommendation, Run, TargetRating
-from splitsecond.benchmark.findings.recommendation import MIN_REQUESTS
+from splitsecond.benchmark.findings.recommendation import MIN_REQUESTS, asked_for
+from splitsecond.core.grouping import grouped
 from splitsecond.core.wording import counted_as, listed
 from splitsecond.log.statistics.summary import advised
 
@@ -29,19 +32,51 @@ class MatrixCell(Struct, frozen=True, kw_only=True):
     look: str
     load: str = ""
 
+    @property
+    def mark(self) -> str:
+        return "★ " if self.text.startswith("★") else ""
 
-def use_matrix(run: Run) -> dict[str, list[MatrixCell]]:
-    """Return the verdicts on each target, by use; none where every row has too few requests for a
+    @property
+    def word(self) -> str:
+        return self.text.removeprefix("★ ")
+
+
+class MatrixRow(Struct, frozen=True, kw_only=True):
+    """The verdicts on one target, on one workload where a run has several; a cell for each use."""
+
+    target: str
+    workload: str
+    cells: list[MatrixCell]
+
+    @property
+    def name(self) -> str:
+        return f"{self.target} on {self.workload}" if self.workload else self.target
+
+
+def use_names(run: Run) -> list[str]:
+    return list(dict.fromkeys(use.use for use in run.uses))
+
+
+def use_matrix(run: Run) -> list[MatrixRow]:
+    """Return the verdicts on each target; none where every row has too few requests for a
     recommendation."""
     if _most_requests(run) < MIN_REQUESTS:
-        return {}
-    order = dict.fromkeys(c.target for c in run.conditions)
-    ratings = [{rating.target: rating for rating in use.candidates} for use in run.uses]
-    return {
-        target: [_cell(use, rated[target]) for use, rated in zip(run.uses, ratings, strict=True)]
-        for target in order
-        if ratings and target in ratings[0]
+        return []
+    rated = {
+        (rating.target, use.workload, use.use): (use, rating)
+        for use in run.uses
+        for rating in use.candidates
     }
+    names = use_names(run)
+    return [
+        MatrixRow(
+            target=target,
+            workload=workload,
+            cells=[_cell(*rated[target, workload, name]) for name in names],
+        )
+        for target, workload in dict.fromkeys((c.target, c.workload) for c in run.conditions)
+        if names and (target, workload, names[0]) in rated
+    ]
 
 
 def note(run: Run, *, beside: bool = False) -> str:
@@ -54,7 +89,7 @@ def note(run: Run, *, beside: bool = False) -> str:
             if 0 < most < MIN_REQUESTS
             else ""
         )
-    several_loads = any(cell.load for cells in matrix.values() for cell in cells)
+    several_loads = any(cell.load for row in matrix for cell in row.cells)
     loads = LOADS_AFTER if beside else LOADS
     first = FIRST if run.spread is None or run.spread.claims else AHEAD
     return (
@@ -63,8 +98,8 @@ def note(run: Run, *, beside: bool = False) -> str:
 
 
 def use_lines(run: Run) -> dict[str, str]:
-    """Return, by use and its load, the targets of each verdict, and up to which load the others
-    meet the limit."""
+    """Return, by use, workload and load, the targets of each verdict, and up to which load the
+    others meet the limit."""
     if not use_matrix(run):
         return {}
     lines = {}
@@ -73,38 +108,58 @@ def use_lines(run: Run) -> dict[str, str]:
         shared = loads.pop() if len(loads) == 1 else ""
         words = {word: _targets(use, keeps, shared) for keeps, (word, _) in KEEPS.items()}
         verdicts = [f"{word} {listed(targets)}" for word, targets in words.items() if targets]
-        lines[f"{use.use} at {shared}" if shared else use.use] = "; ".join(verdicts) or "no target"
+        asked = asked_for(use)
+        lines[f"{asked} at {shared}" if shared else asked] = "; ".join(verdicts) or "no target"
     return lines
 
 
 def heading(run: Run) -> str:
-    """Return at which loads, and with which workload, the verdicts of `target_lines` hold."""
-    loads: dict[str, list[str]] = {}
-    for use in run.uses:
-        for rating in use.candidates[:1]:
-            loads.setdefault(short_load(rating.load), []).append(use.use)
-    usual = max(loads, key=lambda load: len(loads[load]), default="")
-    others = [f"{listed(uses)} {load}" for load, uses in loads.items() if load != usual]
-    workload = run.conditions[0].workload if run.conditions else ""
-    several = f", workload {workload}" if workload else ""
-    return (
-        f"Uses at {usual}{several}{f' ({listed(others)})' if others else ''}, ★ is the first "
-        f"of a use:"
+    """Return at which loads, and on which workloads, the verdicts of `target_lines` hold."""
+    by_workload = grouped(run.uses, lambda use: use.workload)
+    places = grouped(by_workload, lambda workload: _loads(by_workload[workload]))
+    where = [
+        f"{loads} on {listed(workloads)}" if all(workloads) else loads
+        for loads, workloads in places.items()
+    ]
+    return f"Uses at {'; '.join(where)}, ★ is the first of a use"
+
+
+def _loads(uses: Sequence[Recommendation]) -> str:
+    loads = grouped(
+        (use for use in uses if use.candidates), lambda use: short_load(use.candidates[0].load)
     )
+    usual = max(loads, key=lambda load: len(loads[load]), default="")
+    others = [
+        f"{listed([use.use for use in own])} {load}" for load, own in loads.items() if load != usual
+    ]
+    return f"{usual} ({listed(others)})" if others else usual
 
 
 def target_lines(run: Run) -> dict[str, str]:
-    """Return the uses of each verdict, by target."""
-    lines = {}
-    for target, cells in use_matrix(run).items():
-        by_word: dict[str, list[str]] = {word: [] for word, _ in KEEPS.values()}
-        for use, cell in zip(run.uses, cells, strict=True):
-            star, _, word = cell.text.rpartition("★ ")
-            by_word[word].append(f"{'★ ' if star or cell.text.startswith('★') else ''}{use.use}")
-        lines[target] = "; ".join(
-            f"{word} {', '.join(uses)}" for word, uses in by_word.items() if uses
-        )
-    return lines
+    """Return the uses of each verdict, by target. A use whose verdict is not the same on every
+    workload is followed by the workloads."""
+    names = use_names(run)
+    return {
+        target: "; ".join(verdicts(names, own))
+        for target, own in grouped(use_matrix(run), lambda row: row.target).items()
+    }
+
+
+def verdicts(names: Sequence[str], own: Sequence[MatrixRow]) -> Iterator[str]:
+    """Yield the uses of each verdict on a target, whose rows are `own`: one for each workload."""
+    for word, _ in KEEPS.values():
+        uses = []
+        for at, name in enumerate(names):
+            on: dict[str, list[str]] = {}
+            for row in own:
+                if row.cells[at].word == word:
+                    on.setdefault(row.cells[at].mark, []).append(row.workload)
+            uses += [
+                f"{mark}{name}" + (f" ({', '.join(only)})" if len(only) < len(own) else "")
+                for mark, only in on.items()
+            ]
+        if uses:
+            yield f"{word} {', '.join(uses)}"
 
 
 def _targets(use: Recommendation, keeps: str, shared: str) -> list[str]:
@@ -112,10 +167,8 @@ def _targets(use: Recommendation, keeps: str, shared: str) -> list[str]:
     for rating in use.candidates:
         cell = _cell(use, rating)
         if rating.keeps == keeps and (cell.load or keeps != "no"):
-            star = "★ " if cell.text.startswith("★") else ""
-            marked.append(
-                f"{star}{rating.target}{f' ({cell.load})' if cell.load not in ('', shared) else ''}"
-            )
+            load = f" ({cell.load})" if cell.load not in ("", shared) else ""
+            marked.append(f"{cell.mark}{rating.target}{load}")
     return marked
 
 

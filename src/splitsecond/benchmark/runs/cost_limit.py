@@ -7,7 +7,7 @@ have a price.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -33,6 +33,8 @@ LONG_S, FEW = 180, 16
 """Seconds of a run from which on a shorter one is proposed, and the requests of each of its
 rows."""
 CHARACTERS_PER_TOKEN = 4
+MORE = 3
+"""Times as many measured requests, which are offered where most requests are not measured."""
 
 
 class CostReached(Fault):
@@ -215,7 +217,50 @@ def announce(
         )
         cost = f"about {usd(least)} with an ideal prompt cache to {usd(about)} without one"
     words = f"This run costs {cost}, for {_requests(plan)}.{stop}"
-    return " ".join(filter(None, (words, rent)))
+    shares = ""
+    if workload.sessions is None and _most_is_unmeasured(plan):
+        shares = _shares(
+            plan,
+            about,
+            lambda part: estimate_usd(
+                part, workload, input_tokens=input_tokens, prices=allowance.prices
+            ),
+        )
+    return " ".join(filter(None, (words, shares, rent)))
+
+
+def _most_is_unmeasured(plan: RunPlan) -> bool:
+    return sum(map(_count, plan.conditions)) > 2 * sum(each.requests for each in plan.conditions)
+
+
+def _shares(plan: RunPlan, about: float, cost: Callable[[RunPlan], float]) -> str:
+    """Return what part of the cost is for measured requests, and plans with a better ratio.
+
+    Warm-up and cool-down cannot be left out: at concurrency 32, a request is only measured while 31
+    others are in flight, before it begins and until it ends. But they grow with the concurrency and
+    the rounds, not with the measured requests.
+    """
+
+    def of(conditions: Sequence[Condition]) -> float:
+        return cost(msgspec.structs.replace(plan, conditions=list(conditions)))
+
+    measured = of(
+        [msgspec.structs.replace(each, warmups=0, cooldowns=0) for each in plan.conditions]
+    )
+    words = (
+        f"Of it, {usd(measured)} is for measured requests; the others build up the load and hold "
+        "it."
+    )
+    loads = sorted({each.load.concurrency or 0 for each in plan.conditions})
+    if len(loads) > 1 and loads[0]:
+        fewer = of([each for each in plan.conditions if each.load.concurrency != loads[-1]])
+        lighter = ",".join(map(str, loads[:-1]))
+        words += f" For less: -c {lighter} costs about {usd(fewer)}."
+    requests = MORE * max(each.requests for each in plan.conditions)
+    return (
+        f"{words} For a better ratio: -n {requests} measures {MORE} times as many for about "
+        f"{usd(about + (MORE - 1) * measured)}."
+    )
 
 
 def _rent(prices: Mapping[str, Price]) -> str:

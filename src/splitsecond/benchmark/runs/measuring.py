@@ -34,6 +34,7 @@ from splitsecond.benchmark.load.coordinator import (
 )
 from splitsecond.benchmark.load.nodes import Node
 from splitsecond.benchmark.load.plan import Condition, RunPlan, rounds_until
+from splitsecond.benchmark.load.repeated_warmups import with_repeated_warmups
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.sweep import plain
 from splitsecond.benchmark.load.workload import Workload
@@ -461,15 +462,22 @@ class Measurement:
         plan = job.plan_with(
             max(each.response_ns or 0 for each in piloted.values()) / clock.NS_PER_S
         )
+        expected = plan
+        if job.workload.sessions is None:
+            expected = with_repeated_warmups(plan, piloted)
         most, ideal = (
             estimate_usd(
-                plan, job.workload, input_tokens=job.input_tokens, prices=job.prices, ideal=ideal
+                expected,
+                job.workload,
+                input_tokens=job.input_tokens,
+                prices=job.prices,
+                ideal=ideal,
             )
             for ideal in (False, True)
         )
         least = ideal if job.workload.sessions is not None else None
         self._progress.note(
-            announce_duration(plan, piloted, most, by_round=job.open_ended, usd_at_least=least)
+            announce_duration(expected, piloted, most, by_round=job.open_ended, usd_at_least=least)
         )
         return plan
 

@@ -12,7 +12,7 @@ from splitsecond.cli.gates import absolute_gates
 from splitsecond.cli.measuring import measure
 from splitsecond.cli.options import USES, Concurrency, of_load, of_requests, of_results
 from splitsecond.cli.pilot import needs_pilot, piloted
-from splitsecond.cli.plan_file import is_plan, plan_text, with_plan
+from splitsecond.cli.plan_file import plan_text, planned
 from splitsecond.cli.run_options import (
     RunOutputOptions,
     SessionOptions,
@@ -212,13 +212,12 @@ def bench(options: BenchOptions) -> None:
     splitsecond bench anthropic/claude-haiku-4-5 openai/gpt-5-mini --cache reuse --max-cost 5
     splitsecond bench sim/agent-cloud sim/agent-vllm-h100 --sessions agent -c 1,4
     """
-    if (named := options.named_targets) and len(named) == 1 and is_plan(named[0]):
-        options = with_plan(options, Path(named[0]))
+    options = planned(options)
     if needs_pilot(options):
         (server,) = options.servers
         options, words = piloted(options, server, option_values.headers(options.header or []))
         typer.echo(words, err=True, nl=bool(words))
-    plan = plan_text(options)
+    plan = plan_text(options, "bench")
     options = replace(options, output_tokens=options.output_tokens or OUTPUT_TOKENS)
     if options.use:
         options = planned_for(options, options.use)

@@ -9,6 +9,7 @@ from splitsecond.benchmark.runs.settings import CapacitySettings
 from splitsecond.cli import option_values
 from splitsecond.cli.measuring import measure
 from splitsecond.cli.options import USES, OutputTokens, of_limits, of_load
+from splitsecond.cli.plan_file import plan_text, planned
 from splitsecond.cli.run_options import RunOutputOptions, SessionOptions, with_options
 
 
@@ -69,10 +70,12 @@ def capacity(options: CapacityOptions) -> None:
     splitsecond capacity mine=http://127.0.0.1:11434/v1 --slo ttft=1s,tpot=50ms --to 16
     splitsecond capacity sim/runpod-h100-mistral-7b --by-rate --slo voice --price-per-hour 2.69
     splitsecond capacity sim/agent-vllm-h100 --sessions chat --slo ttft=200ms --to 64
+    splitsecond capacity runs/monday/plan.toml
 
     The search doubles the load until the limits are missed, then closes in. A target that is paid
     by the token needs --max-cost.
     """
+    options = planned(options)
     settings = options.settings(
         CapacitySettings,
         rate=options.by_rate,
@@ -80,7 +83,7 @@ def capacity(options: CapacityOptions) -> None:
         over=option_values.seconds(options.over, "--over"),
         longest_wait=option_values.longest_wait(options.longest_wait, options.no_waits),
     )
-    recorded = options.recorded()
+    recorded = options.recorded(plan=plan_text(options, "capacity"))
     recorded.settings["from"] = recorded.settings.pop("first")  # by the options' names
     recorded.settings["to"] = recorded.settings.pop("last")
     with ExitStack() as started:

@@ -11,7 +11,7 @@ from splitsecond.benchmark.report.cost_page import cost_png, render_cost
 from splitsecond.benchmark.report.production import spending_table
 from splitsecond.benchmark.report.terminal import print_findings
 from splitsecond.benchmark.runs.concluding import recompute
-from splitsecond.cli.files import check_file, write_file
+from splitsecond.cli.files import check_file, check_picture, write_file
 from splitsecond.cli.log_source import DAYS, LoggedTraffic, speeds
 from splitsecond.cli.option_values import calls_per_day
 from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
@@ -89,7 +89,7 @@ def cost(
         _cost_of_calls(runs or [], calls, output)
         return
     check_file(html, "--html")
-    check_file(png, "--png")
+    check_picture(png)
     if png and by != "target":
         raise CallerFault(
             f"--png compares targets, not each {by}", kind="bad_option", hint="Leave out --by."

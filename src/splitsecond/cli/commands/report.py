@@ -66,7 +66,7 @@ def report(
     A result file of vLLM, SGLang, AIPerf, GuideLLM or inference-perf becomes a run in a folder
     beside it: report a.json writes a-report.
     """  # noqa: E501 (an example is one line)
-    output = Output(json=json, csv=csv, markdown=markdown)
+    output = Output(json=json, csv=csv, markdown=markdown, png=png)
     output.check()
     found = [recompute(path, slo=slo) for path in runs]
     for run, observations in found:

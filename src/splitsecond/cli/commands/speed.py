@@ -5,7 +5,7 @@ from rich.console import Console
 
 from splitsecond.benchmark.report.production import speed_table
 from splitsecond.benchmark.report.terminal import print_findings
-from splitsecond.cli.files import check_file, write_file
+from splitsecond.cli.files import check_file, check_picture, write_file
 from splitsecond.cli.log_source import DAYS, LoggedTraffic, speeds
 from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
 from splitsecond.cli.results import Output
@@ -64,7 +64,7 @@ def speed(
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
     check_file(html, "--html")
-    check_file(png, "--png")
+    check_picture(png)
     logged = LoggedTraffic(log, config, days)
     found, comparisons = speeds(logged, only=only or (), by=by, least=least)  # type: ignore[arg-type] # checked above
     statements = speed_statements(found, comparisons)

@@ -12,6 +12,7 @@ from splitsecond.benchmark.runs.watching import Watch, accept_drifts
 from splitsecond.cli import option_values
 from splitsecond.cli.files import check_json
 from splitsecond.cli.options import OutputTokens, Requests, of_limits, of_load, of_results
+from splitsecond.cli.plan_file import plan_text, planned
 from splitsecond.cli.results import Output
 from splitsecond.cli.run_options import TargetOptions, with_options
 from splitsecond.cli.watch_screen import WatchScreen
@@ -54,6 +55,7 @@ def watch(options: WatchOptions) -> None:
     splitsecond watch groq/openai/gpt-oss-120b cerebras/gpt-oss-120b --every 3h --max-cost 20
     splitsecond watch --base-url http://127.0.0.1:8000/v1 --model mine --every 30m --ignore-eos
     splitsecond watch groq/openai/gpt-oss-120b --times 1 --fail-if 'ttft_ms.p95 > +20%'
+    splitsecond watch watch/plan.toml
 
     Each round is a run in a folder of its own, for `report`, `compare` and the gateway's warm
     start. Rounds that are in the folder already count as past rounds, so a watch that is started
@@ -63,9 +65,11 @@ def watch(options: WatchOptions) -> None:
     end, or if the last round failed as a whole. A drift that stays is reported, with this exit
     code, until somebody acknowledges it with --accept.
     """
+    options = planned(options)
     check_json(options.json)
     every_ns = option_values.interval(options.every, "--every")
-    screen = WatchScreen(options.out, Output(json=options.json, html=options.html))
+    plan = plan_text(options, "watch")
+    screen = WatchScreen(options.out, Output(json=options.json, html=options.html), plan)
     if options.accept:
         screen.accepted(*accept_drifts(options.out, every_ns, screen))
         return
@@ -78,7 +82,7 @@ def watch(options: WatchOptions) -> None:
         folder=options.out,
     )
     with ExitStack() as started:
-        job = watch_jobs(settings, started, options.recorded())
+        job = watch_jobs(settings, started, options.recorded(plan=plan))
         rounds = Watch(job, options.out, every_ns, screen, max_cost=options.max_cost, gates=gates)
         code = screen.run(rounds, options.times)
     raise typer.Exit(code)

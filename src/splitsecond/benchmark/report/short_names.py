@@ -1,0 +1,64 @@
+"""Short names of targets where a line has little room: without what all of them have in common.
+
+``groq/gpt-oss-120b`` and ``cerebras/gpt-oss-120b`` become ``groq`` and ``cerebras``. A name is
+never cut within a word, and short names are as different as the long ones.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+
+from msgspec import Struct
+
+MIN_LETTERS = 3
+PARTS = re.compile(r"[^/-]*[/-]|[^/-]+")
+
+
+class ShortNames(Struct, frozen=True):
+    """`names` maps each long name to its short one. `pattern`: what the long names look like, such
+    as ``…/gpt-oss-120b``; "": no name is shortened."""
+
+    names: dict[str, str] = {}
+    pattern: str = ""
+
+    def short(self, name: str) -> str:
+        return self.names.get(name, name)
+
+    def within(self, text: str) -> str:
+        for name in sorted(self.names, key=len, reverse=True):
+            text = text.replace(name, self.names[name])
+        return text
+
+
+def short_names(names: Iterable[str]) -> ShortNames:
+    """Return the names without their common beginning and end, of which as much is kept as every
+    name needs to be recognised; as they are if one of them is a policy."""
+    found = list(dict.fromkeys(names))
+    parts = [PARTS.findall(name) for name in found]
+    if len(found) < 2 or any("(" in name for name in found):
+        return ShortNames(dict(zip(found, found, strict=True)))
+    shortest = min(map(len, parts))
+    before = min(_common(parts), shortest - 1)
+    after = min(_common([each[::-1] for each in parts]), shortest - 1 - before)
+    short = _without(parts, before, after)
+    while before + after and not all(map(_recognised, short)):
+        before, after = (before - 1, after) if before else (before, after - 1)
+        short = _without(parts, before, after)
+    if not before + after or len(set(short)) < len(found):
+        return ShortNames(dict(zip(found, found, strict=True)))
+    prefix = "".join(parts[0][:before])
+    suffix = found[0][len(prefix) + len(short[0]) :]
+    return ShortNames(dict(zip(found, short, strict=True)), f"{prefix}…{suffix}")
+
+
+def _without(parts: Sequence[Sequence[str]], before: int, after: int) -> list[str]:
+    return ["".join(each[before : len(each) - after]).rstrip("/-") for each in parts]
+
+
+def _recognised(name: str) -> bool:
+    return sum(map(str.isalpha, name)) >= MIN_LETTERS
+
+
+def _common(parts: Sequence[Sequence[str]]) -> int:
+    """Return how many parts all names begin with; a last part differs from one that goes on."""
+    return len(list(takewhile(lambda each: len(set(each)) == 1, zip(*parts, strict=False))))
