@@ -35,6 +35,9 @@ FIELDS = {
     "streamed": "whether the answer was a stream",
     "cancelled": "whether the client left",
     "cache_hit": "whether it was answered without a provider",
+    "cost_usd": "what it cost in US dollars, by that program",
+    "team": "name of the team",
+    "tags": "its tags: a list, or separated by commas",
 }
 """What a column can be, for `--map`."""
 _MAX = 1 << 62
