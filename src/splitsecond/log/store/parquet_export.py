@@ -49,6 +49,8 @@ ROWS = 1 << 18
 FORMAT = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 """Options of DuckDB. The encodings of the second version are read in 31 ns a row instead of 53, and
 take 8% less."""
+NAMES = {"team": "VARCHAR", "tags": "VARCHAR", "stated": "BOOLEAN"}
+"""Columns of attempts that are names of their calls, beside `route`."""
 BATCH = 10_000
 """Rows that are on their way at a time."""
 _CALLS = list(CALLS.c)
@@ -155,9 +157,7 @@ def _gather(
     if table is ATTEMPTS:
         columns, more = (
             _ATTEMPTS,
-            dict.fromkeys(("route", "team", "tags"), "VARCHAR")
-            | {"stated": "BOOLEAN"}
-            | {name: kind for name, (_, kind) in NUMBERS.items()},
+            {"route": "VARCHAR"} | NAMES | {name: kind for name, (_, kind) in NUMBERS.items()},
         )
     kinds = {each.name: kind_of(each) for each in columns} | more
     database.execute(
@@ -227,7 +227,7 @@ def _numbers(rows: Sequence[Row[Any]]) -> dict[str, Any]:
             of_row = dict(zip(FIELDS, numbers_of(row, label, attempts), strict=True))
             for name, field in NUMBERS.items():
                 numbers[name][at] = of_row[field[0]]
-    texts = zip(("route", "team", "tags", "stated"), zip(*ends, strict=True), strict=False)
+    texts = zip(("route", *NAMES), zip(*ends, strict=True), strict=False)
     return {name: np.array(values, object) for name, values in texts} | numbers
 
 
