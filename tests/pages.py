@@ -102,7 +102,7 @@ NOT_RUN = {
         "splitsecond import page1": "needs that file",
         "splitsecond cost --log langfuse": "needs that log",
         "$ splitsecond sessions": "needs sessions in a log; "
-        "tests/cli/test_logged_sessions.py has some"
+        "tests/cli/test_logged_sessions.py has some",
     },
     "docs/python": {
         "pip install": "downloads a release; tests/test_installed.py installs the wheel"

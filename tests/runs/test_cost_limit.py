@@ -354,9 +354,11 @@ def test_run_ends_when_a_lease_is_spent_or_too_small() -> None:
         leases(0.9, ["a/x"]).lease(block("a/x"))
 
 
-def test_limit_below_the_cost_of_calibration_is_refused() -> None:
-    with pytest.raises(CallerFault, match=r"the first requests alone may cost \$3.63"):
-        said(3.0, "a/x")
+def test_calibration_that_could_exceed_the_limit_is_not_sent() -> None:
+    """Four answers of one token, and one of 500."""
+    leases(1.01, ["a/x"]).check_calibration(["a/x"])
+    with pytest.raises(CostReached, match=r"the first requests alone may cost \$1.01"):
+        leases(1.0, ["a/x"]).check_calibration(["a/x"])
 
 
 @each_case(

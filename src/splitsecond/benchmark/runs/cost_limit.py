@@ -7,7 +7,7 @@ have a price.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -16,7 +16,7 @@ from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.plan import COOLDOWNS_PER_SLOT, Condition, RunPlan, expected_s
 from splitsecond.benchmark.load.workload import Workload
-from splitsecond.benchmark.runs.cost_meter import CostLimit, calibration_usd, called
+from splitsecond.benchmark.runs.cost_meter import CostLimit, called
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.prices import prices
@@ -135,12 +135,9 @@ def announce(
     """Return what the run will cost, in words; "" if it costs nothing.
 
     A plan that may cost more than the limit still starts: responses may be shorter than asked, and
-    the `CostMeter` stops it. Raises `CallerFault` if a limit is set and a price is unknown, or if
-    calibration could exceed the limit.
+    the `CostMeter` stops it. Raises `CallerFault` if a limit is set and a price is unknown.
     """
-    targets = list(targets)
     _check_known(allowance, targets)
-    _check_calibration(allowance, targets, workload, input_tokens)
     most = allowance.most_usd
     if not plan.lanes:  # the length of a search is unknown
         return ""
@@ -206,19 +203,6 @@ def _check_known(allowance: CostLimit, targets: Iterable[str]) -> None:
             f"a cost limit needs the price of {listed(unknown)}, which is unknown",
             kind="no_price",
             hint="Give its price in US dollars per million tokens; 0 is free.",
-        )
-
-
-def _check_calibration(
-    allowance: CostLimit, targets: Sequence[str], workload: Workload, input_tokens: int
-) -> None:
-    most = allowance.most_usd
-    least = calibration_usd(targets, workload, input_tokens, allowance.prices)
-    if most is not None and least > most:
-        raise CallerFault(
-            f"the cost limit is {usd(most)}, and the first requests alone may cost {usd(least)}",
-            kind="cost_reached",
-            hint="Raise the limit, or send shorter prompts or fewer output tokens.",
         )
 
 

@@ -7,12 +7,12 @@ longest so far.
 """
 
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 import msgspec
 
 from splitsecond.benchmark.load.block import RequestBlock
-from splitsecond.benchmark.load.calibration import CHECKS, SESSION_TOKENS
+from splitsecond.benchmark.load.calibration import CHECKS
 from splitsecond.benchmark.load.cost_lease import CostLease, spent_usd
 from splitsecond.benchmark.load.sweep import plain
 from splitsecond.benchmark.load.workload import Workload
@@ -84,9 +84,9 @@ class CostMeter:
         most = self._allowance.most_usd
         if most is not None and self.spent_usd > most and not self._stopped:
             self._stopped = True
-            raise self._reached(most, f"the limit is {usd(most)}")
+            raise self._reached(f"the limit is {usd(most)}")
 
-    def _reached(self, most: float, why: str) -> CostReached:
+    def _reached(self, why: str) -> CostReached:
         return CostReached(
             f"the run was stopped: it has cost {usd(self.spent_usd)}, {why}; what was measured is "
             f"reported",
@@ -106,6 +106,22 @@ class CostMeter:
         until_ns = self._until_ns.get(o.target, o.start_ns)
         self._until_ns[o.target] = max(until_ns, o.end_ns)
         return usd * (self._until_ns[o.target] - until_ns) / (S_PER_HOUR * clock.NS_PER_S)
+
+    def check_calibration(self, targets: Iterable[str]) -> None:
+        """Raises `CostReached` if the first requests, of which the last has a full answer, could
+        exceed the limit."""
+        most = self._allowance.most_usd
+        if most is None or self._workload is None:
+            return
+        requests = 1 if self._workload.prompts else CHECKS + 1
+        usd_at_most = sum(
+            requests * self._request_usd(target, answer=1) + self._request_usd(target)
+            for target in dict.fromkeys(targets)
+        )
+        if usd_at_most > most - self.spent_usd:
+            raise self._reached(
+                f"the first requests alone may cost {usd(usd_at_most)}, the limit is {usd(most)}",
+            )
 
     def begin(self, lanes: Sequence[Sequence[str]]) -> None:
         self._lanes, self._leases, self._sending = list(lanes), {}, set()
@@ -149,7 +165,7 @@ class CostMeter:
             raise self._next_exceeds(self._allowance.most_usd or 0.0)
 
     def _next_exceeds(self, most: float) -> CostReached:
-        return self._reached(most, f"and the next request could exceed the limit of {usd(most)}")
+        return self._reached(f"and the next request could exceed the limit of {usd(most)}")
 
     def _plain(self, target: str) -> str:
         return target if self._workload is None else plain(target, self._workload)[0]
@@ -158,12 +174,13 @@ class CostMeter:
         prices = self._allowance.prices
         return [name for name in called(target, prices) if name in prices]
 
-    def _request_usd(self, target: str) -> float:
-        """Return the most that one request to `target` can cost by the token; 0: nothing."""
+    def _request_usd(self, target: str, *, answer: int | None = None) -> float:
+        """Return the most that one request to `target` can cost by the token; 0: nothing. `answer`:
+        its output tokens; None: as many as it may have."""
         if self._workload is None:
             return 0.0
         workload, wanted = self._workload.of_target(target, self._input_tokens)
-        prompt, answer = longest_tokens(workload, wanted)
+        prompt, longest = longest_tokens(workload, wanted)
         total = 0.0
         for name in self._called(self._plain(target)):
             price = self._allowance.prices[name]
@@ -171,7 +188,7 @@ class CostMeter:
                 read, written = self._longest.get(name, (0, 0))
                 total += price.dearest_usd(
                     input_tokens=math.ceil(max(prompt, read) * MARGIN),
-                    output_tokens=answer or written,
+                    output_tokens=answer or longest or written,
                 )
         return total
 
@@ -198,24 +215,6 @@ def longest_tokens(workload: Workload, input_tokens: int) -> tuple[int, int | No
     if workload.extra.keys() & LIMITS.keys():
         output_tokens = output_limit(workload.extra)
     return input_tokens, output_tokens
-
-
-def calibration_usd(
-    targets: Iterable[str], workload: Workload, input_tokens: int, prices: Mapping[str, Price]
-) -> float:
-    """Return the most that calibration can cost: prompts of full length, and one full answer."""
-    prompt, answer = longest_tokens(workload, input_tokens)
-    if workload.sessions is not None:
-        prompt = min(prompt, SESSION_TOKENS)
-    requests = 1 if workload.prompts else CHECKS + 1
-    total = 0.0
-    for target in dict.fromkeys(name for each in targets for name in called(each, prices)):
-        if (price := prices.get(target)) is not None and price.by_token:
-            tokens = math.ceil(prompt * MARGIN)
-            one = price.dearest_usd(input_tokens=tokens, output_tokens=1)
-            pilot = price.dearest_usd(input_tokens=tokens, output_tokens=answer or 1)
-            total += requests * one + pilot
-    return total
 
 
 def called(target: str, prices: Container[str]) -> list[str]:

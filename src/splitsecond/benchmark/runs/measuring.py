@@ -302,6 +302,7 @@ class Measurement:
                     job.server_pages.pages, self._take_sample, self._note_unread
                 ) as server,
             ):
+                self._meter.check_calibration(each.target for each in job.plan.conditions)
                 await self._read_idle(server)
                 self._progress.stage("calibrating")
                 result = await run_plan(

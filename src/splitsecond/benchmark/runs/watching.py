@@ -188,6 +188,9 @@ class Watch:
                     folder.discard()
                     raise
                 cancelled = error
+            if isinstance(measurement.fault, CostReached) and not measurement.observations:
+                folder.discard()  # nothing was sent
+                raise measurement.fault
             try:
                 folder.write_run(measurement.run)
             except OSError as error:
