@@ -324,11 +324,16 @@ def block(target: str) -> RequestBlock:
     )
 
 
-def test_block_gets_its_highest_cost_or_what_is_left() -> None:
-    for most, expected in ((100.0, 16.0), (9.5, 9.5)):
-        lease = leases(most, ["a/x"]).lease(block("a/x"))
-        assert lease is not None
-        assert (lease.usd, lease.request_usd) == pytest.approx((expected, 1.0))
+def test_block_that_runs_alone_gets_all_that_is_left() -> None:
+    lease = leases(9.5, ["a/x"]).lease(block("a/x"))
+    assert lease is not None
+    assert (lease.usd, lease.request_usd) == pytest.approx((9.5, 1.0))
+
+
+def test_share_is_at_most_twice_what_the_block_can_cost() -> None:
+    meter = leases(100.0, ["a/x"], ["b/x"])
+    shares = [lease.usd for name in ("a/x", "b/x") if (lease := meter.lease(block(name)))]
+    assert shares == pytest.approx([32.0, 32.0])
 
 
 def test_blocks_at_the_same_time_share_what_is_left() -> None:

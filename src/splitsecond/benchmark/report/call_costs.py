@@ -14,8 +14,6 @@ NOTE = (
     "run did not have, are "
     "not included."
 )
-
-
 TITLE = "What so many calls a day cost in 30 days"
 
 

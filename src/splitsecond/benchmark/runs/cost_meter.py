@@ -25,6 +25,8 @@ from splitsecond.core.wire.output_limit import LIMITS, output_limit
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.construction.expression import targets as targets_of
 
+SPARE = 2
+"""How many times its highest cost a block gets at most, in case its requests cost more."""
 MARGIN = 1.05
 """A prompt may have so many times the tokens that others of its length had: words differ."""
 MIN_CHARACTERS_PER_TOKEN = 2
@@ -120,7 +122,7 @@ class CostMeter:
         )
         if usd_at_most > most - self.spent_usd:
             raise self._reached(
-                f"the first requests alone may cost {usd(usd_at_most)}, the limit is {usd(most)}",
+                f"the first requests alone may cost {usd(usd_at_most)}, the limit is {usd(most)}"
             )
 
     def begin(self, lanes: Sequence[Sequence[str]]) -> None:
@@ -130,9 +132,10 @@ class CostMeter:
         self._lanes = [lane for lane in self._lanes if set(lane).isdisjoint(targets)]
 
     def lease(self, block: RequestBlock) -> CostLease | None:
-        """Return what a block may cost: its highest cost if that is left, else its share.
+        """Return what a block may cost: all that is left, or its share if blocks of other lanes run
+        at the same time.
 
-        Blocks of other lanes run at the same time, and get shares by the cost of their requests.
+        Shares are by the cost of a request, and at most `SPARE` times what the block can cost.
         """
         most, each = self._allowance.most_usd, self._request_usd(block.target)
         if most is None or not each:
@@ -143,8 +146,9 @@ class CostMeter:
             max(map(self._request_usd, lane)) for lane in waiting if block.target not in lane
         )
         lease = left * each / (each + others)
-        if self._workload is not None and self._workload.sessions is None:  # the number is known
-            lease = min(lease, each * (block.warmups + block.requests + block.cooldowns))
+        if len(self._lanes) > 1 and self._is_bounded:
+            requests = block.warmups + block.requests + block.cooldowns
+            lease = min(lease, SPARE * each * requests)
         if lease < each:
             raise self._next_exceeds(most)
         self._leases[block.condition] = lease
@@ -167,6 +171,16 @@ class CostMeter:
     def _next_exceeds(self, most: float) -> CostReached:
         return self._reached(f"and the next request could exceed the limit of {usd(most)}")
 
+    @property
+    def _is_bounded(self) -> bool:
+        """Whether the number of a block's requests and the length of their answers are known."""
+        workload = self._workload
+        return (
+            workload is not None
+            and workload.sessions is None
+            and longest_tokens(workload, 0)[1] is not None
+        )
+
     def _plain(self, target: str) -> str:
         return target if self._workload is None else plain(target, self._workload)[0]
 
@@ -188,7 +202,7 @@ class CostMeter:
                 read, written = self._longest.get(name, (0, 0))
                 total += price.dearest_usd(
                     input_tokens=math.ceil(max(prompt, read) * MARGIN),
-                    output_tokens=answer or longest or written,
+                    output_tokens=answer or longest or max(written, 1),
                 )
         return total
 

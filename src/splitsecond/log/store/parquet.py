@@ -158,7 +158,7 @@ def kind_of(column: "Column[Any]") -> str:
     """Return DuckDB's type of a column."""
     if isinstance(column.type, LargeBinary):
         return "BLOB"
-    kinds = {BigInteger: "BIGINT", Boolean: "BOOLEAN", Double: "DOUBLE"}
+    kinds: dict[type, str] = {BigInteger: "BIGINT", Boolean: "BOOLEAN", Double: "DOUBLE"}
     return next((kind for each, kind in kinds.items() if isinstance(column.type, each)), "VARCHAR")
 
 
