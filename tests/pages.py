@@ -98,8 +98,11 @@ NOT_RUN = {
     },
     "docs/performance": {"python -m benchmarks": "takes minutes; its figures are of the machine"},
     "docs/production": {
+        "curl -u": "needs an account; tests/store/test_import.py imports such observations",
+        "splitsecond import page1": "needs that file",
+        "splitsecond cost --log langfuse": "needs that log",
         "$ splitsecond sessions": "needs sessions in a log; "
-        "tests/cli/test_logged_sessions.py has some"
+        "tests/cli/test_logged_sessions.py has some",
     },
     "docs/python": {
         "pip install": "downloads a release; tests/test_installed.py installs the wheel"

@@ -3,7 +3,7 @@
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.benchmark.findings.call_costs import call_costs
+from splitsecond.benchmark.findings.call_costs import call_costs, cost_card
 from splitsecond.cli.option_values import calls_per_day
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault
@@ -46,3 +46,17 @@ def test_number_of_calls_has_a_period() -> None:
     for wrong in ("10k", "x/day", "10/week"):
         with pytest.raises(CallerFault, match="--calls"):
             calls_per_day(wrong, "--calls")
+
+
+def test_card_has_targets_with_a_price_and_two_volumes() -> None:
+    rows = [
+        row(target="b/rented", requests=9, requests_per_s=0.05, price=Price(per_hour_usd=2.0)),
+        row(target="a/token", requests=9, usd_per_request=0.002),
+        row(target="c/unknown", requests=9),
+    ]
+    found = {
+        target: [each.usd_per_30_days for each in costs]
+        for target, costs in cost_card(rows).items()
+    }
+    # 1,000 calls need one machine, 10,000 three
+    assert found == {"a/token": [60.0, 600.0], "b/rented": [1440.0, 4320.0]}

@@ -177,6 +177,8 @@ def test_refusals_cost_nothing_and_unknown_costs_are_in_no_sum() -> None:
     refused = failure(kind="http_429", target="a/x", status=429, role="loser")
     rows, total = spent([refused, attempt("c/z")])
     assert (rows["a/x"].usd, rows["c/z"].usd, total.unpriced) == (0.0, 0.0, 1)
+    _, total = spent([failure(kind="http_429", target="c/z", status=429)])
+    assert (total.usd, total.unpriced, total.usd_per_call) == (0.0, 0, 0.0)  # at any price
 
 
 def test_cache_saving_is_reads_minus_writes() -> None:

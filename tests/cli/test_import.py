@@ -27,7 +27,7 @@ def test_speed_of_an_imported_log(split: Split, activity: str) -> None:
     result = ended.json["result"]
     assert (result["written"], result["present"], result["refused"]) == (30, 0, 1)
     assert result["title"] == "OpenRouter's activity"
-    assert "cost_total" in result["ignored"]
+    assert (result["days"], result["stated_usd"]) == (1, pytest.approx(0.03))
     assert "0 calls imported, 30 already in the log, 1 refused" in " ".join(
         split("import", activity, "--log", "calls.db").out.split()
     )
@@ -70,3 +70,43 @@ def test_wrong_use(split: Split, text: str, arguments: list[str], words: str) ->
     assert ended.code == 2
     assert words in ended.err
     assert "Traceback" not in ended.err
+
+
+PRICED = """
+providers: {bedrock: {base_url: "http://127.0.0.1:9/v1", price: {input_usd: 1, output_usd: 4}}}
+routes: {r: {policy: '"bedrock/m"'}}
+log: sqlite:///calls.db
+"""
+
+
+def test_stated_cost_is_compared_by_team_and_tag(split: Split, tmp_path: Path) -> None:
+    """Each call has 100 and 200 tokens, so it costs 0.0009 by our prices."""
+    now = clock.wall_time()
+    rows = [
+        {
+            "time": now.timestamp() - n / 1000,
+            "duration_s": 1,
+            "model": "m",
+            "provider": "bedrock",
+            "input_tokens": 100,
+            "output_tokens": 200,
+            "cost_usd": 0.001,
+            "team": ("search", "chat")[n % 2],
+            "tags": "prod,eu",
+        }
+        for n in range(30)
+    ]
+    Path("splitsecond.yaml").write_text(PRICED)
+    imported = split("import", str(as_csv(tmp_path / "calls.csv", rows)), "--log", "calls.db")
+    assert f"Its calls are of 1 day, {now:%Y-%m-%d} (UTC)" in imported.words
+    assert "the file states a cost of $0.0300." in imported.words
+    said = "The imported log states $0.0300 for 30 calls; our prices give $0.0270, −10.0%."
+    for command in ("cost", "speed"):
+        ended = split(command, "--config", "splitsecond.yaml", "--by", "team", "--json", "-")
+        assert ended.json["stated"] == [said]
+    ended = split("cost", "--config", "splitsecond.yaml", "--by", "team", "--json", "-")
+    found = {each["name"]: (each["calls"], each["stated_usd"]) for each in ended.json["rows"]}
+    assert found == {"search": (15, pytest.approx(0.015)), "chat": (15, pytest.approx(0.015))}
+    shown = split("cost", "--config", "splitsecond.yaml", "--by", "tag")
+    assert "eu, prod" in shown.words
+    assert said in shown.words

@@ -232,14 +232,13 @@ def test_all_rounds_share_one_budget(split: Split, endpoint: list[str], tmp_path
     )
     assert announced in first.words
     assert "The watch stops when all rounds have cost $2.00." in first.words
-    assert "the run was stopped: it has cost $2." in first.err
+    assert "the run was stopped: it has cost $1." in first.err
     runs = rounds_of(tmp_path / "watch")
     assert [run.finished for run in runs[:-1]] == [True] * (len(runs) - 1)
-    assert runs[-1].finished is False
-    assert 2 < sum(run.cost_usd or 0 for run in runs) < 2.5
+    assert 1 < sum(run.cost_usd or 0 for run in runs) <= 2
     again = split("watch", *endpoint, "--times", 1, *FEW, *money)
     assert again.code == 1
-    assert "the rounds in watch have cost $2." in again.err
+    assert "the first requests alone may cost" in again.err
     assert len(rounds_of(tmp_path / "watch")) == len(runs)
 
 

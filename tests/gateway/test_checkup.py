@@ -234,8 +234,17 @@ def test_missing_prices_are_problems_only_with_a_spending_limit() -> None:
     settings = read(LIMITED, ENVIRONMENT)
     assert [each.partition(":")[0] for each in problems(settings)] == [
         "providers.bought",
+        "providers.own",
         "routes.one",
     ]
     assert [each.split(" ")[1] for each in unpriced(settings)] == ["groq/no-such-model", "half/x"]
+    strict = read(f"{LIMITED}\nrequire_prices: true", ENVIRONMENT)
+    assert [each.split(" ")[1] for each in unpriced(strict)] == [
+        "groq/no-such-model",
+        "own/x",
+        "bought/x",
+        "half/x",
+    ]
+    assert not any("is free" in each for each in problems(strict))
     unlimited = read(LIMITED.replace(", usd_per_day: 5", ""), ENVIRONMENT)
     assert not any("price" in each for each in (*problems(unlimited), *unpriced(unlimited)))

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from tests.examples import examples
 
 from splitsecond.benchmark.load.block import UNANSWERED, RequestBlock, run_block
+from splitsecond.benchmark.load.cost_lease import CostLease, LeaseAccount
 from splitsecond.benchmark.load.workload import Composer, Workload
+from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
 from splitsecond.core.observation import Observation
@@ -38,6 +40,7 @@ class Ran:
         *,
         most_in_flight: int = 100,
         composer: Composer = COMPOSER,
+        account: LeaseAccount | None = None,
     ) -> None:
         self.observations: list[Observation] = []
         self.readings: list[InstrumentReading] = []
@@ -45,6 +48,7 @@ class Ran:
         self.block = block
         self.most_in_flight = most_in_flight
         self.composer = composer
+        self.account = account
 
     async def run(self) -> str:
         with Pacer(asyncio.get_running_loop()) as pacer:
@@ -56,6 +60,7 @@ class Ran:
                 self.observations.append,
                 self.readings.append,
                 most_in_flight=self.most_in_flight,
+                account=self.account,
             )
 
     def by_role(self, role: str) -> list[Observation]:
@@ -80,6 +85,11 @@ def closed(concurrency: int, requests: int, warmups: int | None = None) -> Reque
     return RequestBlock(
         condition="c", target="t", requests=requests, warmups=warmups, concurrency=concurrency
     )
+
+
+RATED = RequestBlock(
+    condition="c", target="t", requests=60, due=[n * NS_PER_S // 2 for n in range(60)]
+)
 
 
 @pytest.mark.parametrize("reuse", [False, True])
@@ -447,3 +457,24 @@ def test_cancelled_block_reports_calls_with_open_attempts() -> None:
 def test_one_slot_sends_one_after_the_other() -> None:
     ran = run(closed(1, 5), steady)
     assert all(b.start_ns == a.end_ns for a, b in pairwise(ran.observations))
+
+
+@pytest.mark.parametrize("block", [closed(4, 60), RATED])
+def test_block_never_costs_more_than_its_lease(block: RequestBlock) -> None:
+    """Each answer costs 101 of at most 120 cents: 15 dollars pay for fewer than 15 of 64."""
+    prices = {"t": Price(output_usd=10_000.0)}
+    account = LeaseAccount(CostLease(usd=15.0, request_usd=1.2, input_tokens=0, prices=prices))
+    ran = Ran(block, steady, account=account)
+    assert run_virtual(ran.run()) == "the cost limit was reached"
+    assert account.spent
+    costs = [(o.output_tokens or 0) * 0.01 for o in ran.observations]
+    assert 15.0 - 5 * 1.2 < sum(costs) <= 15.0
+    assert not any(o.fault for o in ran.observations)
+
+
+def test_answer_above_its_bound_raises_the_bound() -> None:
+    prices = {"t": Price(output_usd=10_000.0)}
+    account = LeaseAccount(CostLease(usd=10.0, request_usd=0.1, input_tokens=0, prices=prices))
+    ran = Ran(closed(1, 60), steady, account=account)
+    run_virtual(ran.run())
+    assert len(ran.observations) == 9  # of 1.01 dollars

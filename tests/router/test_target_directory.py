@@ -1,6 +1,7 @@
 """Facts about targets other than their speed: where they come from, and what a request costs."""
 
 import pytest
+from tests.analysis.made import failure
 from tests.gateway.test_settings import ENVIRONMENT
 from tests.policies.attempts import answered
 
@@ -37,6 +38,12 @@ def test_configured_prices_are_used(facts: TargetDirectory) -> None:
     assert facts.price("hourly/x") == Price(per_hour_usd=2.69, source="configuration")
     assert facts.price("half/x") is None  # of half a price nobody can tell a cost
     assert facts.price("groq/x") is None
+
+
+def test_refused_attempt_costs_nothing_at_any_price(facts: TargetDirectory) -> None:
+    assert facts.cost_usd(failure(target="half/x", status=429)) == 0.0
+    assert facts.cost_usd(failure(target="half/x", sent_ns=None)) == 0.0
+    assert facts.cost_usd(failure(target="half/x")) is None  # a broken answer may be billed
 
 
 def test_target_paid_by_the_hour_has_no_cost_per_call(facts: TargetDirectory) -> None:

@@ -6,21 +6,20 @@ import pytest
 from tests.analysis.made import request
 from tests.cases import each_case
 
+from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
 from splitsecond.benchmark.load.repeated_warmups import with_repeated_warmups
 from splitsecond.benchmark.load.sessions import Session, SessionSet, Turn
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.runs.cost_limit import (
-    CostLimit,
-    CostMeter,
-    CostReached,
     announce,
     announce_duration,
     announce_rounds,
     estimate_usd,
     find_prices,
 )
+from splitsecond.benchmark.runs.cost_meter import CostLimit, CostMeter, CostReached, longest_tokens
 from splitsecond.cli.option_values import prices
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
@@ -339,3 +338,81 @@ def test_the_start_says_whether_a_claim_will_follow(
     assert words in said
     assert said.endswith(" It says nothing about other minutes; for that: --over 15m.") != claims
     assert ("For less: --quick" in said) == (over_s is not None)
+
+
+def leases(most_usd: float, *lanes: list[str]) -> CostMeter:
+    targets = [target for lane in lanes for target in lane]
+    meter = CostMeter(
+        CostLimit(prices=dict.fromkeys(targets, DOLLAR), most_usd=most_usd),
+        workload=WORKLOAD,
+        input_tokens=0,
+    )
+    meter.begin(lanes)
+    return meter
+
+
+def block(target: str) -> RequestBlock:
+    return RequestBlock(
+        condition=f"{target}@c2", target=target, requests=10, warmups=2, cooldowns=4, concurrency=2
+    )
+
+
+def test_block_that_runs_alone_gets_all_that_is_left() -> None:
+    lease = leases(9.5, ["a/x"]).lease(block("a/x"))
+    assert lease is not None
+    assert (lease.usd, lease.request_usd) == pytest.approx((9.5, 1.0))
+
+
+def test_share_is_at_most_twice_what_the_block_can_cost() -> None:
+    meter = leases(100.0, ["a/x"], ["b/x"])
+    shares = [lease.usd for name in ("a/x", "b/x") if (lease := meter.lease(block(name)))]
+    assert shares == pytest.approx([32.0, 32.0])
+
+
+def test_blocks_at_the_same_time_share_what_is_left() -> None:
+    meter = leases(9.0, ["a/x"], ["b/x"], ["c/x"])
+    first, second = meter.lease(block("a/x")), meter.lease(block("b/x"))
+    assert first is not None
+    assert second is not None
+    assert (first.usd, second.usd) == pytest.approx((3.0, 3.0))
+    meter.add(request(target="a/x", condition="a/x@c2", input_tokens=0, output_tokens=500))
+    meter.ended(block("a/x"), spent=False)  # gives 2 dollars back
+    meter.lane_ended(["a/x"])
+    third = meter.lease(block("c/x"))
+    assert third is not None
+    assert third.usd == pytest.approx(5.0)
+
+
+def test_run_ends_when_a_lease_is_spent_or_too_small() -> None:
+    meter = leases(9.0, ["a/x"])
+    meter.lease(block("a/x"))
+    with pytest.raises(CostReached, match=r"the next request could exceed the limit of \$9.00"):
+        meter.ended(block("a/x"), spent=True)
+    with pytest.raises(CostReached, match=r"the next request could exceed the limit of \$0.900"):
+        leases(0.9, ["a/x"]).lease(block("a/x"))
+
+
+def test_calibration_that_could_exceed_the_limit_is_not_sent() -> None:
+    """Four answers of one token, and one of 500."""
+    leases(1.01, ["a/x"]).check_calibration(["a/x"])
+    with pytest.raises(CostReached, match=r"the first requests alone may cost \$1.01"):
+        leases(1.0, ["a/x"]).check_calibration(["a/x"])
+
+
+@each_case(
+    ("workload", "tokens"),
+    [
+        (WORKLOAD, (500, 500)),
+        (Workload(run="r", extra={"max_tokens": None}), (500, None)),
+        (Workload(run="r", extra={"max_completion_tokens": 9}), (500, 9)),
+        (Workload(run="r", output_tokens=None), (500, None)),
+        (
+            Workload(
+                run="r", prompts=[{"messages": [], "max_tokens": 7}, {"messages": ["x" * 96]}]
+            ),
+            (50, 512),
+        ),
+    ],
+)
+def test_longest_tokens(workload: Workload, tokens: tuple[int, int | None]) -> None:
+    assert longest_tokens(workload, 500) == tokens

@@ -101,7 +101,8 @@ def _by_hand(past: Past) -> list[tuple[AttemptLabel, int]]:
     """The names of each attempt, and the number of attempts of its call."""
     with past._connection() as connection:
         found = connection.exec_driver_sql(
-            "SELECT a.target, a.client, c.route, a.tier, a.fault, c.attempts "
+            "SELECT a.target, a.client, c.route, a.tier, a.fault, coalesce(c.team, ''), "
+            "coalesce(c.tags, ''), c.stated_usd IS NOT NULL, c.attempts "
             "FROM attempts a JOIN calls c ON c.call = a.call AND c.came_us = a.came_us ORDER BY a.n"
         ).all()
     return [(AttemptLabel(*names), attempts) for *names, attempts in found]

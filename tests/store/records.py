@@ -10,7 +10,7 @@ from splitsecond.core.observation import FaultRecord, Observation, TokenSource
 from splitsecond.core.session import CallSession
 from splitsecond.core.timing.packed_attempt import OUTCOMES
 from splitsecond.core.timing.server_times import duration_ns
-from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.call_record import CallAccounting, CallRecord
 
 MOMENTS = ("sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns")
 LOST: dict[str, Any] = {
@@ -169,6 +169,12 @@ def _attempts(draw: st.DrawFn, call: str, start: int) -> Observation:
     )
 
 
+_accounts = st.none() | st.builds(
+    CallAccounting,
+    team=st.just("eng"),
+    tags=st.just("") | st.just("a, b"),
+    stated_usd=st.none() | st.floats(0, 9),
+)
 _hashes = st.integers(1, (1 << 64) - 1).map(lambda number: f"{number:016x}")
 _sessions = st.none() | st.builds(
     CallSession,
@@ -204,6 +210,7 @@ def records(draw: st.DrawFn) -> CallRecord:
         fault=draw(st.sampled_from(["", "all_failed"])),
         wall_us=clock.wall_offset_us(),
         session=draw(_sessions),
+        accounting=draw(_accounts),
         attempts=tuple(
             msgspec.structs.replace(attempt, id=f"{call}.{number}")
             for number, attempt in enumerate(draw(st.lists(_attempts(call, start), max_size=3)), 1)

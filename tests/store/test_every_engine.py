@@ -26,15 +26,23 @@ from tests.store.server import Server, programs
 from splitsecond.core import clock
 from splitsecond.core.observation import FaultRecord
 from splitsecond.log.store import parquet, parquet_export
-from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.call_record import CallAccounting, CallRecord
 from splitsecond.log.store.database import Database
 from splitsecond.log.store.log import Log, Past
-from splitsecond.log.store.rows import SESSION_COLUMNS
+from splitsecond.log.store.rows import ACCOUNTING_COLUMNS, SESSION_COLUMNS
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
 CALLS_MADE = 700
 HOUR_S = 3600.0
 pytestmark = pytest.mark.usefixtures("noon_of_module")
+
+
+ACCOUNTS = (
+    None,
+    CallAccounting(team="it's a team"),
+    CallAccounting(tags="a, b", stated_usd=0.25),
+    CallAccounting(stated_usd=0.0),
+)
 
 
 def call(number: int, random: Random) -> CallRecord:
@@ -87,8 +95,14 @@ def call(number: int, random: Random) -> CallRecord:
         attempts.append(lost)
     status, outcome = (502, "failed") if kind == 0 else (200, "ok")
     session = None if kind == 3 else in_session(number // 9 + 1, f"{number % 9 + (1 << 63):016x}")
+    accounting = ACCOUNTS[number % len(ACCOUNTS)]
     return msgspec.structs.replace(
-        made, status=status, outcome=outcome, session=session, attempts=tuple(attempts)
+        made,
+        status=status,
+        outcome=outcome,
+        session=session,
+        attempts=tuple(attempts),
+        accounting=accounting,
     )
 
 
@@ -170,6 +184,9 @@ QUESTIONS: dict[str, Callable[[Past], Any]] = {
     "periods": lambda past: past.periods(LONG_AGO, timedelta(hours=6)),
     "spent": lambda past: sorted(map(msgspec.structs.astuple, past.spent_tokens("it's", LONG_AGO))),
     "calls": lambda past: list(past.calls(LONG_AGO)),
+    "stated costs": lambda past: sorted(
+        map(msgspec.structs.astuple, past.stated_costs(LONG_AGO, LONG_AFTER))
+    ),
     "calls of some days": lambda past: list(
         past.calls(clock.wall_time() - timedelta(days=4.5), clock.wall_time() - timedelta(days=2.5))
     ),
@@ -208,6 +225,8 @@ COMMANDS = [
     ["cost"],
     ["cost", "--by", "day", "--days", "5"],
     ["cost", "--by", "client"],
+    ["cost", "--by", "tag"],
+    ["speed", "--least", "5", "--by", "team"],
 ]
 
 
@@ -237,18 +256,26 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
-def test_an_archive_of_the_first_version_has_no_sessions(in_parquet: str, tmp_path: Path) -> None:
+def test_an_archive_of_the_first_version_lacks_later_columns(
+    in_parquet: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "archive"
     shutil.copytree(in_parquet.removeprefix("parquet:"), folder)
-    older = [each.name for each in CALLS.c if each.name not in SESSION_COLUMNS]
-    for file in folder.glob("calls/*/*.parquet"):
-        duckdb.execute(
-            f"COPY (SELECT {', '.join(older)} FROM '{file}') TO '{file}.older' (FORMAT parquet)"
-        )
-        os.replace(f"{file}.older", file)
-    calls = [call for _, call in Past.open(f"parquet:{folder}").calls(LONG_AGO)]
+    newer = {"calls": (*SESSION_COLUMNS, *ACCOUNTING_COLUMNS), "attempts": parquet_export.NAMES}
+    for table, names in newer.items():
+        for file in folder.glob(f"{table}/*/*.parquet"):
+            duckdb.execute(
+                f"COPY (SELECT * EXCLUDE ({', '.join(names)}) FROM '{file}') "
+                f"TO '{file}.older' (FORMAT parquet)"
+            )
+            os.replace(f"{file}.older", file)
+    past = Past.open(f"parquet:{folder}")
+    calls = [call for _, call in past.calls(LONG_AGO)]
     assert len(calls) == CALLS_MADE
-    assert {call.session for call in calls} == {None}
+    assert {(call.session, call.accounting) for call in calls} == {(None, None)}
+    labels = [label for block, _ in past.attempts(LONG_AGO, LONG_AFTER) for label in block.labels]
+    assert {(label.team, label.tags, label.stated) for label in labels} == {("", "", False)}
+    assert past.stated_costs(LONG_AGO, LONG_AFTER) == []
 
 
 def test_exported_calls_are_readable_by_their_owner_only(in_parquet: str) -> None:

@@ -15,6 +15,8 @@ from tests.worst_case import check_linear
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
+from splitsecond.log.store import importing
+from splitsecond.log.store.call_record import CallAccounting
 from splitsecond.log.store.foreign.columns import FIELDS
 from splitsecond.log.store.foreign.formats import KNOWN, format_of, parse_map
 from splitsecond.log.store.foreign.lines import lines_of
@@ -534,3 +536,66 @@ def test_a_broken_parquet_file_is_refused(tmp_path: Path, url: str) -> None:
     (tmp_path / "file").write_bytes(b"PAR1 and no more")
     with pytest.raises(CallerFault, match="cannot read"):
         import_log(tmp_path / "file", url, {})
+
+
+@each_case(
+    ("changes", "accounting"),
+    [
+        ({"spend": 0.0012}, CallAccounting(stated_usd=0.0012)),
+        ({"spend": 0}, CallAccounting(stated_usd=0.0)),
+        ({"spend": "", "team_id": "t1"}, CallAccounting(team="t1")),
+        (
+            {
+                "spend": "",
+                "team_id": "t1",
+                "metadata": {"user_api_key_team_alias": "search"},
+                "request_tags": ["prod", "User-Agent: x/1", "chat"],
+            },
+            CallAccounting(team="search", tags="chat, prod"),
+        ),
+        ({"spend": "", "request_tags": '["b", "a"]'}, CallAccounting(tags="a, b")),
+        ({"spend": "", "request_tags": '{a,"b c"}'}, CallAccounting(tags="a, b c")),
+        ({"spend": "", "request_tags": "[]"}, None),
+    ],
+)
+def test_cost_team_and_tags_of_a_line(
+    changes: dict[str, Any], accounting: CallAccounting | None
+) -> None:
+    line = LITELLM | {"team_id": "", "request_tags": ""} | changes
+    record = record_of(line, format_of(list(line), {}))
+    assert record is not None
+    assert record.accounting == accounting
+
+
+@pytest.mark.parametrize("cost", ["x", -1, "nan"])
+def test_a_cost_that_is_none_refuses_the_line(cost: object) -> None:
+    line = LITELLM | {"spend": cost}
+    with pytest.raises(ValueError, match=r"its cost_usd is .*, expected US dollars"):
+        record_of(line, format_of(list(line), {}))
+
+
+def test_langfuse_states_a_cost_and_tags() -> None:
+    line = LANGFUSE | {"costDetails": {"total": 0.5, "input": 0.2}, "traceTags": ["eval"]}
+    record = record_of(line, format_of(list(line), {}), "openai")
+    assert record is not None
+    assert record.accounting == CallAccounting(tags="eval", stated_usd=0.5)
+
+
+def test_import_counts_days_and_the_stated_cost(tmp_path: Path, url: str) -> None:
+    rows = [
+        {**OPENROUTER, "generation_id": f"g{day}", "created_at": f"2026-11-{day} 23:59:59"}
+        for day in (20, 22)
+    ]
+    found = import_log(as_csv(tmp_path / "file", rows), url, {})
+    assert (found.days, found.first, found.last) == (2, "2026-11-20", "2026-11-22")
+    assert found.stated_usd == pytest.approx(0.002)
+
+
+def test_tags_that_differ_in_each_call_are_joined(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "MAX_TAGS", 2)
+    rows = [{**LITELLM, "request_id": f"r{n}", "request_tags": [f"id-{n}"]} for n in range(4)]
+    import_log(as_lines(tmp_path / "file", rows), url, {})
+    tags = [call.accounting and call.accounting.tags for _, call in Past.open(url).calls(LONG_AGO)]
+    assert sorted(map(str, tags)) == ["id-0", "id-1", "other tags", "other tags"]

@@ -13,7 +13,7 @@ from splitsecond.benchmark.load.arrivals import Pattern
 from splitsecond.benchmark.load.plan import PlannedLoad
 from splitsecond.benchmark.load.sessions import LONGEST_TOOL_TIME_S, Answers
 from splitsecond.benchmark.report.live import LiveProgress
-from splitsecond.benchmark.runs.cost_limit import CostMeter
+from splitsecond.benchmark.runs.cost_meter import CostMeter
 from splitsecond.benchmark.runs.measuring import Job, Measurement, NoProgress, Progress
 from splitsecond.benchmark.runs.planning import Recorded, bench_job, capacity_job, watch_jobs
 from splitsecond.benchmark.runs.settings import (

@@ -16,7 +16,7 @@ from splitsecond.core.timing.columns import US_PER_HOUR, AttemptColumns
 from splitsecond.log.production.speed import By, ProductionSpeed, SpeedComparison, period_hours
 from splitsecond.log.production.traffic import SIDES, ProductionTraffic
 from splitsecond.log.store.call_record import CallRecord
-from splitsecond.log.store.log import PARQUET, LoggedSession, Past
+from splitsecond.log.store.log import PARQUET, LoggedSession, Past, StatedCost
 from splitsecond.log.store.parquet_export import ExportedLog
 from splitsecond.log.store.request_columns import RequestColumns
 from splitsecond.routing.configuration.reading import load
@@ -132,6 +132,11 @@ class LoggedTraffic:
             for columns, share in self._past.attempts(self.since, self.until, targets):
                 update(share * self.span_s)
                 yield columns
+
+    def stated_costs(self, targets: Sequence[str]) -> list[StatedCost]:
+        """Return what imported logs state that calls of these targets cost."""
+        found = self._past.stated_costs(self.since, self.until)
+        return [each for each in found if each.target in targets]
 
     def sessions(self) -> list[LoggedSession]:
         return self._past.sessions(self.since, self.until)

@@ -129,7 +129,8 @@ class RunOptions:
         of_cost(metavar="USD", help="Price of electricity, for the energy of GPUs that are read."),
     ] = None
     max_cost: Annotated[
-        float | None, of_cost(metavar="USD", help="Stop at this cost and keep the results so far.")
+        float | None,
+        of_cost(metavar="USD", help="Stop before this cost and keep the results so far."),
     ] = None
     location: Annotated[
         str,

@@ -9,7 +9,7 @@ from splitsecond.benchmark.findings.watching import WatchFindings, minute
 from splitsecond.benchmark.report.live import LiveProgress
 from splitsecond.benchmark.report.terminal import round_lines
 from splitsecond.benchmark.report.watch_page import render_watch
-from splitsecond.benchmark.runs.cost_limit import CostMeter
+from splitsecond.benchmark.runs.cost_meter import CostMeter
 from splitsecond.benchmark.runs.measuring import FolderFailed
 from splitsecond.benchmark.runs.watching import (
     MeasuredRound,

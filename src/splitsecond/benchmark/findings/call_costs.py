@@ -15,6 +15,8 @@ from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.benchmark.findings.usable_rows import rows_by_target
 from splitsecond.core.wording import load
 
+CARD_CALLS = (1_000, 10_000)
+"""Calls a day of the card in every report."""
 HOURS_A_DAY, S_A_DAY, DAYS_A_MONTH = 24, 86_400, 30
 
 
@@ -44,6 +46,17 @@ def call_costs(rows: Sequence[ConditionFindings], calls_per_day: float) -> list[
         for loads in rows_by_target(rows)
     ]
     return sorted(found, key=_by_cost)
+
+
+def cost_card(rows: Sequence[ConditionFindings]) -> dict[str, list[CallCost]]:
+    """Return the cost of `CARD_CALLS` at each target whose price is known, the cheapest first."""
+    few, *more = (call_costs(rows, calls) for calls in CARD_CALLS)
+    known = {cost.target: [cost] for cost in few if cost.usd_per_day is not None}
+    for costs in more:
+        for cost in costs:
+            if cost.target in known:
+                known[cost.target].append(cost)
+    return known
 
 
 def _cost(row: ConditionFindings, calls_per_day: float) -> CallCost:

@@ -108,22 +108,27 @@ async def run_block(
     most_in_flight: int = MAX_IN_FLIGHT,
     hold: Hold | None = None,
     kind: "type[BlockRun] | None" = None,
+    account: "Account | None" = None,
 ) -> str:
     """Send the block and return when its last attempt has ended. Cancelling it cancels the requests
     in flight.
 
     `on_observation` gets each observation, and `on_reading` the instrument's reading, also after a
     cancellation. With `hold`, cool-downs go on until it is released. `kind` sends the block in
-    another way. Returns the reason why the rest of the condition should not be sent, or "".
+    another way. `account` pays for it. Returns the reason why the rest of the condition should not
+    be sent, or "".
     """
 
     def emit(observation: Observation) -> None:
         on_observation(msgspec.structs.replace(observation, round=block.round))
+        if account is not None:
+            account.observed(observation)
 
     with SelfMonitor() as monitor:
         run = (kind or BlockRun)(
             block, service, composer, pacer, monitor, emit, most_in_flight, hold
         )
+        run.account = account
         try:
             await (run.open_loop() if block.due else run.closed_loop(block.concurrency or 1))
             for call in run.incomplete:
@@ -133,6 +138,22 @@ async def run_block(
                 call.report()
             on_reading(monitor.reading(block.condition, worker))
     return run.abandoned
+
+
+class Account(Protocol):
+    """Pays for the requests of a block (`cost_lease`)."""
+
+    def reserve(self, call: str) -> None:
+        """Count a request before it is sent. Raises the `Fault` that ends the block if it cannot
+        be paid for."""
+
+    def observed(self, o: Observation) -> None:
+        """Count an attempt that has ended."""
+
+
+class NotPaid(Fault):
+    """A request was not sent, because it could exceed the cost limit. Neither the caller nor the
+    provider is at fault."""
 
 
 class RequestInFlight:
@@ -168,6 +189,7 @@ class BlockRun:
         hold: Hold | None,
     ) -> None:
         self.abandoned = ""
+        self.account: Account | None = None
         self.incomplete: list[MeasuredCall] = []
         """Calls that have ended before all of their attempts had, as an attempt can while its
         connection closes."""
@@ -347,6 +369,7 @@ class BlockRun:
         call, measured = self._call(role, due_ns)
         try:
             with RequestInFlight(self, call, measured, role):
+                self.pay(call)
                 async with await self._service(call) as reply:
                     self._start_ramp(due_ns)
                     has_token()
@@ -356,10 +379,18 @@ class BlockRun:
             self._start_ramp(due_ns)
             has_token()
 
+    def pay(self, call: Call) -> None:
+        if self.account is not None:
+            self.account.reserve(call.id)
+
     def ended(
         self, call: Call, measured: MeasuredCall, role: Role, error: BaseException | None
     ) -> None:
         """Record the end of a request, by an error or (None) well."""
+        if isinstance(error, NotPaid):
+            self.abandoned = error.message
+            self._monitor.ended()
+            return
         fault = error if isinstance(error, Fault) else None
         if error is None or isinstance(error, Fault | asyncio.CancelledError):
             measured.ended(call, fault)

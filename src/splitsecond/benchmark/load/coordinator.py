@@ -21,6 +21,7 @@ import msgspec
 
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated, fault_note
+from splitsecond.benchmark.load.cost_lease import Budget, CostLease
 from splitsecond.benchmark.load.messages import (
     Calibrate,
     CalibrationDone,
@@ -83,8 +84,9 @@ class PlanListener(msgspec.Struct, frozen=True, kw_only=True):
     """Callbacks of a run, in its event loop and in the order of the reports.
 
     `on_pause` gets the first block of a round that begins later and the seconds until then, about
-    once a second; 0: it begins. `at_edge` is awaited before each block, and after the last one. An
-    exception from one of them stops the workers and is raised.
+    once a second; 0: it begins. `at_edge` is awaited before each block, and after the last one.
+    `budget` leases its cost to each block. An exception from one of them stops the workers and is
+    raised.
     """
 
     on_observation: Callable[[Observation], None]
@@ -92,6 +94,7 @@ class PlanListener(msgspec.Struct, frozen=True, kw_only=True):
     on_note: Callable[[RunNote], None]
     on_pause: Callable[[RequestBlock, float], None] = lambda block, left_s: None
     at_edge: Callable[[], Awaitable[None]] = _at_once
+    budget: Budget | None = None
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +166,8 @@ async def run_plan(
         await _together([lane.prepare(calibration) for lane in lanes])
         reports.check(asked)
         sent = plan.lanes if blocks is None else blocks(reports.result.calibrated)
+        if listener.budget is not None:
+            listener.budget.begin([list(names) for names in targets])
         await _together([lane.run(each) for lane, each in zip(lanes, sent, strict=True)])
     return reports.result
 
@@ -228,6 +233,7 @@ class _Lane:
         self._policy_file = policy_file
         self._workers: dict[int, WorkerHandle] = {}
         self._crashes = 0
+        self._lease_spent = False
 
     async def prepare(self, task: Calibration) -> None:
         """Calibrate the lane's targets. Raises `WorkerLost`."""
@@ -236,7 +242,7 @@ class _Lane:
         )
 
     async def run(self, blocks: Iterable[RequestBlock]) -> None:
-        number, begun_ns = 0, clock.now_ns()
+        number, begun_ns, budget = 0, clock.now_ns(), self._listener.budget
         for block in blocks:
             if block.condition in self._result.abandoned:
                 continue
@@ -253,7 +259,12 @@ class _Lane:
                     place: msgspec.structs.replace(part, begin_ns=begin_ns)
                     for place, part in parts.items()
                 }
-            await self._send_parts(parts)
+            lease = None if budget is None else budget.lease(block)
+            await self._send_parts(parts, lease)
+            if budget is not None:
+                budget.ended(block, spent=self._lease_spent)
+        if budget is not None:
+            budget.lane_ended(self._targets)
         await self._listener.at_edge()
 
     async def _pause(self, block: RequestBlock, begun_ns: int) -> None:
@@ -274,9 +285,11 @@ class _Lane:
         await worker.do(task)
         await self._send_workloads(worker)
 
-    async def _send_parts(self, parts: Mapping[int, RequestBlock]) -> None:
+    async def _send_parts(self, parts: Mapping[int, RequestBlock], lease: CostLease | None) -> None:
         """Send the parts of a block; all keep their load up until the last measured request of all
-        has ended."""
+        has ended. They share the `lease`."""
+        if lease is not None and len(parts) > 1:
+            lease = msgspec.structs.replace(lease, usd=lease.usd / len(parts))
         measuring = set(parts)
         measured = asyncio.Event()
 
@@ -293,7 +306,8 @@ class _Lane:
 
         held = len(parts) > 1
         sending = [
-            self._send(place, part, held, partial(ended, place)) for place, part in parts.items()
+            self._send(place, SendBlock(part, held, lease), partial(ended, place))
+            for place, part in parts.items()
         ]
         await _together([*sending, release()] if held else sending)
 
@@ -311,15 +325,17 @@ class _Lane:
                 await self._ready(place)
         return dict(enumerate(parts))
 
-    async def _send(
-        self, place: int, part: RequestBlock, held: bool, on_measured: Callable[[], object]
-    ) -> None:
+    async def _send(self, place: int, task: SendBlock, on_measured: Callable[[], object]) -> None:
+        part = task.block
         try:
-            ended = await self._workers[place].do(SendBlock(part, held), on_measured)
+            ended = await self._workers[place].do(task, on_measured)
         except WorkerLost as fault:
             self._drop(place)
             self._lost(part, f"interrupted: {fault}")
         else:
+            self._lease_spent |= ended.spent
+            if ended.spent:
+                return
             if ended.abandoned and part.condition not in self._result.abandoned:
                 self._result.abandoned[part.condition] = ended.abandoned
                 self._note(part, f"given up{self._workers[place].where}: {ended.abandoned}")

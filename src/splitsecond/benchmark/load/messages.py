@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
+from splitsecond.benchmark.load.cost_lease import CostLease
 from splitsecond.benchmark.load.workload import Workload
 from splitsecond.core.errors import CallerFault, Fault, NetworkFault, Phase, ProviderFault, TimedOut
 from splitsecond.core.observation import FaultRecord, Observation
@@ -42,10 +43,11 @@ class SetWorkload(Struct, frozen=True, tag=True):
 
 class SendBlock(Struct, frozen=True, tag=True):
     """Task: send a block. With `held`, its cool-downs go on after its last measured request until
-    `Release`."""
+    `Release`. With a `lease`, it costs no more than that."""
 
     block: RequestBlock
     held: bool = False
+    lease: CostLease | None = None
 
 
 class Release(Struct, frozen=True, tag=True):
@@ -96,9 +98,10 @@ class MeasuredEnded(Struct, frozen=True, tag=True):
 
 class TaskEnded(Struct, frozen=True, tag=True):
     """Report: the task has ended. `abandoned` is the reason not to send the rest of the block's
-    condition."""
+    condition; `spent`: it is that the lease was spent."""
 
     abandoned: str = ""
+    spent: bool = False
 
 
 class ClockReport(Struct, frozen=True, tag=True):

@@ -172,6 +172,7 @@ class SessionBlockRun(BlockRun):
         complete = False
         self._monitor.began()
         with RequestInFlight(self, call, measured, role):
+            self.pay(call)
             async with await self._service(call) as reply:
                 self._unanswered = None
                 events = await reply.collected()

@@ -27,6 +27,7 @@ import uvloop
 
 from splitsecond.benchmark.load.block import MAX_IN_FLIGHT, BlockRun, Hold, Pacing, run_block
 from splitsecond.benchmark.load.calibration import calibrate, fault_note
+from splitsecond.benchmark.load.cost_lease import LeaseAccount
 from splitsecond.benchmark.load.messages import (
     Calibrate,
     CalibrationDone,
@@ -165,7 +166,7 @@ class LoadWorker:
                         for target in targets:
                             group.create_task(self._prepare(target, workload, input_tokens, pilot))
                     self._put(TaskEnded())
-                case SendBlock(block, held):
+                case SendBlock(block, held, lease):
                     try:
                         service = self._service(block.target)
                     except (
@@ -175,6 +176,7 @@ class LoadWorker:
                         continue
                     self._before_block()
                     before = self._packet_counts()
+                    account = None if lease is None else LeaseAccount(lease)
                     abandoned = await run_block(
                         block,
                         service,
@@ -189,8 +191,10 @@ class LoadWorker:
                         kind=BlockRun
                         if self._workloads[block.target].sessions is None
                         else SessionBlockRun,
+                        account=account,
                     )
-                    self._put(TaskEnded(abandoned))
+                    spent = account is not None and account.spent
+                    self._put(TaskEnded(abandoned, spent))
 
     async def _prepare(
         self, target: str, workload: Workload, input_tokens: int, pilot: bool

@@ -1,9 +1,9 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from splitsecond.benchmark.findings.call_costs import CallCost
+from splitsecond.benchmark.findings.call_costs import CARD_CALLS, CallCost
 from splitsecond.benchmark.report.tables import name_text, print_item, titled_table
 from splitsecond.benchmark.report.use_matrix import short_load
 from splitsecond.core.money.cost import usd
@@ -14,6 +14,38 @@ NOTE = (
     "run did not have, are "
     "not included."
 )
+TITLE = "What so many calls a day cost in 30 days"
+
+
+def cost_card_rows(card: Mapping[str, Sequence[CallCost]]) -> list[tuple[str, ...]]:
+    """Return target, load, cost of a call, and the cost of `CARD_CALLS` in 30 days."""
+    return [
+        (
+            target,
+            costs[-1].load,
+            usd(costs[-1].usd_per_call),
+            *(usd(each.usd_per_30_days) for each in costs),
+        )
+        for target, costs in card.items()
+    ]
+
+
+def cost_card_headings() -> list[str]:
+    return ["at", "a call", *(f"{calls:,} a day" for calls in CARD_CALLS)]
+
+
+def print_cost_card(card: Mapping[str, Sequence[CallCost]], console: Console) -> None:
+    if not card:
+        return
+    table = titled_table(TITLE)
+    table.add_column("target", no_wrap=True)
+    for heading in cost_card_headings():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for target, at, *amounts in cost_card_rows(card):
+        table.add_row(name_text(target, 0), short_load(at), *map(Text, amounts))
+    console.print(table)
+    print_item(console, "", NOTE, "dim")
+    console.print()
 
 
 def call_costs_table(found: Sequence[CallCost], calls: str, console: Console) -> None:

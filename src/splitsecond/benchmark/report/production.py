@@ -162,7 +162,8 @@ def _spending(
 def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, list[str]]:
     whole = total.usd + total.rented_usd
     cells: dict[str, Callable[[Spending], str]] = {
-        "cost": lambda row: "no price" if row.unpriced == row.attempts else usd(row.usd),
+        "cost": lambda row: "no price" if row.unpriced and not row.usd else usd(row.usd),
+        "stated": lambda row: MISSING if row.stated_usd is None else usd(row.stated_usd),
         "by the\nhour": lambda row: usd(row.rented_usd) if row.rented_usd else "",
         "share": lambda row: share((row.usd + row.rented_usd) / whole if whole else None),
         "of it\nlost": lambda row: share(row.lost_usd / row.usd) if row.usd else MISSING,
@@ -174,6 +175,8 @@ def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, li
         "output\ntokens/$": lambda row: number(row.tokens_per_usd),
         "cost-adj.\nTPS": lambda row: number(row.cost_adjusted_tps),
     }
+    if total.stated_usd is None:
+        del cells["stated"]
     if not total.rented_usd:
         del cells["by the\nhour"]
     return {heading: [cell(row) for row in every] for heading, cell in cells.items()}

@@ -1,11 +1,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from splitsecond.benchmark.findings.call_costs import cost_card
 from splitsecond.benchmark.findings.figures import FIGURES, GROUPS, TOTALS
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.recommendation import limit_words
 from splitsecond.benchmark.findings.row_fields import NodeFindings
 from splitsecond.benchmark.report import (
+    call_costs,
     capacity,
     rows,
     savings,
@@ -73,7 +75,9 @@ def _context(run: Run) -> dict[str, Any]:
         "several_loads": len({(level.open_loop, level.load) for level in levels}) > 1,
         "money": _condition_tables(
             run, MONEY, [c for c in run.conditions if c.cost_usd is not None]
-        ),
+        )
+        + _cost_card(run),
+        "money_note": call_costs.NOTE if _cost_card(run) else "",
         "prices": rows.price_sentences(run),
         "stages": _condition_tables(run, [("Means of the stages, ms", _stage_columns(run))])
         + _server_tables(run),
@@ -333,6 +337,13 @@ def _condition_tables(
             head = ["target", "load", *(name for name, _ in kept)]
             made.append(HtmlTable(caption=caption, head=head, body=body, export=True))
     return made
+
+
+def _cost_card(run: Run) -> list[HtmlTable]:
+    found = call_costs.cost_card_rows(cost_card(run.conditions))
+    head = ["target", *call_costs.cost_card_headings()]
+    body: list[Row] = [[TableCell(text=name, target=True), *cells] for name, *cells in found]
+    return [HtmlTable(caption=call_costs.TITLE, head=head, body=body, export=True)] if body else []
 
 
 def _figure(name: str, percentile: str = "p50") -> Callable[[ConditionFindings], str]:

@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from splitsecond.benchmark.findings.call_costs import cost_card
 from splitsecond.benchmark.findings.compare import Comparison, ConditionChange
 from splitsecond.benchmark.findings.figures import FIGURES
 from splitsecond.benchmark.findings.findings import Capacity, FigureChange, Run
 from splitsecond.benchmark.findings.throughput import BatchThroughput
 from splitsecond.benchmark.findings.watching import RoundNews, WatchRound, minute
-from splitsecond.benchmark.report import capacity, rows, savings, sessions, use_matrix
+from splitsecond.benchmark.report import call_costs, capacity, rows, savings, sessions, use_matrix
 from splitsecond.benchmark.report.tables import (
     BROKEN_NAMES,
     StyledCell,
@@ -54,6 +55,7 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
         _print_uses(run, console)
     elif too_few := use_matrix.note(run):
         print_item(console, "", too_few, "dim")
+    call_costs.print_cost_card(cost_card(run.conditions), console)
     for reason in run.invalid:
         print_item(console, "INVALID: ", reason, "bold red")
     print_findings(console, paired(run.statements, run.short_statements))

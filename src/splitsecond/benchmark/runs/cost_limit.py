@@ -1,5 +1,5 @@
-"""The cost of a run: the prices of its targets, an estimate before it starts, a meter while it
-runs, and a limit.
+"""The cost of a run before it starts: the prices of its targets, an estimate, and a limit.
+`cost_meter` keeps the limit while it runs.
 
 A price that the caller gives for a target comes first, then the catalogue and the public list, then
 the caller's price for all other targets. So a private contract wins, and a private endpoint can
@@ -16,18 +16,16 @@ from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.plan import COOLDOWNS_PER_SLOT, Condition, RunPlan, expected_s
 from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.runs.cost_meter import CostLimit, called
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.prices import prices
-from splitsecond.core.errors import CallerFault, Fault
-from splitsecond.core.money.cost import S_PER_HOUR, cost_usd, usd
-from splitsecond.core.observation import Observation
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.money.cost import usd
 from splitsecond.core.validation import wrong
 from splitsecond.core.wire.output_limit import output_limit
 from splitsecond.core.wording import ENGINE, SIMULATED, counted_as, listed
 from splitsecond.log.statistics.summary import advised, needed
-from splitsecond.routing.construction.expression import parse
-from splitsecond.routing.construction.expression import targets as targets_of
 
 LONG_S, FEW = 180, 16
 """Seconds of a run from which on a shorter one is proposed, and the requests of each of its
@@ -35,66 +33,6 @@ rows."""
 CHARACTERS_PER_TOKEN = 4
 MORE = 3
 """Times as many measured requests, which are offered where most requests are not measured."""
-
-
-class CostReached(Fault):
-    """The run has reached its cost limit. Neither the caller nor the provider is at fault."""
-
-
-class CostLimit(msgspec.Struct, frozen=True, kw_only=True):
-    prices: dict[str, Price] = {}
-    most_usd: float | None = None
-
-
-class CostMeter:
-    """Meter of a run's cost. A machine that is paid by the hour costs from its first request on."""
-
-    def __init__(
-        self, allowance: CostLimit, spent_usd: float = 0.0, *, prompt_tokens: int = 0
-    ) -> None:
-        """`prompt_tokens`: assumed length of a prompt whose tokens nobody has counted."""
-        self._allowance = allowance
-        self._typical = prompt_tokens
-        self._prompts: dict[str, int] = {}
-        self._until_ns: dict[str, int] = {}  # a machine's cost is counted up to here
-        self._stopped = False
-        self.spent_usd = spent_usd
-
-    def add(self, o: Observation) -> None:
-        """Raises `CostReached` once, when the run has cost more than the limit."""
-        price = self._allowance.prices.get(o.target)
-        if price is None:
-            return
-        self.spent_usd += self._by_hour(o, price.per_hour_usd or 0.0)
-        if price.by_token:
-            self.spent_usd += self._by_token(o, price)
-        most = self._allowance.most_usd
-        if most is not None and self.spent_usd > most and not self._stopped:
-            self._stopped = True
-            raise CostReached(
-                f"the run was stopped: it has cost {usd(self.spent_usd)}, the limit is "
-                f"{usd(most)}; "
-                "what was measured is reported",
-                kind="cost_reached",
-                phase="queue",
-                hint="Raise the limit, or send fewer requests or shorter responses.",
-            )
-
-    def _by_token(self, o: Observation, price: Price) -> float:
-        if o.input_tokens is not None:
-            self._prompts[o.target] = o.input_tokens
-        cost = cost_usd(o, price)
-        if cost is None:
-            prompt = self._prompts.get(o.target, self._typical)
-            cost = price.cost_usd(
-                input_tokens=prompt, output_tokens=o.output_tokens or 0, tier=o.tier
-            )
-        return cost
-
-    def _by_hour(self, o: Observation, usd: float) -> float:
-        until_ns = self._until_ns.get(o.target, o.start_ns)
-        self._until_ns[o.target] = max(until_ns, o.end_ns)
-        return usd * (self._until_ns[o.target] - until_ns) / (S_PER_HOUR * clock.NS_PER_S)
 
 
 def find_prices(
@@ -183,7 +121,7 @@ def estimate_usd(
     return sum(
         each(price, condition)
         for condition in plan.conditions
-        for name in _called(condition.target, prices)
+        for name in called(condition.target, prices)
         if (price := prices.get(name)) is not None and price.by_token
     )
 
@@ -394,7 +332,3 @@ def _expected_s(lane: Iterable[RequestBlock], piloted: Mapping[str, Calibrated])
         for block in lane
         if (pilot := piloted.get(block.target))
     )
-
-
-def _called(target: str, prices: Mapping[str, Price]) -> list[str]:
-    return [target] if target in prices or "(" not in target else targets_of(parse(target))

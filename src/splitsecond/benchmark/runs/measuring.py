@@ -41,14 +41,12 @@ from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.report.capacity import VERDICTS
 from splitsecond.benchmark.runs.concluding import RunRequest, SessionsRecord, conclude
 from splitsecond.benchmark.runs.cost_limit import (
-    CostLimit,
-    CostMeter,
-    CostReached,
     announce,
     announce_duration,
     estimate_usd,
     tokens_of_prompts,
 )
+from splitsecond.benchmark.runs.cost_meter import CostLimit, CostMeter, CostReached
 from splitsecond.benchmark.runs.environment import environment
 from splitsecond.benchmark.runs.targets import advised
 from splitsecond.benchmark.server_view.discovery import FoundPages
@@ -190,7 +188,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def meter(self, max_cost: float | None, spent_usd: float = 0.0) -> CostMeter:
         limit = CostLimit(prices=self.prices, most_usd=max_cost)
         return CostMeter(
-            limit, spent_usd, prompt_tokens=tokens_of_prompts(self.workload, self.input_tokens)
+            limit,
+            spent_usd,
+            prompt_tokens=tokens_of_prompts(self.workload, self.input_tokens),
+            workload=self.workload,
+            input_tokens=self.input_tokens,
         )
 
     @property
@@ -304,6 +306,7 @@ class Measurement:
                     job.server_pages.pages, self._take_sample, self._note_unread
                 ) as server,
             ):
+                self._meter.check_calibration(each.target for each in job.plan.conditions)
                 await self._read_idle(server)
                 self._progress.stage("calibrating")
                 result = await run_plan(
@@ -321,6 +324,7 @@ class Measurement:
                         on_note=self._note,
                         on_pause=self._pause,
                         at_edge=server.read_now,
+                        budget=self._meter,
                     ),
                     WorkerSettings(
                         most_processes=job.processes,

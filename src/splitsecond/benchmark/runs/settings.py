@@ -66,8 +66,8 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     processors). `clock` is what arrival times are taken from: "packets" (needs CAP_NET_RAW),
     "kernel" or "process" ("": packets where allowed, else the kernel). `itl` "exact": every token
     is read promptly where the packet clock is not available, which costs processor time. `prices`
-    maps targets to prices, "" to that of all other targets. `max_cost`: the run stops when it has
-    cost this much, in US dollars (None: no limit). `location`: where the measuring machine stands
+    maps targets to prices, "" to that of all other targets. `max_cost`: the run stops before
+    it costs more, in US dollars (None: no limit). `location`: where the measuring machine stands
     ("": what it knows). `on`: the Ray cluster whose nodes send the requests, "ray://HOST:10001", or
     "ray" for the one that this machine is part of ("": this machine sends them); `processes` is
     then the most nodes. `metrics`: addresses of further pages with metrics of servers or GPUs, each

@@ -27,7 +27,8 @@ from splitsecond.benchmark.findings.watching import (
 )
 from splitsecond.benchmark.load.calibration import fault_note
 from splitsecond.benchmark.load.plan import without
-from splitsecond.benchmark.runs.cost_limit import CostLimit, CostMeter, CostReached, announce_rounds
+from splitsecond.benchmark.runs.cost_limit import announce_rounds
+from splitsecond.benchmark.runs.cost_meter import CostLimit, CostMeter, CostReached
 from splitsecond.benchmark.runs.measuring import (
     FolderFailed,
     Job,
@@ -187,6 +188,9 @@ class Watch:
                     folder.discard()
                     raise
                 cancelled = error
+            if isinstance(measurement.fault, CostReached) and not measurement.observations:
+                folder.discard()  # nothing was sent
+                raise measurement.fault
             try:
                 folder.write_run(measurement.run)
             except OSError as error:

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, cast, get_args
 
 import typer
 from rich.console import Console
@@ -26,6 +26,7 @@ from splitsecond.log.production.speed_and_price import (
     speed_and_price_statements,
 )
 from splitsecond.log.production.spending import SCHEMA, By, SpendingLedger, UsualLengths, per_month
+from splitsecond.log.production.stated_cost import StatedComparison
 
 CALLS_SCHEMA = "splitsecond.calls/1"
 DAY_S = 86_400.0
@@ -53,7 +54,8 @@ def cost(
     by: Annotated[
         str,
         typer.Option(
-            metavar="COLUMN", help="One row per target, model, provider, route, client or day."
+            metavar="COLUMN",
+            help="One row per target, model, provider, route, client, team, tag or day.",
         ),
     ] = "target",
     html: Annotated[
@@ -78,11 +80,11 @@ def cost(
 
     The log holds token counts and no prices, so costs follow the price list. Attempts without token
     counts are estimated by their prompt and the tokens that arrived. Attempts without a known price
-    are counted separately. Cost-adjusted TPS is the median TPS divided by the cost of a million
-    tokens. With a run and --calls, the cost is that of calls with the run's own lengths of prompts
-    and responses.
+    are counted separately. Where an imported log states its own costs, both are compared.
+    Cost-adjusted TPS is the median TPS divided by the cost of a million tokens. With a run and
+    --calls, the cost is that of calls with the run's own lengths of prompts and responses.
     """
-    one_of("--by", by, ("target", "model", "provider", "route", "client", "day"))
+    one_of("--by", by, get_args(By))
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
     if runs or calls:
@@ -95,12 +97,16 @@ def cost(
             f"--png compares targets, not each {by}", kind="bad_option", hint="Leave out --by."
         )
     logged = LoggedTraffic(log, config, days)
-    prices = logged.price(logged.targets())
+    targets = logged.targets()
+    prices, stated = logged.price(targets), logged.stated_costs(targets)
     span_s = max((logged.until - logged.first()).total_seconds(), 1.0)  # the log may begin later
     usual, measured = _read(logged, with_speeds=by == "target")
     ledger = SpendingLedger(prices, usual, cast(By, by), stops_billing=logged.stops_billing)
+    comparison = StatedComparison(prices, stated)
     for columns in logged.attempts():
         ledger.add(columns)
+        comparison.add(columns)
+    ledger.add_stated(stated)
     rows, total = ledger.rows(span_s), ledger.total(span_s)
     monthly = per_month(total.usd + total.rented_usd, span_s)
     found = logged_speed_and_price(measured, {row.name: row.usd_per_million for row in rows})
@@ -109,7 +115,7 @@ def cost(
     if span_s >= MIN_S and (monthly or not total.unpriced):
         outlook = f"At the rate of these {span_s / DAY_S:.3g} days, 30 days cost {usd(monthly)}."
 
-    notes = [outlook] if outlook else []
+    notes = [*comparison.statements(), *([outlook] if outlook else [])]
     if total.unpriced and not logged.configured:
         notes.insert(
             0, "Prices from the gateway's configuration are missing: name it with --config."
@@ -126,6 +132,7 @@ def cost(
         {
             "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by,
             "total": total,
+            "stated": comparison.statements(),
             "span_s": span_s, "usd_per_30_days": monthly, "rows": rows,
             "speed_and_price": found, "statements": full(statements),
         },
@@ -135,7 +142,13 @@ def cost(
     show(output.screen())
     if html:
         page = render_cost(
-            rows, total, found, full(statements), by=by, period=logged.words, outlook=outlook
+            rows,
+            total,
+            found,
+            [*full(statements), *comparison.statements()],
+            by=by,
+            period=logged.words,
+            outlook=outlook,
         )
         write_file(page.encode(), html, "--html")
     if png:

@@ -1,15 +1,19 @@
+from datetime import date
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, TimeElapsedColumn
 
 from splitsecond.cli.files import check_json, write_json
+from splitsecond.cli.log_source import DAYS
+from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import counted_as
 from splitsecond.log.store.foreign.formats import parse_map
-from splitsecond.log.store.importing import import_log
+from splitsecond.log.store.importing import Imported, import_log
 
 
 def import_(
@@ -43,21 +47,26 @@ def import_(
     splitsecond import spend_logs.json --log sqlite:///litellm.db
     splitsecond import calls.csv --map time=ts,duration_ms=latency,output_tokens=out
 
-    LiteLLM's spend log and OpenRouter's activity export are recognised. Fields: id, time, end_time,
-    first_token_time, duration_s, duration_ms, ttft_s, ttft_ms, model, provider, client,
-    input_tokens, output_tokens, reasoning_tokens, cached_tokens, status, error_status, streamed,
-    cancelled, cache_hit. A column inside a JSON object is a.b. Lines that cannot be a call are
-    refused with their number, and the others are kept. A file can be imported again: calls that the
-    log has are not added twice.
+    LiteLLM's spend log, Langfuse's observations and OpenRouter's activity export are recognised.
+    Fields: id, time, end_time, first_token_time, duration_s, duration_ms, ttft_s, ttft_ms, model,
+    provider, client, input_tokens, output_tokens, reasoning_tokens, cached_tokens, status,
+    error_status, streamed, cancelled, cache_hit, cost_usd, team, tags. A column inside a JSON
+    object is a.b. Lines that cannot be a call are refused with their number, and the others are
+    kept. A file can be imported again: calls that the log has are not added twice.
     """
     check_json(json)
     mapped = parse_map(columns)
     screen = Console(stderr=True)
-    with Progress(console=screen, transient=True, disable=not screen.is_terminal) as progress:
-        task = progress.add_task("importing", total=None)
+    shown = (*Progress.get_default_columns()[:2], TimeElapsedColumn())
+    with Progress(*shown, console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task("importing", total=None)
         url = log if "://" in log else f"sqlite:///{log}"
         found = import_log(
-            file, url, mapped, provider, lambda line: progress.update(task, completed=line)
+            file,
+            url,
+            mapped,
+            provider,
+            lambda line: bar.update(task, description=f"importing, {line:,} lines read"),
         )
     write_json({"schema": "splitsecond.import/1", "file": str(file), "result": found}, json)
     for reason in found.reasons:
@@ -78,6 +87,7 @@ def import_(
     rest = "".join(f", {count:,} {words}" for words, count in counts.items() if count)
     imported = f"{counted_as(found.written, 'call', 'calls')} imported"
     console.print(f"Read as {found.title}: {imported}{rest}.", markup=False, highlight=False)
+    console.print(_days(found), markup=False, highlight=False)
     if found.ignored:
         console.print(
             f"Columns not used: {', '.join(found.ignored)}.",
@@ -85,3 +95,16 @@ def import_(
             markup=False,
             highlight=False,
         )
+
+
+def _days(found: Imported) -> str:
+    """Return which days the file has, what it states that they cost, and how to see them if they
+    are older than what `speed` and `cost` show."""
+    days = counted_as(found.days, "day")
+    period = found.first if found.first == found.last else f"{found.first} to {found.last}"
+    stated = (
+        "" if found.stated_usd is None else f"; the file states a cost of {usd(found.stated_usd)}"
+    )
+    old = (clock.wall_time().date() - date.fromisoformat(found.first)).days + 1
+    hint = f" To see all of it: --days {old}." if old > DAYS else ""
+    return f"Its calls are of {days}, {period} (UTC){stated}.{hint}"

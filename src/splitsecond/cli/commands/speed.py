@@ -1,4 +1,4 @@
-from typing import Annotated, get_args
+from typing import Annotated, cast, get_args
 
 import typer
 from rich.console import Console
@@ -12,6 +12,7 @@ from splitsecond.cli.results import Output
 from splitsecond.core.validation import one_of
 from splitsecond.core.wording import full
 from splitsecond.log.production.speed import SCHEMA, By, speed_statements
+from splitsecond.log.production.stated_cost import StatedComparison
 from splitsecond.log.report.speed_page import render_speed, speed_png
 
 
@@ -35,7 +36,7 @@ def speed(
         typer.Option(
             metavar="COLUMN",
             help="One row per target, model, provider, maker, host, hosting, "
-            "region, hour, size or key.",
+            "region, hour, size, key, team or tag.",
         ),
     ] = "target",
     html: Annotated[
@@ -66,19 +67,26 @@ def speed(
     check_file(html, "--html")
     check_picture(png)
     logged = LoggedTraffic(log, config, days)
-    found, comparisons = speeds(logged, only=only or (), by=by, least=least)  # type: ignore[arg-type] # checked above
+    targets = logged.targets(only or ())
+    stated = StatedComparison(logged.price(targets), logged.stated_costs(targets))
+    found, comparisons = speeds(
+        logged, only=only or (), by=cast(By, by), least=least, also=stated.add
+    )
     statements = speed_statements(found, comparisons)
 
     def show(console: Console) -> None:
         console.print(f"Real requests, {logged.words}", highlight=False)
         speed_table(found, console, by)
         print_findings(console, statements)
+        for line in stated.statements():
+            console.print(line, style="dim", highlight=False)
 
     output.write(
         {
             "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by,
             "least": least,
             "speeds": found, "comparisons": comparisons, "statements": full(statements),
+            "stated": stated.statements(),
         },
         lambda: found,
         show,

@@ -52,18 +52,25 @@ _SOURCE: dict[str, int] = {
 
 class AttemptLabel(NamedTuple):
     """Names by which attempts are counted. `tier`: the speed tier that served it; `fault`: its
-    kind, "" for none."""
+    kind, "" for none; `team` and `tags` of an imported call; `stated`: its log states its cost."""
 
     target: str
     client: str = ""
     route: str = ""
     tier: str = ""
     fault: str = ""
+    team: str = ""
+    tags: str = ""
+    stated: bool = False
 
 
 @lru_cache(maxsize=4096)
-def label_hash(target: str, client: str, route: str, tier: str, fault: str) -> int:
-    text = "\n".join((target, client, route, tier, fault)).encode("utf-8", "surrogatepass")
+def label_hash(
+    target: str, client: str, route: str, tier: str, fault: str, *accounting: str
+) -> int:
+    text = "\n".join((target, client, route, tier, fault, *accounting)).encode(
+        "utf-8", "surrogatepass"
+    )
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
 
 

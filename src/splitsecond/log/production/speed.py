@@ -65,8 +65,9 @@ NAMED_MODELS = 6
 """Models of a row that a sentence names."""
 
 By = Literal[
-    "target", "model", "provider", "maker", "host", "hosting", "region", "hour", "size", "key"
-]
+    "target", "model", "provider", "maker", "host", "hosting", "region", "hour", "size", "key",
+    "team", "tag",
+]  # fmt: skip
 Medians = Mapping[int, float]
 """The median of each period."""
 

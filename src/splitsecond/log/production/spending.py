@@ -34,11 +34,12 @@ from splitsecond.core.timing.columns import (
 )
 from splitsecond.log.production.price_table import PriceTable, tier_factors
 from splitsecond.log.statistics.value_counts import ValueCounts, distinct, median
+from splitsecond.log.store.log import StatedCost
 
 SCHEMA = "splitsecond.cost/1"
 DAYS_PER_MONTH = 30
 
-By = Literal["target", "model", "provider", "route", "client", "day"]
+By = Literal["target", "model", "provider", "route", "client", "team", "tag", "day"]
 Pricing = Callable[[str], Price | None]
 
 MAX_WAITING = 200_000
@@ -54,6 +55,8 @@ _NAMES: Mapping[str, Callable[[AttemptLabel], str]] = {
     "provider": lambda label: identify(label.target).provider,
     "route": lambda label: label.route,
     "client": lambda label: label.client,
+    "team": lambda label: label.team or "no team",
+    "tag": lambda label: label.tags or "no tag",
 }
 """Names of rows that follow from an attempt's names."""
 
@@ -68,8 +71,9 @@ class Spending(Struct, kw_only=True):
     cached input tokens would have cost more, minus the extra cost of filling the cache; negative
     for a loss. `rented_usd`: machines paid by the hour, not part of `usd`. `usd_per_million`: per
     million tokens, input and output, of attempts with counts. `tokens_per_usd`: output tokens for a
-    dollar. `tps`: median TPS of responses; `cost_adjusted_tps`: TPS ÷ US dollars per million
-    tokens. All rates are None if nothing has a price.
+    dollar. `stated_usd`: what imported logs state (None: they do not). `tps`: median TPS of
+    responses; `cost_adjusted_tps`: TPS ÷ US dollars per million tokens. All rates are None if
+    nothing has a price.
     """
 
     name: str
@@ -81,6 +85,7 @@ class Spending(Struct, kw_only=True):
     lost_usd: float = 0.0
     cache_saved_usd: float = 0.0
     rented_usd: float = 0.0
+    stated_usd: float | None = None
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
@@ -152,6 +157,7 @@ class SpendingLedger:
         self._stops_billing = stops_billing
         self._names: dict[str, int] = {}
         self._sums: defaultdict[str, Floats] = defaultdict(lambda: np.zeros(0))
+        self._stated: dict[str | None, float] = {}
         self._calls = 0
         self._machines: defaultdict[str, set[str]] = defaultdict(set)
         self._tps = ValueCounts()
@@ -172,6 +178,15 @@ class SpendingLedger:
         late = (sizes[calls] < waiting.attempts) & (len(waiting.label) <= MAX_WAITING)
         self._count(waiting.taken(~late), distinct(calls[~late])[1])
         self._waiting = waiting.taken(late).compact()
+
+    def add_stated(self, stated: Iterable[StatedCost]) -> None:
+        for each in stated:
+            label = AttemptLabel(
+                each.target, each.client, each.route, team=each.team, tags=each.tags
+            )
+            name = _day(each.day) if self._by == "day" else _NAMES[self._by](label)
+            for key in (name, None):  # None: all
+                self._stated[key] = self._stated.get(key, 0.0) + each.usd
 
     def rows(self, span_s: float) -> list[Spending]:
         self._finish()
@@ -248,7 +263,7 @@ class SpendingLedger:
         by_token = table.by_token[place]
         paid = by_token & ~columns.unbilled
         estimated = paid & ~counted & (prompt != UNKNOWN)
-        known = (by_token & columns.unbilled) | (paid & counted) | estimated
+        known = columns.unbilled | (paid & counted) | estimated
         rates = table.rates_of(place, np.where(counted, columns.input_tokens, prompt))
         plain = (prompt * rates[0] + seen * rates[4]) / MILLION * factor
         exact = table.costs_usd(place, columns) * factor
@@ -286,8 +301,7 @@ class SpendingLedger:
     def _named(self, columns: AttemptColumns) -> Integers:
         if self._by == "day":
             days, place = distinct(columns.came_us // US_PER_DAY)
-            found = [f"{_EPOCH + timedelta(days=day):%Y-%m-%d}" for day in days.tolist()]
-            return np.array([self._number(name) for name in found], np.int64)[place]
+            return np.array([self._number(_day(day)) for day in days.tolist()], np.int64)[place]
         used = distinct(columns.label)[0].tolist()
         numbers = np.zeros(len(columns.labels), np.int64)
         numbers[used] = [self._number(_NAMES[self._by](columns.labels[place])) for place in used]
@@ -315,11 +329,12 @@ class SpendingLedger:
             field: each if field.endswith("usd") else round(each) for field, each in sums.items()
         }
         row = convert({"name": name, **counts}, Spending)
-        tokens, priced = row.input_tokens + row.output_tokens, row.unpriced < row.attempts
+        tokens, priced = row.input_tokens + row.output_tokens, row.usd > 0 or not row.unpriced
         per_million = row.usd / tokens * MILLION if priced and tokens else None
         tps = None if number is None else median(self._tps.of([number]))
         return structs.replace(
             row,
+            stated_usd=self._stated.get(None if number is None else name),
             rented_usd=self._rent(machines, span_s / S_PER_HOUR),
             usd_per_call=row.usd / row.calls if priced else None,
             usd_per_million=per_million,
@@ -336,6 +351,10 @@ class SpendingLedger:
             per_hour = price.per_hour_usd if price is not None else None
             dearest[provider] = max(dearest.get(provider, 0.0), per_hour or 0.0)
         return sum(dearest.values()) * hours
+
+
+def _day(number: int) -> str:
+    return f"{_EPOCH + timedelta(days=number):%Y-%m-%d}"
 
 
 class _Target(NamedTuple):

@@ -21,6 +21,7 @@ from splitsecond.core.timing.columns import (
     US_PER_HOUR,
     WAIT_CLOSED,
     AttemptColumns,
+    AttemptLabel,
     Floats,
     Integers,
     Mask,
@@ -108,6 +109,13 @@ NAMES: dict[str, Callable[[Identity], str]] = {
 
 SIDES = ("provider", "host", "hosting", "region")
 """Rows that can serve the same model, so that their targets are compared."""
+
+LABELS: dict[str, Callable[[AttemptLabel], str]] = {
+    "key": lambda label: label.client or "no key",
+    "team": lambda label: label.team or "no team",
+    "tag": lambda label: label.tags or "no tag",
+}
+"""Names of rows that follow from the other names of an attempt."""
 
 SPLIT = ("hour", "size")
 """Rows that do not follow from the names of an attempt."""
@@ -227,10 +235,11 @@ class ProductionTraffic:
         if self._by == "size":
             sizes = [self._row(f"{size} input tokens") for size in SIZES]
             return np.array(sizes)[_prompts(columns)]
-        if self._by == "key":
-            return np.array(
-                [self._row(label.client or "no key") for label in columns.labels], np.int64
-            )[columns.label]
+        if self._by in LABELS:
+            name_of = LABELS[self._by]
+            return np.array([self._row(name_of(label)) for label in columns.labels], np.int64)[
+                columns.label
+            ]
         return np.array(self._target_rows, np.int64)[targets][columns.label]
 
     def _numbered(self, rows: Integers, periods: Integers) -> Integers:
@@ -292,11 +301,10 @@ class ProductionTraffic:
         self._count("output", row, written_sum * was_answered)
         self._count("waits closed", row, attempts * (flags >> 4 & 3 == WAIT_CLOSED))
         unbilled, by_token = (flags & UNBILLED) > 0, self._prices.by_token[targets[label]]
-        known = (was_counted | unbilled) & by_token
+        known = (was_counted & by_token) | unbilled
         usd = (billed * self._prices.rates[targets[label], tier]).sum(1) / MILLION
         usd *= tier_factors(self._price, columns.labels)[label]
         self._count("unpriced", row, attempts * ~known)
-        self._count("priced", row, attempts * known)
         self._count("usd", row, usd * (known & ~unbilled))
         self._count("priced tokens", row, (read_sum + written_sum) * known)
         for place in np.flatnonzero(flags & 3 == FAILED).tolist():
@@ -338,7 +346,9 @@ class ProductionTraffic:
             ttft_bounds=closed_bounds(waits),
             input_tokens=self._sum("input", row) / answered if answered else None,
             output_tokens=self._sum("output", row) / answered if answered else None,
-            cost_usd=self._sum("usd", row) if self._sum("priced", row) else None,
+            cost_usd=self._sum("usd", row)
+            if self._sum("usd", row) or not self._sum("unpriced", row)
+            else None,
             usd_per_million=self._sum("usd", row) / priced_tokens * MILLION
             if priced_tokens
             else None,

@@ -2,7 +2,7 @@
 answers or keys.
 
 It contains no price either: the cost of a call is computed from its tokens and the prices of a
-date.
+date. An imported call also has the cost that the other program's log states.
 """
 
 from msgspec import Struct
@@ -14,6 +14,15 @@ DIRECT = "direct"
 """The label of calls whose client named a target in place of a route."""
 WORKER_DIED = "worker_died"
 """The fault of an orphaned call, whose worker died."""
+
+
+class CallAccounting(Struct, frozen=True, kw_only=True):
+    """To whom an imported call belongs, and what its log states that it cost, in US dollars (None:
+    it does not). `tags` are sorted and joined by a comma and a space."""
+
+    team: str = ""
+    tags: str = ""
+    stated_usd: float | None = None
 
 
 class CallRecord(Struct, frozen=True, kw_only=True):
@@ -33,7 +42,8 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     not keep it. `traceparent`: the client's header of that name, "" without; the log does not keep
     it either.
 
-    `session`: where in a session of the client the call is; None without one.
+    `session`: where in a session of the client the call is; None without one. `accounting`: what
+    an imported log says of the call.
 
     `attempts`, in the order in which they ended, have the role "winner" or "loser". The tokens of
     the call are those of its last winner.
@@ -56,6 +66,7 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     traceparent: str = ""
     wall_us: int = 0
     session: CallSession | None = None
+    accounting: CallAccounting | None = None
     attempts: tuple[Observation, ...] = ()
 
     @property

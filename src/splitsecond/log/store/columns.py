@@ -37,7 +37,9 @@ _A = ATTEMPTS.c
 _HASH = func.substr(_A.packed, LABEL_AT + 1, 8, type_=LargeBinary)
 ROUTE, OF_CALL = func.coalesce(CALLS.c.route, ""), func.coalesce(CALLS.c.attempts, 1)
 """The route of an attempt's call, and the number of its attempts."""
-_NAMES = (_A.target, _A.client, ROUTE, _A.tier, _A.fault)
+TEAM, TAGS = func.coalesce(CALLS.c.team, ""), func.coalesce(CALLS.c.tags, "")
+STATED = CALLS.c.stated_usd.is_not(None)
+_NAMES = (_A.target, _A.client, ROUTE, _A.tier, _A.fault, TEAM, TAGS, STATED)
 """The columns of an `AttemptLabel`."""
 _TIMES = (
     "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns",

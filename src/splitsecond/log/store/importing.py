@@ -2,12 +2,14 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from sqlalchemy import Connection, Table, insert, select
 
+from splitsecond.core.clock import US_PER_DAY
 from splitsecond.core.errors import CallerFault, file_faults
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.database import Database
@@ -19,6 +21,10 @@ from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
 BATCH = 500
 """Calls of one transaction."""
+MAX_TAGS = 1000
+"""Combinations of tags in a file. Figures need memory for each."""
+OTHER_TAGS = "other tags"
+S_PER_DAY = 86_400
 REASONS = 5
 """Most refused lines that are named."""
 
@@ -26,7 +32,9 @@ REASONS = 5
 class Imported(Struct):
     """Counts of the lines of a file by what was done with them.
 
-    `ignored`: columns that were not read. `reasons`: why the first few lines were refused.
+    `ignored`: columns that were not read. `reasons`: why the first few lines were refused. `days`
+    have calls; `first` and `last` of them are dates (ISO, UTC). `stated_usd`: what the file states
+    that its calls cost; None if it does not.
     """
 
     title: str = ""
@@ -36,6 +44,10 @@ class Imported(Struct):
     skipped: int = 0
     refused: int = 0
     reasons: list[str] = []
+    days: int = 0
+    first: str = ""
+    last: str = ""
+    stated_usd: float | None = None
 
 
 def import_log(
@@ -66,14 +78,21 @@ def import_log(
         fault.message = f"{path}: {fault.message}"
         raise
     database, found = Database.open(url), Imported(title=form.title, ignored=form.ignored)
+    days: set[int] = set()
     try:
         with database.connect() as connection:
             for last, batch in _batches(_records(path, form, provider, found)):
                 _write(connection, database.begin, batch, found)
+                days.update(record.came_us // US_PER_DAY for record in batch)
                 done(last)
     except database.failures as error:
         words = f"cannot write the log {database.where}: {database.error_text(error)}"
         raise CallerFault(words, kind="log_unavailable") from None
+    if days:
+        first, last = (
+            datetime.fromtimestamp(day * S_PER_DAY, UTC) for day in (min(days), max(days))
+        )
+        found.days, found.first, found.last = len(days), f"{first:%Y-%m-%d}", f"{last:%Y-%m-%d}"
     return found
 
 
@@ -81,6 +100,7 @@ def _records(
     path: Path, form: ForeignFormat, provider: str, found: Imported
 ) -> Iterator[tuple[int, CallRecord]]:
     """Yield each call with the number of its line, and count the other lines."""
+    tags: set[str] = set()
     with file_faults(f"cannot read {path}", kind="unreadable_file"):
         for number, values in lines_of(path):
             try:
@@ -95,7 +115,18 @@ def _records(
             if record is None:
                 found.skipped += 1
             else:
-                yield number, record
+                yield number, _with_few_tags(record, tags)
+
+
+def _with_few_tags(record: CallRecord, known: set[str]) -> CallRecord:
+    """Return the call; without its tags if the file has too many, such as an id in each call."""
+    accounting = record.accounting
+    if accounting is None or accounting.tags in known:
+        return record
+    if len(known) < MAX_TAGS:
+        known.add(accounting.tags)
+        return record
+    return structs.replace(record, accounting=structs.replace(accounting, tags=OTHER_TAGS))
 
 
 def _batches(records: Iterator[tuple[int, CallRecord]]) -> Iterator[tuple[int, list[CallRecord]]]:
@@ -120,6 +151,9 @@ def _write(
             insert(ATTEMPTS), [_named(ATTEMPTS, row) for each in new for row in each.attempts]
         )
     connection.exec_driver_sql("COMMIT")
+    for record in batch:
+        if record.accounting is not None and record.accounting.stated_usd is not None:
+            found.stated_usd = (found.stated_usd or 0.0) + record.accounting.stated_usd
     found.written += len(new)
     found.present += len(batch) - len(new)
 

@@ -33,7 +33,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from splitsecond.core import clock
-from splitsecond.core.clock import NS_PER_MS
+from splitsecond.core.clock import NS_PER_MS, US_PER_DAY
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, say
 from splitsecond.core.observation import Observation
 from splitsecond.core.session import CallSession
@@ -61,7 +61,7 @@ if TYPE_CHECKING:  # the gateway uses this module, and must not load numpy
     from splitsecond.log.store.parquet_export import ExportedLog
     from splitsecond.log.store.request_columns import RequestColumns
 
-__all__ = ["CallRecord", "Log", "Past", "SpentTokens", "check_url"]
+__all__ = ["CallRecord", "Log", "Past", "SpentTokens", "StatedCost", "check_url"]
 
 KEEP_DAYS = 30
 PARQUET = "parquet:"
@@ -95,6 +95,20 @@ class SpentTokens(Struct, frozen=True, kw_only=True):
     cache_write_tokens: int = 0
     cache_write_1h_tokens: int = 0
     output_tokens: int = 0
+
+
+class StatedCost(Struct, frozen=True, kw_only=True):
+    """What imported logs state that calls of one UTC day, with the same names, cost. `day`:
+    number of the day since 1970."""
+
+    target: str
+    client: str
+    route: str
+    team: str
+    tags: str
+    day: int
+    calls: int
+    usd: float
 
 
 class LoggedPeriod(Struct, frozen=True, kw_only=True):
@@ -253,6 +267,41 @@ class Past:
         )
         with self._connection() as connection:
             return [tokens for _, tokens in _spent(connection, select(*_SPENT).where(*where), ())]
+
+    def stated_costs(self, since: datetime, until: datetime) -> list[StatedCost]:
+        """Return the costs that imported logs state, of calls that came in from `since` until
+        before `until`."""
+        c = CALLS.c
+        day_us = (c.came_us - c.came_us % US_PER_DAY).label("day_us")
+        names = (
+            c.target,
+            c.client,
+            c.route,
+            func.coalesce(c.team, "").label("team"),
+            func.coalesce(c.tags, "").label("tags"),
+            day_us,
+        )
+        query = (
+            select(*names, func.count(), func.sum(c.stated_usd))
+            .where(c.stated_usd.is_not(None), c.came_us >= _us(since), c.came_us < _us(until))
+            .group_by(c.target, c.client, c.route, c.team, c.tags, "day_us")
+        )
+        with self._connection() as connection:
+            return [
+                StatedCost(
+                    target=target,
+                    client=client,
+                    route=route,
+                    team=team,
+                    tags=tags,
+                    day=at_us // US_PER_DAY,
+                    calls=calls,
+                    usd=usd,
+                )
+                for target, client, route, team, tags, at_us, calls, usd in connection.execute(
+                    query
+                )
+            ]
 
     def sessions(self, since: datetime, until: datetime) -> list[LoggedSession]:
         """Return the sessions of calls that came in from `since` until before `until`, the latest

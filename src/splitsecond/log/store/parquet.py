@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
-from sqlalchemy import BigInteger, Connection, Table, make_url
+from sqlalchemy import BigInteger, Boolean, Column, Connection, Double, LargeBinary, Table, make_url
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.engine import Engine
 from sqlalchemy.pool import NullPool
@@ -50,8 +50,11 @@ NUMBERS = {
 }  # fmt: skip
 """Columns of attempts in addition to those of the table and `route`: the field of
 `packed_attempt.FIELDS`, its type."""
-NAMES = ("target", "client", "route", "tier", "fault")
-"""The columns of an `AttemptLabel`."""
+NAMES = {
+    "target": "", "client": "", "route": "", "tier": "", "fault": "",
+    "team": "''", "tags": "''", "stated": "false",
+}  # fmt: skip
+"""The columns of an `AttemptLabel`, and what those are that an older version did not write."""
 _EPOCH = date(1970, 1, 1)
 _COLUMNS = (
     "label, came_us, call_hash AS call, call_attempts AS attempts, flags, wait_ns, end_ns AS "
@@ -151,6 +154,14 @@ def rows_as_text(file: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
                 yield number, dict(zip(names, row, strict=True))
 
 
+def kind_of(column: "Column[Any]") -> str:
+    """Return DuckDB's type of a column."""
+    if isinstance(column.type, LargeBinary):
+        return "BLOB"
+    kinds: dict[type, str] = {BigInteger: "BIGINT", Boolean: "BOOLEAN", Double: "DOUBLE"}
+    return next((kind for each, kind in kinds.items() if isinstance(column.type, each)), "VARCHAR")
+
+
 def day_folder(table: str, day: int) -> str:
     return f"{table}/day={_EPOCH + timedelta(days=day)}"
 
@@ -206,10 +217,8 @@ class ParquetDatabase:
     def _create_view(self, table: Table, source: str) -> None:
         """Create the view of a table. Columns that an older version did not write are null."""
         found = {name for name, *_ in self._duckdb.execute(f"DESCRIBE FROM {source}").fetchall()}
-        wanted = (
-            each.name for each in table.c if each.nullable and isinstance(each.type, BigInteger)
-        )
-        missing = [f"NULL::BIGINT AS {name}" for name in wanted if name not in found]
+        wanted = {each.name: kind_of(each) for each in table.c if each.nullable}
+        missing = [f"NULL::{kind} AS {name}" for name, kind in wanted.items() if name not in found]
         self._duckdb.execute(
             f"CREATE VIEW {table.name} AS SELECT {', '.join(['*', *missing])} FROM {source}"
         )
@@ -281,8 +290,13 @@ class ParquetDatabase:
             if not len(hashes):
                 return None
             if (found := _labelled(hashes, known)) is None:
+                present = {
+                    name
+                    for name, *_ in cursor.execute(f"DESCRIBE SELECT * {source}", values).fetchall()
+                }
+                names = (name if name in present else old for name, old in NAMES.items())
                 labels = cursor.execute(
-                    f"SELECT DISTINCT ON (label) label, {', '.join(NAMES)} {source}", values
+                    f"SELECT DISTINCT ON (label) label, {', '.join(names)} {source}", values
                 ).fetchall()
                 known |= {label: AttemptLabel(*names) for label, *names in labels}
                 found = _labelled(hashes, known)

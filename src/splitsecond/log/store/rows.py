@@ -22,7 +22,7 @@ from splitsecond.core.timing.packed_attempt import (
     label_hash,
 )
 from splitsecond.core.timing.server_times import duration_ns
-from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.call_record import CallAccounting, CallRecord
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
 NAME_LENGTH = 200
@@ -42,6 +42,8 @@ SESSION_COLUMNS = (
 )
 """The columns of the session of a call."""
 _NO_SESSION: tuple[int | None, ...] = (None,) * len(SESSION_COLUMNS)
+ACCOUNTING_COLUMNS = ("team", "tags", "stated_usd")
+_NO_ACCOUNTING = (None, None, None)
 _NO_FAULT = ("", "", "", "", 0)
 QUEUE_TIME = "queue_time"
 """The name of the time before any work among the timings of an attempt that was read from the log,
@@ -77,6 +79,11 @@ def rows(record: CallRecord) -> Rows:
     attempts = []
     count = len(record.attempts)
     same = (call_hash(record.call), min(count, MAX_ATTEMPTS)) if count > 1 else (0, 1)
+    accounting: tuple[Any, ...] = _NO_ACCOUNTING
+    names: tuple[str, ...] = (route,)
+    if record.accounting is not None:
+        accounting = _accounting(record.accounting)
+        names = (route, *accounting_names(*accounting))
     for o in record.attempts:
         tokens = (
             o.input_tokens,
@@ -90,7 +97,7 @@ def rows(record: CallRecord) -> Rows:
         if o.role == "winner":
             answer = tokens
         attempts.append(
-            _attempt(o, (came_us, record.call, o.id, client), start, tokens, route, same)
+            _attempt(o, (came_us, record.call, o.id, client), start, tokens, names, same)
         )
     first_token = record.first_token_ns
     call = (
@@ -110,6 +117,7 @@ def rows(record: CallRecord) -> Rows:
         count,
         *answer,
         *(_NO_SESSION if record.session is None else _session(record.session)),
+        *accounting,
     )
     return Rows(call, attempts)
 
@@ -125,6 +133,17 @@ def _session(session: CallSession) -> tuple[int | None, ...]:
         None if session.idle_ns is None else session.idle_ns // NS_PER_MS,
         session.repeated or None,
     )
+
+
+def _accounting(found: CallAccounting) -> tuple[str | None, str | None, float | None]:
+    return _line(found.team) or None, _line(found.tags) or None, found.stated_usd
+
+
+def accounting_names(
+    team: str | None, tags: str | None, stated_usd: float | None
+) -> tuple[str, ...]:
+    """Return what the accounting of a call adds to its attempts' `label_hash`."""
+    return team or "", tags or "", "" if stated_usd is None else "stated"
 
 
 def session_number(identity: str) -> int:
@@ -143,7 +162,7 @@ def _attempt(
     key: tuple[Any, ...],
     start: int,
     tokens: tuple[Any, ...],
-    route: str,
+    names: tuple[str, ...],
     same: tuple[int, int],
 ) -> tuple[Any, ...]:
     fault = o.fault
@@ -158,7 +177,7 @@ def _attempt(
         o.end_ns - start,
         None if first_token is None else o.first_event_tokens,
     )
-    label = label_hash(target, key[3], route, tier, kind)
+    label = label_hash(target, key[3], names[0], tier, kind, *names[1:])
     try:
         packed = attempt_numbers(
             PACKED.pack,
@@ -223,14 +242,17 @@ _FAULT = ("fault_type", "fault", "phase", "message", "fault_status")
 _CALL = [
     c.name
     for c in CALLS.c
-    if c.name in CallRecord.__struct_fields__ and c.name not in ("attempts", "session")
+    if c.name in CallRecord.__struct_fields__
+    and c.name not in ("attempts", "session", "accounting")
 ]
 ATTEMPT_COLUMNS = [
     ATTEMPTS.c[name]
     for name in ("came_us", "first_event_tokens", "server_queue_ns", *_FAULT, *_SAME_NAMES)
 ]
 """The columns that `observation` reads, in this order."""
-CALL_COLUMNS = [CALLS.c[name] for name in ("came_us", "n", *SESSION_COLUMNS, *_CALL)]
+CALL_COLUMNS = [
+    CALLS.c[name] for name in ("came_us", "n", *SESSION_COLUMNS, *ACCOUNTING_COLUMNS, *_CALL)
+]
 """The columns that `call_record` reads, in this order."""
 
 
@@ -251,10 +273,17 @@ def observation(row: Sequence[Any]) -> Observation:
 
 def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
     own = 2 + len(SESSION_COLUMNS)
-    found = None if row.session is None else call_session(row[2:own])
-    call = tuple(row)[own:]
+    session = None if row.session is None else call_session(row[2:own])
+    team, tags, stated_usd, *call = tuple(row)[own:]
+    accounting = None
+    if (team, tags, stated_usd) != _NO_ACCOUNTING:
+        accounting = CallAccounting(team=team or "", tags=tags or "", stated_usd=stated_usd)
     return CallRecord(
-        start_ns=0, session=found, attempts=tuple(attempts), **dict(zip(_CALL, call, strict=True))
+        start_ns=0,
+        session=session,
+        accounting=accounting,
+        attempts=tuple(attempts),
+        **dict(zip(_CALL, call, strict=True)),
     )
 
 

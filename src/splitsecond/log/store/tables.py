@@ -16,6 +16,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     Connection,
+    Double,
     Index,
     Integer,
     LargeBinary,
@@ -26,12 +27,13 @@ from sqlalchemy import (
     and_,
     inspect,
     select,
+    text,
 )
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.store import partitions
 
-VERSION = 3
+VERSION = 4
 """The newest revision in `log/store/migrations`."""
 
 # SQLite numbers rows only for a column of exactly this type
@@ -109,7 +111,19 @@ CALLS = Table(
         repeated="How often in a row the model had called a tool with the same arguments, if "
         "three times or more.",
     ),
+    Column("team", Text, doc="The team that an imported log names; null without one."),
+    Column("tags", Text, doc="Its tags, sorted and joined by `, `; null without one."),
+    Column(
+        "stated_usd", Double, doc="What an imported log states that the call cost, in US dollars."
+    ),
     Index("calls_by_time", "came_us"),
+    # nothing for the gateway's own calls, whose cost follows from their tokens
+    Index(
+        "calls_with_cost",
+        "came_us",
+        sqlite_where=text("stated_usd IS NOT NULL"),
+        postgresql_where=text("stated_usd IS NOT NULL"),
+    ),
 )
 
 ATTEMPTS = Table(

@@ -208,6 +208,13 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "openai-responses, gemini or ollama."
         ),
     ] = False
+    require_prices: Annotated[
+        bool,
+        Meta(
+            description="Keys with a limit in USD cannot use a target without a price, not even a "
+            "server of your own, which is free otherwise."
+        ),
+    ] = False
     policies: Annotated[
         str | None,
         Meta(

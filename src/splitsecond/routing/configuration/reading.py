@@ -125,7 +125,7 @@ def read(
         list[str](),
     )
     shared: FleetSettings | None = None
-    pass_through = False
+    pass_through = require_prices = False
     with mistakes:
         address = _listen(file["listen"])
     providers: dict[str, ProviderSettings] = {}
@@ -149,6 +149,8 @@ def read(
                 routes[name] = _policy(name, route, own)
     with mistakes:
         pass_through = shaped("pass_through", file["pass_through"], bool)
+    with mistakes:
+        require_prices = shaped("require_prices", file["require_prices"], bool)
     with mistakes:
         log = _log(file["log"], secrets, folder)
     with mistakes:
@@ -174,6 +176,7 @@ def read(
         environment={**environment, **secrets.found},
         policies=user_policies,
         pass_through=pass_through,
+        require_prices=require_prices,
     )
     if not serving:
         mistakes.check()
@@ -218,6 +221,7 @@ def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
     given: dict[str, Any] = {"listen": {}, "keys": [], "providers": {}, "routes": {}, "seeds": []}
     given |= {
         "pass_through": False,
+        "require_prices": False,
         "policies": None,
         "log": None,
         "telemetry": None,

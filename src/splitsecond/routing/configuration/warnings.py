@@ -42,12 +42,14 @@ def _unusable_providers(settings: GatewaySettings) -> Iterator[str]:
 
 
 def _free_providers(settings: GatewaySettings) -> Iterator[str]:
+    if settings.require_prices:
+        return
     for name, own in settings.providers.items():
-        if not own.like and own.price is None and own.api_key_env:
+        if not own.like and own.price is None:
             yield (
                 f"providers.{name}: it has no price, so it is free for keys with usd_per_day, "
-                f"except models with "
-                "a price of their own. Set price, also if it is free."
+                f"except models with a price of their own. Set price, also if it is free; with "
+                f"require_prices: true such calls are refused."
             )
 
 

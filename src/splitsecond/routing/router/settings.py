@@ -205,7 +205,8 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
     routes that continue broken answers. `budgets`: what a session may use of a route. `seeds`: glob
     patterns of run folders for the warm start. `source`: the configuration file, or None.
     `pass_through`: a model that is no route and no "provider/model" is one of the vendor whose API
-    the client uses.
+    the client uses. `require_prices`: a server of your own without a price is not free, but has an
+    unknown price.
     """
 
     providers: Mapping[str, ProviderSettings] = {}
@@ -217,6 +218,7 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     source: Path | None = None
     pass_through: bool = False
+    require_prices: bool = False
 
     @property
     def takes_credentials(self) -> bool:

@@ -117,7 +117,8 @@ class TargetDirectory:
         entry = self._entry(about.like)
         # a server of your own is free, unless its price has a gap
         if entry is None or not entry.api_key_env:
-            return "known" if about.price is None else "missing"
+            free = about.price is None and not self._settings.require_prices
+            return "known" if free else "missing"
         return "missing" if self._like(target) in self._listed else "unread"
 
     def price(self, target: str) -> Price | None:
@@ -143,7 +144,9 @@ class TargetDirectory:
         )
 
     def cost_usd(self, attempt: Observation) -> float | None:
-        return cost_usd(attempt, self.price(attempt.target))
+        """Return the cost of an attempt in US dollars, None if it is not known. One that its
+        provider refused costs nothing, at any price."""
+        return 0.0 if attempt.unbilled else cost_usd(attempt, self.price(attempt.target))
 
     def dearest_usd(
         self,

@@ -6,6 +6,7 @@ the first of two columns that has a value, `a+b` their sum if `a` has one.
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -35,6 +36,9 @@ FIELDS = {
     "streamed": "whether the answer was a stream",
     "cancelled": "whether the client left",
     "cache_hit": "whether it was answered without a provider",
+    "cost_usd": "what it cost in US dollars, by that program",
+    "team": "name of the team",
+    "tags": "its tags: a list, or separated by commas",
 }
 """What a column can be, for `--map`."""
 _MAX = 1 << 62
@@ -60,22 +64,33 @@ def value_of(values: Mapping[str, Any], column: str) -> Any:
     one."""
     if column in values:
         return values[column]
-    for path in column.split("|"):
-        found, *more = (_field(values, each) for each in path.split("+"))
+    for first, *more in _paths(column):
+        found = _field(values, first)
         if found is not None and found != "":
-            return (
-                (as_number(found) or 0) + sum(as_number(each) or 0 for each in more)
-                if more
-                else found
+            if not more:
+                return found
+            return (as_number(found) or 0) + sum(
+                as_number(_field(values, each)) or 0 for each in more
             )
     return None
 
 
-def _field(values: Mapping[str, Any], path: str) -> Any:
+@lru_cache(maxsize=256)
+def _paths(column: str) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """Return the alternatives of a column: paths whose values are added, each as its names."""
+    return tuple(
+        tuple(tuple(path.split(".")) for path in each.split("+")) for each in column.split("|")
+    )
+
+
+def _field(values: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     found: Any = values
-    for name in path.split("."):
-        found = json_object(found) if isinstance(found, str) else found
-        found = found.get(name) if isinstance(found, Mapping) else None
+    for name in path:
+        if isinstance(found, str):
+            found = json_object(found) if found else None
+        found = found.get(name) if isinstance(found, dict) else None
+        if found is None:
+            return None
     return found
 
 

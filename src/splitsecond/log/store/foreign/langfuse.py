@@ -15,6 +15,9 @@ _COLUMNS = {
     "cached_tokens": "usageDetails.input_cached_tokens|usageDetails.cache_read_input_tokens",
     "cache_write_tokens": "usageDetails.cache_creation_input_tokens", "status": "level",
     "call_type": "type",
+    "cost_usd": "costDetails.total|calculatedTotalCost|totalCost",
+    "team": "metadata.team|metadata.user_api_key_team_alias",
+    "tags": "tags|traceTags",
 }  # fmt: skip
 
 FORMAT = KnownFormat("Langfuse's observations", _COLUMNS, {"traceId", "startTime", "endTime"})

@@ -28,6 +28,9 @@ _COLUMNS = {
     ),
     "status": "status",
     "error_status": "metadata.error_information.error_code|error_information.error_code",
+    "cost_usd": "spend|response_cost",
+    "team": "metadata.user_api_key_team_alias|team_id|metadata.user_api_key_team_id",
+    "tags": "request_tags",
     "streamed": "stream", "cache_hit": "cache_hit", "call_type": "call_type",
 }  # fmt: skip
 

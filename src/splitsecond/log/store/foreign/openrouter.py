@@ -11,7 +11,7 @@ _COLUMNS = {
     "ttft_ms": "time_to_first_token_ms", "model": "model_permaslug", "provider": "provider_name",
     "client": "api_key_name", "input_tokens": "tokens_prompt", "output_tokens": "tokens_completion",
     "reasoning_tokens": "tokens_reasoning", "cached_tokens": "tokens_cached",
-    "streamed": "streamed",
+    "cost_usd": "cost_total", "tags": "app_name", "streamed": "streamed",
     "cancelled": "cancelled",
 }  # fmt: skip
 

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.errors import PARSER_ERRORS
 from splitsecond.core.observation import FaultRecord, Observation, Outcome
-from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.call_record import CallAccounting, CallRecord
 from splitsecond.log.store.foreign.columns import as_number, value_of
 from splitsecond.log.store.foreign.formats import ForeignFormat
 
@@ -44,6 +45,7 @@ _GOOD, _BAD = (
     },
     {"failure", "failed", "error"},
 )
+ADDED_TAG = "User-Agent: "
 _LEFT = {"cancelled", "canceled", "aborted"}
 
 
@@ -94,8 +96,33 @@ def record_of(
         call=call, start_ns=0, wall_us=came_us, end_ns=took_ns, first_token_ns=first_ns,
         route=_text(read, "model"),
         client=client, stream=streamed, status=status, target=target, outcome=outcome,
-        fault=fault.kind if fault else "", attempts=(attempt,),
+        fault=fault.kind if fault else "", attempts=(attempt,), accounting=_accounting(read),
     )  # fmt: skip
+
+
+def _accounting(read: Mapping[str, Any]) -> CallAccounting | None:
+    """Return what the line says of cost, team and tags; None if it says nothing."""
+    cost = read.get("cost_usd")
+    stated_usd = None if cost is None or cost == "" else as_number(cost)
+    if cost not in (None, "") and (stated_usd is None or stated_usd < 0):
+        raise ValueError(f"its cost_usd is {_shown(cost)}, expected US dollars")
+    team, tags = _text(read, "team"), ", ".join(_tags(read.get("tags")))
+    if stated_usd is None and not team and not tags:
+        return None
+    return CallAccounting(team=team, tags=tags, stated_usd=stated_usd)
+
+
+def _tags(value: Any) -> list[str]:
+    """Return the tags in a list, a JSON list, an array of PostgreSQL, or a text with commas;
+    without those that LiteLLM adds to each call."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except PARSER_ERRORS:
+            value = value.strip("{}").split(",")
+    found = value if isinstance(value, list) else [] if value is None else [value]
+    names = {str(each).strip(' "') for each in found}
+    return sorted(each for each in names if each and not each.startswith(ADDED_TAG))
 
 
 def _call_id(read: Mapping[str, Any], values: Mapping[str, Any]) -> str:
