@@ -343,7 +343,7 @@ def test_the_cheapest_at_a_common_mix() -> None:
 
 def test_front_of_speed_and_quality_has_unbeaten_targets() -> None:
     scores = {"haiku/m": 61.0, "opus/m": 72.0, "late/m": 60.0, "unscored/m": None}
-    waits = {"haiku/m": 256, "opus/m": 1505, "late/m": 900, "unscored/m": 100}
+    waits = {"haiku/m": 256.0, "opus/m": 1505.0, "late/m": 900.0, "unscored/m": 100.0}
     evidence = [
         [replace(each, quality=scores[each.target]) for each in loads]
         for loads in evidence_of_log(speeds(waits, requests=400))

@@ -319,7 +319,7 @@ TOTALS: dict[str, Total] = {
                 "TTFT p50 ÷ E2E p50: the share of the time of a response after which a reader of a "
                 "stream has its first token."
             ),
-            of=lambda row: _divided(_ttft(row).p50, row.e2e_ms.p50),
+            of=lambda row: _divided(_ttft(row).p50, FIGURES["e2e_ms"].summary(row).p50),
             higher_is_better=False,
         ),
         Total(

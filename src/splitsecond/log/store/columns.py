@@ -181,7 +181,7 @@ def _labels(
     ).scalars()
     query = select(_HASH, *_NAMES).select_from(WITH_CALL).where(_A.n.in_(first.all()))
     return {
-        int.from_bytes(hashed, "little"): AttemptLabel(*names)
+        int.from_bytes(hashed, "little"): AttemptLabel._make(names)
         for hashed, *names in connection.execute(query)
     }
 
@@ -212,7 +212,7 @@ def _by_row(connection: Connection, rows: ColumnElement[bool]) -> AttemptColumns
         numbers.append(numbers_of(row, place, attempts))
     columns = np.array(numbers, np.int64).reshape(len(numbers), len(FIELDS)).T
     return AttemptColumns(
-        labels=[AttemptLabel(*names) for names in places],
+        labels=[*map(AttemptLabel._make, places)],
         came_us=columns[0],
         label=columns[1],
         **dict(zip(_NUMBERS, columns[2:], strict=True)),

@@ -89,10 +89,10 @@ def import_log(
         words = f"cannot write the log {database.where}: {database.error_text(error)}"
         raise CallerFault(words, kind="log_unavailable") from None
     if days:
-        first, last = (
+        begin, end = (
             datetime.fromtimestamp(day * S_PER_DAY, UTC) for day in (min(days), max(days))
         )
-        found.days, found.first, found.last = len(days), f"{first:%Y-%m-%d}", f"{last:%Y-%m-%d}"
+        found.days, found.first, found.last = len(days), f"{begin:%Y-%m-%d}", f"{end:%Y-%m-%d}"
     return found
 
 
