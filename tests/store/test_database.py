@@ -23,7 +23,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.log.store import database, migrations, tables
 from splitsecond.log.store.database import Database, _tune, check_url
 from splitsecond.log.store.log import Log, Past
-from splitsecond.log.store.rows import SESSION_COLUMNS, rows
+from splitsecond.log.store.rows import CHOICE_COLUMNS, SESSION_COLUMNS, rows
 from splitsecond.log.store.writer import LogWriter
 
 
@@ -239,7 +239,7 @@ def test_a_process_of_the_older_version_keeps_writing(
 def test_calls_of_the_first_version_have_no_session(tmp_path: Path) -> None:
     url = stamped(tmp_path, 1)
     connection = sqlite3.connect(tmp_path / "log.db")
-    for name in SESSION_COLUMNS:
+    for name in (*SESSION_COLUMNS, *CHOICE_COLUMNS):
         connection.execute(f"ALTER TABLE calls DROP COLUMN {name}")
     names = [row[1] for row in connection.execute("PRAGMA table_info(calls)") if row[1] != "n"]
     row = rows(answered(0)).call[: len(names)]

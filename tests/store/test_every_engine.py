@@ -25,6 +25,7 @@ from tests.store.server import Server, programs
 
 from splitsecond.core import clock
 from splitsecond.core.observation import FaultRecord
+from splitsecond.core.service import RoutingChoice
 from splitsecond.log.store import parquet, parquet_export
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.database import Database
@@ -87,8 +88,14 @@ def call(number: int, random: Random) -> CallRecord:
         attempts.append(lost)
     status, outcome = (502, "failed") if kind == 0 else (200, "ok")
     session = None if kind == 3 else in_session(number // 9 + 1, f"{number % 9 + (1 << 63):016x}")
+    choice = None if kind == 3 else RoutingChoice(kind, 0b101, 0.75 if kind else 0.0)
     return msgspec.structs.replace(
-        made, status=status, outcome=outcome, session=session, attempts=tuple(attempts)
+        made,
+        status=status,
+        outcome=outcome,
+        session=session,
+        choice=choice,
+        attempts=tuple(attempts),
     )
 
 

@@ -8,6 +8,7 @@ date.
 from msgspec import Struct
 
 from splitsecond.core.observation import Observation, Outcome
+from splitsecond.core.service import RoutingChoice
 from splitsecond.core.session import CallSession
 
 DIRECT = "direct"
@@ -33,7 +34,8 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     not keep it. `traceparent`: the client's header of that name, "" without; the log does not keep
     it either.
 
-    `session`: where in a session of the client the call is; None without one.
+    `session`: where in a session of the client the call is; None without one. `choice`: of a policy
+    among its branches; None without one.
 
     `attempts`, in the order in which they ended, have the role "winner" or "loser". The tokens of
     the call are those of its last winner.
@@ -56,6 +58,7 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     traceparent: str = ""
     wall_us: int = 0
     session: CallSession | None = None
+    choice: RoutingChoice | None = None
     attempts: tuple[Observation, ...] = ()
 
     @property

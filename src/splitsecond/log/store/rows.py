@@ -13,6 +13,7 @@ from sqlalchemy import Row
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import excerpt
 from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.service import RoutingChoice
 from splitsecond.core.session import CallSession
 from splitsecond.core.timing.packed_attempt import (
     MAX_ATTEMPTS,
@@ -42,6 +43,11 @@ SESSION_COLUMNS = (
 )
 """The columns of the session of a call."""
 _NO_SESSION: tuple[int | None, ...] = (None,) * len(SESSION_COLUMNS)
+CHOICE_COLUMNS = ("choice", "choice_available", "choice_ppm")
+_NO_CHOICE: tuple[int | None, ...] = (None,) * len(CHOICE_COLUMNS)
+MAX_PLACES = (1 << 63) - 1
+"""The bits of a number of 8 bytes: branches after the 63rd are not in it."""
+MILLION = 1_000_000
 _NO_FAULT = ("", "", "", "", 0)
 QUEUE_TIME = "queue_time"
 """The name of the time before any work among the timings of an attempt that was read from the log,
@@ -110,6 +116,7 @@ def rows(record: CallRecord) -> Rows:
         count,
         *answer,
         *(_NO_SESSION if record.session is None else _session(record.session)),
+        *(_NO_CHOICE if record.choice is None else _choice(record.choice)),
     )
     return Rows(call, attempts)
 
@@ -125,6 +132,10 @@ def _session(session: CallSession) -> tuple[int | None, ...]:
         None if session.idle_ns is None else session.idle_ns // NS_PER_MS,
         session.repeated or None,
     )
+
+
+def _choice(choice: RoutingChoice) -> tuple[int, ...]:
+    return choice.place, choice.available & MAX_PLACES, round(choice.odds * MILLION)
 
 
 def session_number(identity: str) -> int:
@@ -223,14 +234,16 @@ _FAULT = ("fault_type", "fault", "phase", "message", "fault_status")
 _CALL = [
     c.name
     for c in CALLS.c
-    if c.name in CallRecord.__struct_fields__ and c.name not in ("attempts", "session")
+    if c.name in CallRecord.__struct_fields__ and c.name not in ("attempts", "session", "choice")
 ]
 ATTEMPT_COLUMNS = [
     ATTEMPTS.c[name]
     for name in ("came_us", "first_event_tokens", "server_queue_ns", *_FAULT, *_SAME_NAMES)
 ]
 """The columns that `observation` reads, in this order."""
-CALL_COLUMNS = [CALLS.c[name] for name in ("came_us", "n", *SESSION_COLUMNS, *_CALL)]
+CALL_COLUMNS = [
+    CALLS.c[name] for name in ("came_us", "n", *SESSION_COLUMNS, *CHOICE_COLUMNS, *_CALL)
+]
 """The columns that `call_record` reads, in this order."""
 
 
@@ -252,9 +265,14 @@ def observation(row: Sequence[Any]) -> Observation:
 def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
     own = 2 + len(SESSION_COLUMNS)
     found = None if row.session is None else call_session(row[2:own])
-    call = tuple(row)[own:]
+    place, available, ppm, *call = tuple(row)[own:]
+    choice = None if place is None else RoutingChoice(place, available, ppm / MILLION)
     return CallRecord(
-        start_ns=0, session=found, attempts=tuple(attempts), **dict(zip(_CALL, call, strict=True))
+        start_ns=0,
+        session=found,
+        choice=choice,
+        attempts=tuple(attempts),
+        **dict(zip(_CALL, call, strict=True)),
     )
 
 
