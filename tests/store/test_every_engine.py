@@ -30,6 +30,7 @@ from splitsecond.log.store import parquet, parquet_export
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.database import Database
 from splitsecond.log.store.log import Log, Past
+from splitsecond.log.store.request_columns import RequestColumns
 from splitsecond.log.store.rows import SESSION_COLUMNS
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
@@ -170,8 +171,19 @@ def test_figures_of_columns_equal_those_of_the_observations(url: str) -> None:
     assert check_columns(url) > CALLS_MADE
 
 
+def as_lists(found: RequestColumns) -> list[Any]:
+    """Return what a replay reads of a log."""
+    columns = [
+        getattr(part, name).tolist()
+        for part in (found.calls, found.attempts)
+        for name in part.__struct_fields__
+    ]
+    return [found.targets, found.clients, found.faults, *columns]
+
+
 QUESTIONS: dict[str, Callable[[Past], Any]] = {
     "targets": lambda past: past.targets(),
+    "requests": lambda past: as_lists(past.requests("fast", [(0, 1 << 62)])),
     "first": lambda past: past.first(clock.wall_time() - timedelta(hours=99.5)),
     "no first": lambda past: past.first(LONG_AFTER),
     "periods": lambda past: past.periods(LONG_AGO, timedelta(hours=6)),
