@@ -62,7 +62,7 @@ def judge(setting: str, today: str, other: str, seed: int, hours: float = HOURS)
     if not identity.agrees:
         return Judged(**same, refused=f"identity: {', '.join(identity.differs)}")
     replayed = found.replayed(parse(other))
-    answer = found.answer(other, replayed)
+    answer = found.answer(other, replayed, found.drawn(parse(other)))
     if answer.refused:
         return Judged(**same, refused="coverage", coverage=answer.coverage.share)
     covered = np.zeros(len(order), bool)

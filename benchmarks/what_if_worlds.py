@@ -27,6 +27,7 @@ from splitsecond.log.store.request_columns import (
     LoggedFault,
     RequestColumns,
 )
+from splitsecond.log.store.rows import MILLION
 from splitsecond.replay.answer import logged_outcomes
 from splitsecond.replay.figures import Outcomes
 from splitsecond.replay.history import History
@@ -327,7 +328,7 @@ class World:
                 first_ns, target = clock.now_ns() - begin_ns, TARGETS.index(reply.target)
                 async with reply:
                     await reply.finished()
-            ended_ns = clock.now_ns()
+            ended_ns, choice = clock.now_ns(), call.notes.choice
             at_us = EPOCH_US + (begin_ns - START_NS) // 1000
             rows[number] = (
                 at_us,
@@ -336,12 +337,13 @@ class World:
                 first_ns,
                 ended_ns - begin_ns,
                 begin_ns,
+                UNKNOWN if choice is None else round(choice.odds * MILLION),
             )
 
     def _logged(
         self, rows: list[tuple[int, ...]], known: bool
     ) -> tuple[RequestColumns, Outcomes, Integers]:
-        came_us, outcome, target, first_ns, end_ns, begin_ns = np.array(rows, np.int64).T
+        came_us, outcome, target, first_ns, end_ns, begin_ns, ppm = np.array(rows, np.int64).T
         calls = self.calls
         order = np.argsort(came_us, kind="stable")
         place = np.empty(len(order), np.int64)
@@ -388,7 +390,7 @@ class World:
                 end_ns=end_ns[order], input_tokens=np.where(answered | known, calls.prompt,
                 UNKNOWN)[order],
                 output_tokens=np.where(answered, calls.output, UNKNOWN)[order],
-                session=calls.session[order],
+                session=calls.session[order], choice_ppm=ppm[order],
                 agent=np.zeros(len(order), np.int64), turn=calls.turn[order],
                 new_tokens=calls.new[order],
                 reusable_tokens=np.where(calls.session == UNKNOWN, UNKNOWN,

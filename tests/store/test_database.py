@@ -23,7 +23,12 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.log.store import database, migrations, tables
 from splitsecond.log.store.database import Database, _tune, check_url
 from splitsecond.log.store.log import Log, Past
-from splitsecond.log.store.rows import ACCOUNTING_COLUMNS, SESSION_COLUMNS, rows
+from splitsecond.log.store.rows import (
+    ACCOUNTING_COLUMNS,
+    CHOICE_COLUMNS,
+    SESSION_COLUMNS,
+    rows,
+)
 from splitsecond.log.store.writer import LogWriter
 
 
@@ -240,7 +245,7 @@ def test_calls_of_the_first_version_have_no_session(tmp_path: Path) -> None:
     url = stamped(tmp_path, 1)
     connection = sqlite3.connect(tmp_path / "log.db")
     connection.execute("DROP INDEX calls_with_cost")
-    for name in (*SESSION_COLUMNS, *ACCOUNTING_COLUMNS):
+    for name in (*SESSION_COLUMNS, *ACCOUNTING_COLUMNS, *CHOICE_COLUMNS):
         connection.execute(f"ALTER TABLE calls DROP COLUMN {name}")
     names = [row[1] for row in connection.execute("PRAGMA table_info(calls)") if row[1] != "n"]
     row = rows(answered(0)).call[: len(names)]

@@ -25,10 +25,12 @@ from tests.store.server import Server, programs
 
 from splitsecond.core import clock
 from splitsecond.core.observation import FaultRecord
+from splitsecond.core.service import RoutingChoice
 from splitsecond.log.store import parquet, parquet_export
 from splitsecond.log.store.call_record import CallAccounting, CallRecord
 from splitsecond.log.store.database import Database
 from splitsecond.log.store.log import Log, Past
+from splitsecond.log.store.request_columns import RequestColumns
 from splitsecond.log.store.rows import ACCOUNTING_COLUMNS, SESSION_COLUMNS
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
@@ -96,13 +98,15 @@ def call(number: int, random: Random) -> CallRecord:
     status, outcome = (502, "failed") if kind == 0 else (200, "ok")
     session = None if kind == 3 else in_session(number // 9 + 1, f"{number % 9 + (1 << 63):016x}")
     accounting = ACCOUNTS[number % len(ACCOUNTS)]
+    choice = None if kind == 3 else RoutingChoice(kind, 0b101, 0.75 if kind else 0.0)
     return msgspec.structs.replace(
         made,
         status=status,
         outcome=outcome,
         session=session,
-        attempts=tuple(attempts),
         accounting=accounting,
+        choice=choice,
+        attempts=tuple(attempts),
     )
 
 
@@ -177,8 +181,19 @@ def test_figures_of_columns_equal_those_of_the_observations(url: str) -> None:
     assert check_columns(url) > CALLS_MADE
 
 
+def as_lists(found: RequestColumns) -> list[Any]:
+    """Return what a replay reads of a log."""
+    columns = [
+        getattr(part, name).tolist()
+        for part in (found.calls, found.attempts)
+        for name in part.__struct_fields__
+    ]
+    return [found.targets, found.clients, found.faults, *columns]
+
+
 QUESTIONS: dict[str, Callable[[Past], Any]] = {
     "targets": lambda past: past.targets(),
+    "requests": lambda past: as_lists(past.requests("fast", [(0, 1 << 62)])),
     "first": lambda past: past.first(clock.wall_time() - timedelta(hours=99.5)),
     "no first": lambda past: past.first(LONG_AFTER),
     "periods": lambda past: past.periods(LONG_AGO, timedelta(hours=6)),

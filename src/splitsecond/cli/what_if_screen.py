@@ -10,7 +10,15 @@ from splitsecond.benchmark.report.tables import print_item
 from splitsecond.core.errors import printable
 from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import MISSING, counted_as, number, percent
-from splitsecond.replay.answer import DRAWN, LEFT_OUT, Coverage, Identity, PolicyAnswer, WhatIf
+from splitsecond.replay.answer import (
+    DRAWN,
+    LEFT_OUT,
+    Coverage,
+    Identity,
+    PolicyAnswer,
+    Robust,
+    WhatIf,
+)
 from splitsecond.replay.exploration import Exploration
 from splitsecond.replay.figures import FigureChange
 from splitsecond.replay.history import Basis
@@ -149,6 +157,24 @@ def _print_answer(answer: PolicyAnswer, console: Console) -> None:
             printable(name), *cells, Text(_difference(each), "" if each.is_real else "dim")
         )
     console.print(table)
+    _print_robust(answer.robust, console)
+
+
+def _print_robust(robust: Robust, console: Console) -> None:
+    if robust.refused:
+        words = f"Direct method only, as {robust.refused}."
+        print_item(console, "  ", words, "dim")
+        return
+    words = (
+        f"Doubly robust, by the probabilities of the log's choices ({robust.effective_calls:,.0f} "
+        f"calls of equal weight): "
+    )
+    if not robust.differs:
+        print_item(console, "  ", f"{words}the same, up to chance.", "dim")
+        return
+    names = ", ".join(HEADINGS.get(each, f"answered by {each}") for each in robust.differs)
+    words += f"the direct method is off in {printable(names)}, which are the doubly robust ones."
+    print_item(console, "  ", words, "yellow")
 
 
 def _print_coverage(coverage: Coverage, console: Console) -> None:

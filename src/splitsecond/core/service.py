@@ -57,6 +57,15 @@ class RequestEstimate(Protocol):
     def for_an_hour(self) -> bool: ...
 
 
+class RoutingChoice(Struct, frozen=True):
+    """The choice of a policy: `place` of the branch in the policy, from 0; `available`, the places
+    that could be chosen, as bits; `odds`, the probability of this choice, 0 where it is unknown."""
+
+    place: int
+    available: int
+    odds: float
+
+
 class Notes(Struct, kw_only=True):
     """Facts about a call that services add while they serve it. The only part of a call that
     changes.
@@ -67,7 +76,8 @@ class Notes(Struct, kw_only=True):
     targets that must not be asked (again), because their answer was truncated or they cannot
     continue it; `probed`, the last target that was asked while it was suspected to be down.
     `cache`: "hit", "shared" (with an identical call in flight), "miss", or "" without a cache.
-    `chosen`: why a policy chose the target that answers, in a few words. `dropped`: fields of the
+    `chosen`: why a policy chose the target that answers, in a few words. `choice`: the first choice
+    of a policy, for the log; None without one. `dropped`: fields of the
     request that are sent to no target; `left_out`: by target, what could not be translated to its
     API format; `added`: by target, a field that its API format requires and the request lacked,
     with its value; `estimated`: targets whose streams begin with an estimate of the prompt's
@@ -92,6 +102,7 @@ class Notes(Struct, kw_only=True):
     probed: str = ""
     cache: str = ""
     chosen: str = ""
+    choice: RoutingChoice | None = None
     dropped: list[str] = []
     left_out: dict[str, list[str]] = {}
     added: dict[str, str] = {}

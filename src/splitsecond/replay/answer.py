@@ -18,6 +18,7 @@ from splitsecond.log.statistics.summary import DOUBT
 from splitsecond.log.store.request_columns import RequestColumns
 from splitsecond.replay.figures import MIN_CALLS, FigureChange, Outcomes, adjusted, changes
 from splitsecond.replay.history import CANCELLED, FAILED, OK, Basis, History
+from splitsecond.replay.robust import MIN_KNOWN, RobustOutcomes, Weights, first_targets
 from splitsecond.replay.running import ReplayedCalls, costs, replay
 from splitsecond.routing.construction.expression import Expression, TargetName, targets
 from splitsecond.routing.targets.target_info import TargetInfo
@@ -89,14 +90,32 @@ class Identity(Struct, frozen=True, kw_only=True):
         return not self.differs
 
 
+class Robust(Struct, frozen=True, kw_only=True):
+    """The doubly robust estimate beside the direct one.
+
+    `refused`: why there is none. `effective_calls`: as many calls of equal weight it rests on.
+    `figures`: the estimate. `differs`: the names of figures for which the direct method is off by
+    more than chance; the answer has the doubly robust ones in their place.
+    """
+
+    refused: str = ""
+    effective_calls: float = 0.0
+    figures: list[FigureChange] = field(default_factory=list)
+    differs: list[str] = field(default_factory=list)
+
+
 class PolicyAnswer(Struct, frozen=True, kw_only=True):
     """One policy over the calls of the log. `refused`: why there are no figures; "" if there
-    are."""
+    are.
+
+    `robust`: where the log has the probabilities of its choices, how far the direct method is off.
+    """
 
     policy: str
     coverage: Coverage
     figures: list[FigureChange] = field(default_factory=list)
     refused: str = ""
+    robust: Robust = Robust()
 
 
 class WhatIf(Struct, frozen=True, kw_only=True):
@@ -137,9 +156,9 @@ def what_if(
 
     `logged_calls`: how many there are, if `logged` is a part of them. `any_load`: the speed of no
     target depends on how many of these calls it gets. `sent`: see `replay`; there are `REPLAYS` of
-    today's policy and one of each other. Raises `CallerFault` for a policy that cannot be replayed,
-    for targets that the log does not have, and for a log of fewer than `MIN_CALLS` calls. It
-    replaces the clock of this process while it runs.
+    today's policy and `replays_of_each` of each other. Raises `CallerFault` for a policy that
+    cannot be replayed, for targets that the log does not have, and for a log of fewer than
+    `MIN_CALLS` calls. It replaces the clock of this process while it runs.
     """
     if len(logged.calls.came_us) < MIN_CALLS:
         raise CallerFault(
@@ -153,7 +172,9 @@ def what_if(
     identity = found.identity(today)
     answers = []
     if identity.agrees:
-        answers = [found.answer(repr(each), found.replayed(each)) for each in policies]
+        answers = [
+            found.answer(repr(each), found.replayed(each), found.drawn(each)) for each in policies
+        ]
         figures = adjusted({each.policy: each.figures for each in answers if not each.refused})
         answers = [replace(each, figures=figures.get(each.policy, [])) for each in answers]
     return WhatIf(
@@ -172,6 +193,12 @@ def what_if(
         ],
         answers=answers,
     )
+
+
+def replays_of_each(logged: RequestColumns) -> int:
+    """Return the number of replays of each policy: two if the log has the probabilities."""
+    known = logged.calls.choice_ppm > 0
+    return 2 if len(known) and known.mean() >= MIN_KNOWN else 1
 
 
 def check_policy(policy: Expression, asked: Sequence[str]) -> None:
@@ -227,10 +254,7 @@ class Comparison:
         self.calls = int((~self._left).sum())
 
     def identity(self, today: Expression) -> Identity:
-        drawn = replay(
-            History(self._logged, own=False), today, self._info, chance=2, sent=self._sent
-        )
-        own = self.replayed(today)
+        drawn, own = self._replay_drawn(today), self.replayed(today)
         known, covered = self.covered(own, check_load=False), self.covered(drawn, check_load=False)
         coverage = self._coverage(drawn, covered)
         if min(known.sum(), covered.sum()) < MIN_CALLS:
@@ -250,7 +274,19 @@ class Comparison:
     def replayed(self, policy: Expression) -> ReplayedCalls:
         return replay(self._history, policy, self._info, chance=1, sent=self._sent)
 
-    def answer(self, policy: str, replayed: ReplayedCalls) -> PolicyAnswer:
+    def drawn(self, policy: Expression) -> ReplayedCalls | None:
+        """Return the calls with answers that are all drawn from other calls; None if the log has
+        too few probabilities for a use of it."""
+        return self._replay_drawn(policy) if replays_of_each(self._logged) > 1 else None
+
+    def _replay_drawn(self, policy: Expression) -> ReplayedCalls:
+        return replay(
+            History(self._logged, own=False), policy, self._info, chance=2, sent=self._sent
+        )
+
+    def answer(
+        self, policy: str, replayed: ReplayedCalls, drawn: ReplayedCalls | None = None
+    ) -> PolicyAnswer:
         covered = self.covered(replayed)
         coverage = self._coverage(replayed, covered)
         if coverage.share < MIN_COVERAGE or coverage.covered < MIN_CALLS:
@@ -258,19 +294,59 @@ class Comparison:
             return PolicyAnswer(
                 policy=policy, coverage=coverage, refused=f"too little of it is known: {least}"
             )
+        figures = self._changes(replayed, covered)
+        robust = self._robust(replayed, drawn, covered, figures)
+        better = {each.name: each for each in robust.figures if each.name in robust.differs}
         return PolicyAnswer(
-            policy=policy, coverage=coverage, figures=self._changes(replayed, covered)
+            policy=policy,
+            coverage=coverage,
+            figures=[better.get(each.name, each) for each in figures],
+            robust=robust,
         )
+
+    def _robust(
+        self,
+        replayed: ReplayedCalls,
+        drawn: ReplayedCalls | None,
+        covered: Mask,
+        direct: Sequence[FigureChange],
+    ) -> Robust:
+        attempts, calls = self._logged.attempts, self._logged.calls
+        count = len(calls.came_us)
+        logged = first_targets(attempts.call, attempts.target, self._history.begin_ns, count)
+        own = first_targets(*replayed.attempts, count)
+        other = own if drawn is None else first_targets(*drawn.attempts, count)
+        weights = Weights(calls.choice_ppm, (logged, own, other))
+        if drawn is None or (refused := weights.refusal(covered)):
+            return Robust(refused=weights.refusal(covered) if drawn is None else refused)
+        outcomes, by_draws = self._outcomes(replayed), self._outcomes(drawn)
+        corrected = RobustOutcomes(by_draws, outcomes, weights)
+        both = (covered, calls.session, self._logged.targets)
+        figures = changes(self._today, corrected, *both)
+        hidden = {each.name for each in direct if each.difference is None}
+        doubt = DOUBT / max(len(figures) - len(hidden), 1)
+        off = changes(outcomes, corrected, *both)
+        return Robust(
+            effective_calls=weights.effective_calls(covered),
+            figures=figures,
+            differs=[
+                each.name
+                for each in off
+                if each.name not in hidden and each.p_value is not None and each.p_value < doubt
+            ],
+        )
+
+    def _outcomes(self, r: ReplayedCalls) -> Outcomes:
+        return Outcomes.of(r.ttft_ns, r.total_ns, r.failed, r.target, r.usd, self._stream)
 
     def _changes(self, replayed: ReplayedCalls, covered: Mask) -> list[FigureChange]:
         """Return the figures; without those of slow calls if too many slow times are hidden behind
         lost races."""
-        r = replayed
-        outcomes = Outcomes.of(r.ttft_ns, r.total_ns, r.failed, r.target, r.usd, self._stream)
+        outcomes = self._outcomes(replayed)
         found = changes(
             self._today, outcomes, covered, self._logged.calls.session, self._logged.targets
         )
-        if ((r.basis == Basis.SLOWER) & ~self._left).sum() <= MAX_HIDDEN * self.calls:
+        if ((replayed.basis == Basis.SLOWER) & ~self._left).sum() <= MAX_HIDDEN * self.calls:
             return found
         return [
             FigureChange(name=each.name, today=each.today) if each.name in TAILS else each

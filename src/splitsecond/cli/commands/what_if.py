@@ -12,7 +12,7 @@ from splitsecond.cli.what_if_screen import print_exploration, print_what_if
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.validation import nearest
-from splitsecond.replay.answer import REPLAYS
+from splitsecond.replay.answer import REPLAYS, replays_of_each
 from splitsecond.replay.answer import what_if as answered
 from splitsecond.replay.exploration import Exploration, exploration
 from splitsecond.routing.construction.expression import parse
@@ -108,7 +108,8 @@ def what_if(
     facts = logged.facts(requests.targets)
     screen = Console(stderr=True)
     with Progress(console=screen, transient=True, disable=not screen.is_terminal) as progress:
-        total = (REPLAYS + len(others)) * len(requests.calls.came_us)
+        replays = REPLAYS + replays_of_each(requests) * len(others)
+        total = replays * len(requests.calls.came_us)
         task = progress.add_task("replaying the log", total=total)
         result = answered(
             requests, now, others, facts, route=name, logged_calls=count, any_load=any_load,

@@ -8,6 +8,7 @@ date. An imported call also has the cost that the other program's log states.
 from msgspec import Struct
 
 from splitsecond.core.observation import Observation, Outcome
+from splitsecond.core.service import RoutingChoice
 from splitsecond.core.session import CallSession
 
 DIRECT = "direct"
@@ -43,7 +44,7 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     it either.
 
     `session`: where in a session of the client the call is; None without one. `accounting`: what
-    an imported log says of the call.
+    an imported log says of the call. `choice`: of a policy among its branches; None without one.
 
     `attempts`, in the order in which they ended, have the role "winner" or "loser". The tokens of
     the call are those of its last winner.
@@ -67,6 +68,7 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     wall_us: int = 0
     session: CallSession | None = None
     accounting: CallAccounting | None = None
+    choice: RoutingChoice | None = None
     attempts: tuple[Observation, ...] = ()
 
     @property

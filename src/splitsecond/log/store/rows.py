@@ -13,6 +13,7 @@ from sqlalchemy import Row
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import excerpt
 from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.service import RoutingChoice
 from splitsecond.core.session import CallSession
 from splitsecond.core.timing.packed_attempt import (
     MAX_ATTEMPTS,
@@ -44,6 +45,11 @@ SESSION_COLUMNS = (
 _NO_SESSION: tuple[int | None, ...] = (None,) * len(SESSION_COLUMNS)
 ACCOUNTING_COLUMNS = ("team", "tags", "stated_usd")
 _NO_ACCOUNTING = (None, None, None)
+CHOICE_COLUMNS = ("choice", "choice_available", "choice_ppm")
+_NO_CHOICE: tuple[int | None, ...] = (None,) * len(CHOICE_COLUMNS)
+MAX_PLACES = (1 << 63) - 1
+"""The bits of a number of 8 bytes: branches after the 63rd are not in it."""
+MILLION = 1_000_000
 _NO_FAULT = ("", "", "", "", 0)
 QUEUE_TIME = "queue_time"
 """The name of the time before any work among the timings of an attempt that was read from the log,
@@ -117,6 +123,7 @@ def rows(record: CallRecord) -> Rows:
         count,
         *answer,
         *(_NO_SESSION if record.session is None else _session(record.session)),
+        *(_NO_CHOICE if record.choice is None else _choice(record.choice)),
         *accounting,
     )
     return Rows(call, attempts)
@@ -144,6 +151,10 @@ def accounting_names(
 ) -> tuple[str, ...]:
     """Return what the accounting of a call adds to its attempts' `label_hash`."""
     return team or "", tags or "", "" if stated_usd is None else "stated"
+
+
+def _choice(choice: RoutingChoice) -> tuple[int, ...]:
+    return choice.place, choice.available & MAX_PLACES, round(choice.odds * MILLION)
 
 
 def session_number(identity: str) -> int:
@@ -243,7 +254,7 @@ _CALL = [
     c.name
     for c in CALLS.c
     if c.name in CallRecord.__struct_fields__
-    and c.name not in ("attempts", "session", "accounting")
+    and c.name not in ("attempts", "session", "accounting", "choice")
 ]
 ATTEMPT_COLUMNS = [
     ATTEMPTS.c[name]
@@ -251,7 +262,15 @@ ATTEMPT_COLUMNS = [
 ]
 """The columns that `observation` reads, in this order."""
 CALL_COLUMNS = [
-    CALLS.c[name] for name in ("came_us", "n", *SESSION_COLUMNS, *ACCOUNTING_COLUMNS, *_CALL)
+    CALLS.c[name]
+    for name in (
+        "came_us",
+        "n",
+        *SESSION_COLUMNS,
+        *CHOICE_COLUMNS,
+        *ACCOUNTING_COLUMNS,
+        *_CALL,
+    )
 ]
 """The columns that `call_record` reads, in this order."""
 
@@ -274,14 +293,16 @@ def observation(row: Sequence[Any]) -> Observation:
 def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
     own = 2 + len(SESSION_COLUMNS)
     session = None if row.session is None else call_session(row[2:own])
-    team, tags, stated_usd, *call = tuple(row)[own:]
+    place, available, ppm, team, tags, stated_usd, *call = tuple(row)[own:]
     accounting = None
     if (team, tags, stated_usd) != _NO_ACCOUNTING:
         accounting = CallAccounting(team=team or "", tags=tags or "", stated_usd=stated_usd)
+    choice = None if place is None else RoutingChoice(place, available, ppm / MILLION)
     return CallRecord(
         start_ns=0,
         session=session,
         accounting=accounting,
+        choice=choice,
         attempts=tuple(attempts),
         **dict(zip(_CALL, call, strict=True)),
     )

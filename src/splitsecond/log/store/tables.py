@@ -110,6 +110,11 @@ CALLS = Table(
         "to the arrival of the call.",
         repeated="How often in a row the model had called a tool with the same arguments, if "
         "three times or more.",
+        choice="Place, from 0, of the branch that a choosing policy chose first; null without a "
+        "choice, like the following. Of choices within choices, that of the outer one.",
+        choice_available="The places that could be chosen, as bits: 5 for the first and the third.",
+        choice_ppm="Millionths of probability with which all choices were made as they were; 0 "
+        "where it is unknown, because a policy explored or drew from the uncertainty of estimates.",
     ),
     Column("team", Text, doc="The team that an imported log names; null without one."),
     Column("tags", Text, doc="Its tags, sorted and joined by `, `; null without one."),

@@ -56,8 +56,8 @@ class PolicyContext(Struct, frozen=True, kw_only=True):
     def branches(self, services: Sequence[Service], *, best: tuple[type, ...] = ()) -> list[Branch]:
         names = self.names or [()] * len(services)
         return [
-            Branch(service, inside, by_best=isinstance(service, best))
-            for service, inside in zip(services, names, strict=True)
+            Branch(service, inside, place=place, by_best=isinstance(service, best))
+            for place, (service, inside) in enumerate(zip(services, names, strict=True))
         ]
 
 

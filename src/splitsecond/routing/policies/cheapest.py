@@ -7,7 +7,13 @@ from splitsecond.core import clock
 from splitsecond.core.service import Call, Reply, Service
 from splitsecond.core.session import CallSession
 from splitsecond.core.upstream.prompt_size import input_tokens, output_tokens
-from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
+from splitsecond.routing.machinery.choosing.branch import (
+    UNKNOWN_ODDS,
+    Branch,
+    Choice,
+    ask_in_turn,
+    in_order,
+)
 from splitsecond.routing.machinery.choosing.exploration import Exploration
 from splitsecond.routing.machinery.choosing.session_choice import CacheUse, SessionChoice
 from splitsecond.routing.machinery.choosing.speed import SpeedRanking
@@ -75,7 +81,7 @@ class Cheapest(PolicyService):
         offers = self._offers(call, available, now_ns)
         if self._limit_ns == inf:
             for offer in offers:
-                yield offer.branch, f"cheapest: {offer}"
+                yield offer.branch, f"cheapest: {offer}", 1.0, available
         else:
             yield from self._within_limit(call, offers, available, now_ns)
 
@@ -92,14 +98,15 @@ class Cheapest(PolicyService):
             return
         if not fast and not unknown:
             for prospect in self._speeds.ranked(call, available):
-                yield prospect.branch, f"cheapest, none is fast enough: {prospect}"
+                why = f"cheapest, none is fast enough: {prospect}"
+                yield prospect.branch, why, UNKNOWN_ODDS, available
             return
         explored = self._explored(offers, fast, now_ns)
         for offer in explored:
-            yield offer.branch, f"cheapest: {offer}, explored"
+            yield offer.branch, f"cheapest: {offer}, explored", UNKNOWN_ODDS, available
         for offer in (*fast, *unknown):
             if offer not in explored:
-                yield offer.branch, f"cheapest: {offer}"
+                yield offer.branch, f"cheapest: {offer}", UNKNOWN_ODDS, available
 
     def _of_session(
         self, call: Call, session: CallSession, among: Sequence[Branch]

@@ -137,7 +137,7 @@ class _InTurn(PolicyService):
         )
         if home is None:
             return iter(self._steps)
-        branch, call.notes.chosen = home
+        branch, call.notes.chosen, *_ = home
         if branch is available[0]:
             return iter(self._steps)
         return iter(

@@ -5,7 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from splitsecond.core.service import Call, Reply, Service
-from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
+from splitsecond.routing.machinery.choosing.branch import (
+    UNKNOWN_ODDS,
+    Branch,
+    Choice,
+    ask_in_turn,
+    in_order,
+)
 from splitsecond.routing.machinery.choosing.session_choice import CacheUse, SessionChoice
 from splitsecond.routing.machinery.choosing.speed import SpeedRanking
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
@@ -44,8 +50,9 @@ class SpeedChoice:
         ):
             yield from choices
             return
+        odds = UNKNOWN_ODDS if len(available) > 1 else 1.0
         for prospect in self._speeds.ranked(call, available):
-            yield prospect.branch, f"{self._policy}: {prospect}"
+            yield prospect.branch, f"{self._policy}: {prospect}", odds, available
 
 
 class Fastest(PolicyService):

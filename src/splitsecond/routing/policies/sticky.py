@@ -64,9 +64,10 @@ class Sticky(PolicyService):
         available = [branch for branch in by_hash if branch.available(self._states, call)]
         others = available or by_hash
         if home in available:
-            yield home, f"sticky: {home.label}, where the conversation is"
+            yield home, f"sticky: {home.label}, where the conversation is", 1.0, available
             others = [branch for branch in available if branch is not home]
-        yield from in_order(others, "sticky" if available else "sticky, none is available")
+        why = "sticky" if available else "sticky, none is available"
+        yield from in_order(others, why, 1 / len(others) if others else 1.0, available)
 
     def _remember(self, key: bytes, branch: Branch) -> None:
         self._homes[key] = branch, clock.now_ns() + self._ttl_ns

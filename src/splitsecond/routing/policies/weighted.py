@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Reply, Service
-from splitsecond.routing.machinery.choosing.branch import Choice, ask_in_turn, in_order
+from splitsecond.routing.machinery.choosing.branch import Branch, Choice, ask_in_turn, in_order
 from splitsecond.routing.machinery.choosing.session_choice import CacheUse, SessionChoice
 from splitsecond.routing.machinery.definition import Policy, PolicyContext, PolicyService
 from splitsecond.routing.machinery.settings import Weights
@@ -36,18 +36,15 @@ class Weighted(PolicyService):
                 hint='Give each branch one, as in weighted("a/x", "b/x", weights="3,1").',
             )
         self._accounts = [0] * count
-        self._most = MAX_TURNS_AHEAD * sum(self._weights)
+        self._total = sum(self._weights)
+        self._most = MAX_TURNS_AHEAD * self._total
         self._sessions = SessionChoice(context.states, "weighted") if cache != "off" else None
 
     async def __call__(self, call: Call) -> Reply:
         return await ask_in_turn(call, self._choices(call))
 
     def _choices(self, call: Call) -> Iterator[Choice]:
-        available = [
-            place
-            for place, branch in enumerate(self._branches)
-            if branch.available(self._states, call)
-        ]
+        available = [branch for branch in self._branches if branch.available(self._states, call)]
         if not available:
             yield from in_order(self._branches, "weighted, none is available")
         if (
@@ -55,30 +52,34 @@ class Weighted(PolicyService):
             and (session := call.notes.session) is not None
             and len(available) > 1
         ):
-            home = self._sessions.kept(session, [self._branches[place] for place in available])
+            home = self._sessions.kept(session, available)
             if home is not None:
-                place = self._branches.index(home[0])
-                self._charge(place, available)
-                available.remove(place)
+                self._charge(home[0], available)
                 yield home
+                available.remove(home[0])
         while available:
-            place = self._turn(available)
-            available.remove(place)
-            branch = self._branches[place]
-            yield branch, f"weighted: {branch.label}"
+            branch = self._turn(available)
+            odds = self._weights[branch.place] / self._weight(available)
+            yield branch, f"weighted: {branch.label}", odds, available
+            available.remove(branch)
 
-    def _turn(self, available: Sequence[int]) -> int:
-        accounts = self._accounts
-        best = max(available, key=lambda place: accounts[place] + self._weights[place])
+    def _turn(self, available: Sequence[Branch]) -> Branch:
+        accounts, weights = self._accounts, self._weights
+        best = max(available, key=lambda branch: accounts[branch.place] + weights[branch.place])
         self._charge(best, available)
         return best
 
-    def _charge(self, chosen: int, available: Sequence[int]) -> None:
-        for place in available:
-            self._accounts[place] = min(self._accounts[place] + self._weights[place], self._most)
-        self._accounts[chosen] = max(
-            self._accounts[chosen] - sum(self._weights[place] for place in available), -self._most
-        )
+    def _charge(self, chosen: Branch, available: Sequence[Branch]) -> None:
+        accounts, place = self._accounts, chosen.place
+        for each in available:
+            at = each.place
+            accounts[at] = min(accounts[at] + self._weights[at], self._most)
+        accounts[place] = max(accounts[place] - self._weight(available), -self._most)
+
+    def _weight(self, available: Sequence[Branch]) -> int:
+        if len(available) == len(self._branches):
+            return self._total
+        return sum(self._weights[each.place] for each in available)
 
 
 weighted = Policy(

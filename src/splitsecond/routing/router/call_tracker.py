@@ -277,6 +277,8 @@ def call_record(open_call: OpenCall) -> CallRecord:
     msgspec.structs.force_setattr(record, "wall_us", clock.wall_offset_us())
     if call.notes.session is not None:
         msgspec.structs.force_setattr(record, "session", call.notes.session)
+    if call.notes.choice is not None:
+        msgspec.structs.force_setattr(record, "choice", call.notes.choice)
     if len(open_call.attempts) > 1:
         record = msgspec.structs.replace(record, output_limit=output_limit(call.body))
     return record

@@ -8,9 +8,11 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from math import sqrt
 
+from msgspec.structs import replace
+
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
-from splitsecond.core.service import Call, Reply, Service
+from splitsecond.core.service import Call, Notes, Reply, RoutingChoice, Service
 from splitsecond.routing.machinery.fault_handling import all_failed, only_probed, remedy, unsent
 from splitsecond.routing.targets.estimate import SpeedEstimate
 from splitsecond.routing.targets.samples import NEVER_NS
@@ -27,14 +29,19 @@ speed shows."""
 class Branch:
     """`service`, over the targets with these `names`. `by_best`: it is as good as the best of them.
 
+    `place`: where it is among the branches of its policy, from 0.
+
     A branch without names (of a policy that is built in Python) counts as one target about which
     nothing is known.
     """
 
-    def __init__(self, service: Service, names: Sequence[str], *, by_best: bool = False) -> None:
+    def __init__(
+        self, service: Service, names: Sequence[str], *, place: int = 0, by_best: bool = False
+    ) -> None:
         self.service = service
         self.names = tuple(names) or (repr(service),)
         self.label = self.names[0] if len(self.names) == 1 else repr(service)
+        self.place = place
         self.last_asked_ns = NEVER_NS
         self._by_best = by_best
         self._failing, self._failing_ns = 0.0, 0
@@ -91,24 +98,33 @@ def usual_output_tokens(call: Call, among: Iterable[Branch], states: TargetState
     return [tokens for each in found if (tokens := each.output_tokens()) is not None]
 
 
-Choice = tuple[Branch, str]
-"""A branch, and why it was chosen."""
+UNKNOWN_ODDS = 0.0
+Choice = tuple[Branch, str, float, Sequence[Branch]]
+"""A branch, why it was chosen, with which probability, and the branches that were available.
+
+The probability is `UNKNOWN_ODDS` where the branch was explored or drawn from the uncertainty of
+estimates, because then no exact one is known.
+"""
 
 
-def in_order(among: Iterable[Branch], why: str) -> Iterator[Choice]:
-    return ((branch, f"{why}: {branch.label}") for branch in among)
+def in_order(
+    among: Iterable[Branch], why: str, odds: float = 1.0, available: Sequence[Branch] = ()
+) -> Iterator[Choice]:
+    return ((branch, f"{why}: {branch.label}", odds, available) for branch in among)
 
 
 async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
-    """Return the reply of the first branch that is not down.
+    """Return the reply of the first branch that is not down, and note the choice in the call.
 
     The next branch is asked only if nothing was sent to a branch, because it is unavailable or its
     API format cannot express the request, or if the call was its probe, so that probes fail no
     call. Raises the fault of the branches, or `AllFailed` for several.
     """
     refusals: list[Fault] = []
-    for branch, why in choices:
+    for branch, why, odds, available in choices:
         call.notes.chosen = why
+        if not call.notes.attempts:
+            _note(call.notes, branch, odds, available)
         before_ns, branch.last_asked_ns = branch.last_asked_ns, clock.now_ns()
         try:
             reply = await branch.service(call)
@@ -122,9 +138,24 @@ async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
                 if not only_probed(fault):
                     raise
             refusals.append(fault.without_traceback())
+            if call.notes.choice is not None:  # another branch is asked than the one chosen
+                call.notes.choice = replace(call.notes.choice, odds=UNKNOWN_ODDS)
             if call.deadline_ns is not None and clock.now_ns() >= call.deadline_ns:
                 break
         else:
             branch.record_call(clock.now_ns(), failed=False)
             return reply
     raise refusals[0] if len(refusals) == 1 else all_failed(refusals)
+
+
+def _note(notes: Notes, branch: Branch, odds: float, available: Sequence[Branch]) -> None:
+    """Note a choice for the log. Of choices within choices, the place is that of the outer one, and
+    the probability is that of all together."""
+    outer = notes.choice
+    if outer is None:
+        mask = 0
+        for each in available:
+            mask |= 1 << each.place
+        notes.choice = RoutingChoice(branch.place, mask, odds)
+    else:
+        notes.choice = RoutingChoice(outer.place, outer.available, outer.odds * odds)

@@ -20,7 +20,12 @@ from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.service import Call
 from splitsecond.core.session import CallSession
 from splitsecond.core.upstream.prompt_size import output_tokens
-from splitsecond.routing.machinery.choosing.branch import Branch, Choice, usual_output_tokens
+from splitsecond.routing.machinery.choosing.branch import (
+    UNKNOWN_ODDS,
+    Branch,
+    Choice,
+    usual_output_tokens,
+)
 from splitsecond.routing.machinery.choosing.speed import (
     FAILURE_COST,
     MAX_CROWDING,
@@ -88,8 +93,11 @@ class SessionChoice:
         others = sorted((each for each in options if each is not first), key=_total)
         return iter(
             [
-                (first.branch, why),
-                *((each.branch, f"{self._policy}: {each.branch.label}") for each in others),
+                (first.branch, why, UNKNOWN_ODDS if home is None else 1.0, among),
+                *(
+                    (each.branch, f"{self._policy}: {each.branch.label}", 1.0, ())
+                    for each in others
+                ),
             ]
         )
 
@@ -109,7 +117,7 @@ class SessionChoice:
                 lifetime = self._known(name).lifetime
                 if lifetime.keeps(age_ns) and (cached := sent * lifetime.share(age_ns)) >= most:
                     home, most = branch, cached
-        return None if home is None else (home, _stays(home, most))
+        return None if home is None else (home, _stays(home, most), 1.0, among)
 
     def instead(
         self, call: Call, session: CallSession, among: Sequence[Branch], preferred: Branch
@@ -123,7 +131,7 @@ class SessionChoice:
         if options[0].cached - options[1].cached < MIN_CACHED:
             return None
         first, why = self._decided(options[0], options, surely=True)
-        return first.branch, why
+        return first.branch, why, 1.0, among
 
     def _known(self, name: str) -> PromptCacheModel:
         state = self._states.known().get(name)
