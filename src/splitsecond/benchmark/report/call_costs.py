@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from splitsecond.benchmark.findings.call_costs import CARD_CALLS, CallCost
-from splitsecond.benchmark.report.tables import name_text, print_item, titled_table
+from splitsecond.benchmark.report.tables import name_text, print_item, print_table, titled_table
 from splitsecond.benchmark.report.use_matrix import short_load
 from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import listed
@@ -43,7 +43,7 @@ def print_cost_card(card: Mapping[str, Sequence[CallCost]], console: Console) ->
         table.add_column(heading, justify="right", no_wrap=True)
     for target, at, *amounts in cost_card_rows(card):
         table.add_row(name_text(target, 0), short_load(at), *map(Text, amounts))
-    console.print(table)
+    print_table(table, console)
     print_item(console, "", NOTE, "dim")
     console.print()
 
@@ -67,7 +67,7 @@ def call_costs_table(found: Sequence[CallCost], calls: str, console: Console) ->
         count = [str(each.machines or "")] if machines else []
         table.add_row(name_text(each.target, 0), short_load(each.load), *map(Text, amounts), *count)
     if priced:
-        console.print(table)
+        print_table(table, console)
         print_item(console, "", NOTE, "dim")
     unknown = [each.target for each in found if each.usd_per_day is None]
     if unknown:
