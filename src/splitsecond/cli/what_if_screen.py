@@ -20,6 +20,7 @@ from splitsecond.replay.answer import (
     WhatIf,
 )
 from splitsecond.replay.exploration import Exploration
+from splitsecond.replay.family import Proposal
 from splitsecond.replay.figures import FigureChange
 from splitsecond.replay.history import Basis
 
@@ -66,6 +67,35 @@ def print_what_if(found: WhatIf, console: Console) -> None:
     for each in found.answers:
         console.print()
         _print_answer(each, console)
+
+
+def print_proposal(found: Proposal, console: Console) -> None:
+    _print_identity(found.answer.identity, console)
+    if not found.answer.identity.agrees:
+        return
+    figure, tried = HEADINGS[found.by], counted_as(len(found.answer.answers), "policy", "policies")
+    console.print()
+    if found.policy:
+        best = next(each for each in found.answer.answers if each.policy == found.policy)
+        words = f"Of {tried}, this one surely improves {figure} most for route"
+        print_item(console, "", f"{words} {printable(found.answer.route)}:")
+        console.print()
+        _print_answer(best, console)
+    else:
+        print_item(console, "", f"None of {tried} surely improves {figure}: keep today's.")
+    console.print()
+    for each in found.answer.answers:
+        if each.policy != found.policy:
+            text = f"{printable(each.policy)}: {_outcome(each, found)}"
+            print_item(console, "  ", text, "dim")
+
+
+def _outcome(answer: PolicyAnswer, found: Proposal) -> str:
+    if answer.refused:
+        return f"no answer: {answer.refused}"
+    figure = next((each for each in answer.figures if each.name == found.by), None)
+    words = MISSING if figure is None else _difference(figure)
+    return f"{words}; {found.refused[answer.policy]}" if answer.policy in found.refused else words
 
 
 def print_exploration(found: Exploration, route: str, console: Console) -> None:

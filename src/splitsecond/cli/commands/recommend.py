@@ -18,6 +18,7 @@ from splitsecond.cli.log_source import DAYS, LoggedTraffic
 from splitsecond.cli.option_values import judged_load
 from splitsecond.cli.options import USES as USE_NAMES
 from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
+from splitsecond.cli.policy_search import GOALS, goal_of, propose_policy
 from splitsecond.cli.results import Output
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.timing.uses import USES
@@ -65,6 +66,32 @@ def recommend(
         float | None,
         typer.Option(metavar="SCORE", help="Least score of --quality.", show_default=False),
     ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            metavar="FIGURE",
+            help=f"Instead, propose a policy for a route that improves {', '.join(GOALS)}.",
+        ),
+    ] = "",
+    route: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="With --policy: its route. Default: the most frequent."),
+    ] = "",
+    today: Annotated[
+        str,
+        typer.Option(
+            metavar="POLICY",
+            help="With --policy: the policy of that time. Default: that of the configuration.",
+        ),
+    ] = "",
+    any_load: Annotated[
+        bool,
+        typer.Option(
+            "--any-load",
+            help="With --policy: no target is slower with more of these calls.",
+        ),
+    ] = False,
     log: Log = "",
     config: Config = None,
     days: Days = DAYS,
@@ -84,7 +111,21 @@ def recommend(
     judged by speed and price, from runs or from the gateway's log: at the heaviest load of a run
     where many users wait at once, at the lightest for completion. The quality of responses is not
     measured: name the models that are good enough with --only, or give them scores with --quality.
+
+    With --policy the calls of a route are replayed through a small family of other policies, as
+    what-if does: orders, deadlines, hedges and weights over the targets in the log. The one that
+    surely improves the figure most is proposed, with its evidence; or none.
     """
+    if policy:
+        propose_policy(
+            LoggedTraffic(log, config, days),
+            goal_of(policy),
+            names or [],
+            (route, today),
+            Output(json=json, csv=csv, markdown=markdown),
+            any_load=any_load,
+        )
+        return
     runs, uses = _runs_and_uses(names or [])
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()

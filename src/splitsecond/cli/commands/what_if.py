@@ -3,17 +3,14 @@ from typing import Annotated
 import typer
 from msgspec import to_builtins
 from rich.console import Console
-from rich.progress import Progress
 
 from splitsecond.cli.log_source import LoggedTraffic
 from splitsecond.cli.options import Config, Csv, Json, Log, Markdown
+from splitsecond.cli.replaying import LoggedRoute
 from splitsecond.cli.results import Output
 from splitsecond.cli.what_if_screen import print_exploration, print_what_if
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.validation import nearest
-from splitsecond.replay.answer import REPLAYS, replays_of_each
-from splitsecond.replay.answer import what_if as answered
 from splitsecond.replay.exploration import Exploration, exploration
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.machinery.settings import Duration
@@ -90,31 +87,16 @@ def what_if(
     logged = LoggedTraffic(
         log, config, Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S
     )
-    own = logged.policies()
-    others = [parse(each, own) for each in policies]
-    name = _route(logged, route)
-    now = parse(today, own) if today else logged.policy(name)
-    if now is None:
-        raise CallerFault(
-            f"the policy of the route {name!r} in the log is not known",
-            kind="no_policy",
-            hint="Name it with --today, or the gateway's configuration with --config.",
-        )
-    requests, count = logged.requests(name, calls)
+    replayed = LoggedRoute(logged, route, today, calls)
+    others = [parse(each, replayed.policies) for each in policies]
     if share:
-        found = [exploration(requests, now, each, share, count) for each in others]
-        _write_exploration(output, found, name)
+        found = [
+            exploration(replayed.requests, replayed.now, each, share, replayed.count)
+            for each in others
+        ]
+        _write_exploration(output, found, replayed.name)
         return
-    facts = logged.facts(requests.targets)
-    screen = Console(stderr=True)
-    with Progress(console=screen, transient=True, disable=not screen.is_terminal) as progress:
-        replays = REPLAYS + replays_of_each(requests) * len(others)
-        total = replays * len(requests.calls.came_us)
-        task = progress.add_task("replaying the log", total=total)
-        result = answered(
-            requests, now, others, facts, route=name, logged_calls=count, any_load=any_load,
-            sent=lambda more: progress.advance(task, more),
-        )  # fmt: skip
+    result = replayed.what_if(others, any_load=any_load)
 
     def show(console: Console) -> None:
         print_what_if(result, console)
@@ -152,15 +134,3 @@ def _share(text: str) -> float:
             f"--explore: got {text}, expected a share such as 1%, at most 50%", kind="bad_option"
         )
     return share
-
-
-def _route(logged: LoggedTraffic, route: str) -> str:
-    known = dict(logged.routes())
-    if not known:
-        raise logged.nothing()
-    if route and route not in known:
-        hint = f"{nearest(route, known)} There are: {', '.join(known)}.".lstrip()
-        raise CallerFault(
-            f"the log has no calls to a route {route!r}", kind="unknown_route", hint=hint
-        )
-    return route or next(iter(known))
