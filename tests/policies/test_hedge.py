@@ -175,6 +175,7 @@ def test_hedges_use_most_of_extra_load_if_latency_varies() -> None:
     play(main, [first, second])
 
 
+@pytest.mark.system
 def test_a_fifth_of_slow_calls_needs_a_share_like_it() -> None:
     p95 = {}
     for extra in (0.05, 0.25):

@@ -32,7 +32,7 @@ from splitsecond.log.store.log import Log, Past
 from splitsecond.log.store.rows import SESSION_COLUMNS
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
-CALLS_MADE = 700
+CALLS_MADE = 350
 HOUR_S = 3600.0
 pytestmark = pytest.mark.usefixtures("noon_of_module")
 
@@ -47,7 +47,7 @@ def call(number: int, random: Random) -> CallRecord:
     made = answered(
         number,
         target=target,
-        ago_s=(CALLS_MADE - number) * HOUR_S / 3 + random.random(),
+        ago_s=(CALLS_MADE - number) * HOUR_S / 1.5 + random.random(),
         route=random.choice(("fast", "cheap")),
         client=random.choice(("web", "it's", "")),
     )
@@ -112,8 +112,8 @@ def in_sqlite(noon_of_module: None, tmp_path_factory: pytest.TempPathFactory) ->
 def in_parquet(in_sqlite: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("parquet") / "it's an archive"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet_export, "ROWS", 40)
-        patch.setattr(parquet_export, "BATCH", 16)
+        patch.setattr(parquet_export, "ROWS", 20)
+        patch.setattr(parquet_export, "BATCH", 8)
         found = Past.open(in_sqlite).export(folder, LONG_AGO + timedelta(days=365 * 50), LONG_AFTER)
     assert (found.calls, found.kept) == (CALLS_MADE, 0)
     assert (
