@@ -61,9 +61,7 @@ def test_page_is_one_small_file_without_external_resources(text: str, page: Page
 
 def test_csp_allows_only_the_pages_own_script_and_style(text: str, page: Page) -> None:
     (policy,) = (
-        a["content"]
-        for tag, a in page.tags
-        if a.get("http-equiv") == "Content-Security-Policy"
+        a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy"
     )
     for tag, attributes in (("script", ""), ("style", "")):
         (content,) = re.findall(f"<{tag}{attributes}>(.*?)</{tag}>", text, re.DOTALL)

@@ -47,7 +47,7 @@ def call(number: int, random: Random) -> CallRecord:
     made = answered(
         number,
         target=target,
-        ago_s=(CALLS_MADE - number) * HOUR_S / 1.5 + random.random(),
+        ago_s=(CALLS_MADE - number) * HOUR_S / 3 + random.random(),
         route=random.choice(("fast", "cheap")),
         client=random.choice(("web", "it's", "")),
     )
