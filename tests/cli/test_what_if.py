@@ -50,8 +50,10 @@ def test_the_answer_begins_with_todays_policy(answered: Ended) -> None:
     assert max(map(len, ended.out.splitlines())) <= 80
 
 
-def test_another_policy_in_the_log_ends_with_1(split: Split, log: Path) -> None:
-    ended = split("what-if", TODAY, "--log", log, "--today", ONLY_A)
+def test_another_policy_in_the_log_ends_with_1(split: Split, tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+    write(f"sqlite:///{file}", alternating(200))
+    ended = split("what-if", TODAY, "--log", file, "--today", ONLY_A)
     assert ended.code == 1
     assert ended.out.startswith(
         "✗ Today's policy, replayed over its own log, does not give the log's figures:"
@@ -88,6 +90,7 @@ def test_csv_has_a_row_for_each_figure(log: Path) -> None:
     assert len(rows) == 9
 
 
+@pytest.mark.system
 def test_most_calls_are_whole_hours(split: Split, tmp_path: Path) -> None:
     file = tmp_path / "log.db"
     write(f"sqlite:///{file}", alternating(3000, hours=9.0))

@@ -83,8 +83,10 @@ def test_another_policy_has_the_figures_of_its_target(found: WhatIf) -> None:
     assert figures["ttft_p50_ms"].is_real
 
 
-def test_another_policy_than_that_of_the_log_has_no_answer(logged: RequestColumns) -> None:
-    found = asked(logged, ONLY_A, today=ONLY_A)
+def test_another_policy_than_that_of_the_log_has_no_answer(tmp_path: Path) -> None:
+    file = f"sqlite:///{tmp_path}/log.db"
+    write(file, alternating(200))
+    found = asked(read(file), ONLY_A, today=ONLY_A)
     assert "a/m" in found.identity.differs
     assert found.answers == []
 
