@@ -194,7 +194,7 @@ def test_rounds_until_a_creep_is_found(scatter: float) -> None:
 
 def test_a_change_by_half_is_found_in_the_third_round() -> None:
     assert (
-        np.quantile(rounds_until_found(Noise("", 0.06), shift=0.5, before=72, watches=30), 0.9) <= 4
+        np.quantile(rounds_until_found(Noise("", 0.06), shift=0.5, before=72, watches=15), 0.9) <= 4
     )
 
 
