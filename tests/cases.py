@@ -15,11 +15,16 @@ Test = Callable[..., None]
 
 
 class Case(Struct):
-    """The values of some parameters. `is_system`: whether its tests are `system` tests."""
+    """The values of some parameters. `is_system`: whether its tests are `system` tests. `id`: a
+    short name instead of the values."""
 
-    name: str
     arguments: dict[str, Any]
     is_system: bool
+    id: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.id or ", ".join(f"{key}={each!r:.200}" for key, each in self.arguments.items())
 
 
 def each_case(
@@ -40,7 +45,7 @@ def each_case(
     cases = [_case(keys, value) for value in values]
     if ids is not None:
         for case, name in zip(cases, map(ids, values) if callable(ids) else ids, strict=True):
-            case.name = name
+            case.id = name
 
     def decorate(test: Test) -> Test:
         return _run_each(test, [cases, *getattr(test, "axes", [])])
@@ -62,8 +67,7 @@ def _case(keys: list[str], value: Any) -> Case:
     marks = value.marks if hasattr(value, "marks") else ()
     assert all(mark.name == "system" for mark in marks)
     row = value.values if hasattr(value, "marks") else tuple(value) if len(keys) > 1 else (value,)
-    name = ", ".join(f"{key}={each!r:.200}" for key, each in zip(keys, row, strict=True))
-    return Case(name, dict(zip(keys, row, strict=True)), bool(marks))
+    return Case(dict(zip(keys, row, strict=True)), bool(marks))
 
 
 def _run_each(test: Test, axes: list[list[Case]], one_in: int = 1) -> Test:

@@ -24,7 +24,6 @@ from pathlib import Path
 
 import numpy as np
 from msgspec import Struct, field
-from scipy.optimize import linear_sum_assignment
 
 from benchmarks.oracle import model, packets, server, tools
 from benchmarks.oracle.packets import PacketRequest
@@ -79,6 +78,8 @@ def matched(
     all pairs."""
     if not reports or not seen:
         return []
+    from scipy.optimize import linear_sum_assignment  # takes half a second
+
     told = np.array(
         [[r.start_ns, r.start_ns + r.ttft_ms * 1e6, r.start_ns + r.e2e_ms * 1e6] for r in reports]
     )

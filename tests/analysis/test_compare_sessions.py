@@ -21,8 +21,8 @@ TESTED = ("session_s", "session_waiting_s", "cached_of_ideal", "usd_per_session"
 
 
 @cache
-def run(server: Server, seed: int, *, rate: float | None = None) -> RunData:
-    observations = simulated(server, seed, turns=480, rounds=8)
+def run(server: Server, seed: int, *, rate: float | None = None, turns: int = 480) -> RunData:
+    observations = simulated(server, seed, turns=turns, rounds=8)
     rows = condition_rows(
         [asked(None if rate else 4, rate=rate)], observations, [], prices={"a/x": PRICE}
     )
@@ -114,7 +114,7 @@ def test_equal_sessions_are_shown_to_be_equivalent(forgets: Comparison) -> None:
 
 
 def test_a_rate_of_sessions_is_not_one_of_requests() -> None:
-    found = compare([run(CALM, 1, rate=0.1)], [run(FORGETFUL, 2, rate=0.1)])
+    found = compare([run(CALM, 1, rate=0.1, turns=160)], [run(FORGETFUL, 2, rate=0.1, turns=160)])
     words = " ".join(found.statements)
     assert "at 0.1 sessions/s" in words
     assert "requests/s" not in words

@@ -204,7 +204,7 @@ def test_rounds_until_a_creep_is_found(scatter: float) -> None:
 
 
 def test_a_change_by_half_is_found_in_the_third_round() -> None:
-    rounds = rounds_until_found(Noise("", 0.06), shift=0.5, before=72, watches=30, weekday=0)
+    rounds = rounds_until_found(Noise("", 0.06), shift=0.5, before=72, watches=15, weekday=0)
     assert np.quantile(rounds, 0.9) <= 4
 
 

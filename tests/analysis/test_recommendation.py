@@ -116,12 +116,19 @@ def test_speeds_are_ranked_only_with_equal_token_sources(counted: str) -> None:
     )
 
 
+@pytest.fixture(scope="module")
+def known() -> list[list[ProductionSpeed]]:
+    """The speeds of targets with and without prices, and of one alone."""
+    priced = {"quick/m": 10.0, "cheap/m": 20.0}, {"a/m": 10.0, "b/m": 20.0}, {"a/m": 10.0}
+    return [speeds(ttft_ms) for ttft_ms in priced]
+
+
 @each_case("use", USES)
-def test_recommendation_is_a_valid_policy(use: str) -> None:
-    for priced in ({"quick/m": 10.0, "cheap/m": 20.0}, {"a/m": 10.0, "b/m": 20.0}, {"a/m": 10.0}):
-        found = one(use, speeds(priced))
+def test_recommendation_is_a_valid_policy(known: list[list[ProductionSpeed]], use: str) -> None:
+    for each in known:
+        found = one(use, each)
         expression = parse(found.policy)
-        assert set(targets(expression)) == set(priced)
+        assert set(targets(expression)) == {speed.name for speed in each}
         build(expression, lambda name: FakeService(target=name))
 
 

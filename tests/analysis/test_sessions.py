@@ -204,6 +204,7 @@ def test_figures_of_a_server_without_scatter_are_exact() -> None:
     assert found.ok_share.value == 1.0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("reports", [True, False])
 def test_cache_misses_are_found_by_usage_and_by_time(reports: bool) -> None:
     server = Server(reports=reports)
@@ -323,6 +324,7 @@ def test_a_row_of_healthy_sessions_is_valid() -> None:
     assert row.instrument.in_flight == pytest.approx(4.0, abs=0.05)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("reports", [True, False])
 def test_badly_primed_sessions_make_a_row_invalid(reports: bool) -> None:
     reason = invalid(row_of(simulated(Server(primes_well=False, reports=reports))))

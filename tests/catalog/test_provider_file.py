@@ -24,7 +24,8 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Pr
         (tmp_path / "providers").mkdir(exist_ok=True)
         (tmp_path / "providers" / "example.toml").write_text(text, "utf-8")
         monkeypatch.setattr(resources, "files", lambda _: tmp_path)
-        monkeypatch.setattr(catalogue, "_read", catalogue._read.__wrapped__)
+        for cached in ("_names", "_read"):
+            monkeypatch.setattr(catalogue, cached, getattr(catalogue, cached).__wrapped__)
         return provider("example")
 
     return add
@@ -153,5 +154,6 @@ def test_provider_file_that_is_not_text_is_named(
     (tmp_path / "providers").mkdir()
     (tmp_path / "providers" / "mine.toml").write_bytes(b"title = '\xff'")
     monkeypatch.setattr(resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(catalogue, "_names", catalogue._names.__wrapped__)
     with pytest.raises(CallerFault, match=r"catalog/providers/mine\.toml: .*can't decode"):
         provider("mine")

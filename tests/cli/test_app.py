@@ -52,7 +52,7 @@ def test_the_text_of_help(
     )
 
 
-@sampled_cases(3)
+@sampled_cases(5)
 @each_case("columns", [60, 80, 120])
 @each_case("command", NAMES)
 def test_help_fits_the_terminal(

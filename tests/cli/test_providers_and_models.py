@@ -267,6 +267,7 @@ def test_a_long_name_of_a_model_breaks_after_a_slash(
     assert lines[name + 1] == "deepseek-r1-0528"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("columns", [60, 72, 80, 120, 200])
 def test_the_table_of_models_fits_the_screen(
     columns: int, split: Split, monkeypatch: pytest.MonkeyPatch

@@ -1,9 +1,10 @@
 """`splitsecond what-if` over a log of two targets, and the same in Python."""
 
+import json
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Split
+from tests.cli.conftest import Ended, Split, run_splitsecond
 from tests.replay.logs import alternating, write
 
 import splitsecond
@@ -26,8 +27,18 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def test_the_answer_begins_with_todays_policy(split: Split, log: Path) -> None:
-    ended = split("what-if", ONLY_A, "--log", log, *AS_TODAY)
+@pytest.fixture(scope="module")
+def answered(log: Path) -> Ended:
+    """The command, which writes its answer as text, JSON and CSV."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        patch.chdir(log.parent)
+        files = ("--json", "found.json", "--csv", "found.csv")
+        return run_splitsecond("what-if", ONLY_A, "--log", log, *AS_TODAY, *files)
+
+
+def test_the_answer_begins_with_todays_policy(answered: Ended) -> None:
+    ended = answered
     assert ended.code == 0
     assert ended.out.startswith(
         "✓ Today's policy, replayed over its own log, gives the log's figures: TTFT p50"
@@ -39,8 +50,10 @@ def test_the_answer_begins_with_todays_policy(split: Split, log: Path) -> None:
     assert max(map(len, ended.out.splitlines())) <= 80
 
 
-def test_another_policy_in_the_log_ends_with_1(split: Split, log: Path) -> None:
-    ended = split("what-if", TODAY, "--log", log, "--today", ONLY_A)
+def test_another_policy_in_the_log_ends_with_1(split: Split, tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+    write(f"sqlite:///{file}", alternating(200))
+    ended = split("what-if", TODAY, "--log", file, "--today", ONLY_A)
     assert ended.code == 1
     assert ended.out.startswith(
         "✗ Today's policy, replayed over its own log, does not give the log's figures:"
@@ -57,8 +70,9 @@ def test_too_few_similar_attempts_end_with_1(split: Split, log: Path) -> None:
     assert "--any-load" in ended.words
 
 
-def test_json_has_the_figures(split: Split, log: Path) -> None:
-    found = split("what-if", ONLY_A, "--log", log, *AS_TODAY, "--json", "-").json
+@pytest.mark.usefixtures("answered")
+def test_json_has_the_figures(log: Path) -> None:
+    found = json.loads(log.with_name("found.json").read_text())
     assert (found["schema"], found["route"], found["calls"]) == (
         "splitsecond.what-if/1",
         "chat",
@@ -69,12 +83,14 @@ def test_json_has_the_figures(split: Split, log: Path) -> None:
     assert answer["coverage"]["covered"] == 600
 
 
-def test_csv_has_a_row_for_each_figure(split: Split, log: Path) -> None:
-    rows = split("what-if", ONLY_A, "--log", log, *AS_TODAY, "--csv", "-").out.splitlines()
+@pytest.mark.usefixtures("answered")
+def test_csv_has_a_row_for_each_figure(log: Path) -> None:
+    rows = log.with_name("found.csv").read_text().splitlines()
     assert rows[0].startswith("policy,name,today,what_if,difference")
     assert len(rows) == 9
 
 
+@pytest.mark.system
 def test_most_calls_are_whole_hours(split: Split, tmp_path: Path) -> None:
     file = tmp_path / "log.db"
     write(f"sqlite:///{file}", alternating(3000, hours=9.0))

@@ -69,11 +69,11 @@ OF_EVERY_KIND = ("http", "refused", "slow_first_token", "stall")
 
 
 def fast_pairs() -> Iterator[tuple[str, str, str]]:
-    """A fault of every kind under one policy, and one fault under each third one of the others."""
+    """A fault of every kind under one policy, and one fault under each sixth one of the others."""
     for number, policy in enumerate(ALTERNATIVES):
         if policy == "fallback":
             yield from ((policy, fault, "2s") for fault in OF_EVERY_KIND)
-        elif number % 3 == 1:
+        elif number % 6 == 1:
             yield (
                 policy,
                 "http" if policy == "race" else OF_EVERY_SORT[number % len(OF_EVERY_SORT)],

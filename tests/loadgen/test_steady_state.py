@@ -7,21 +7,28 @@ from benchmarks.steady_state import Truth, errors, measured, unprepared
 from splitsecond.benchmark.load.plan import ROUNDS, PlannedLoad
 
 
+@pytest.fixture(scope="module")
+def truth() -> Truth:
+    return Truth(PlannedLoad(concurrency=32))
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("requests", [50, 200])
-def test_a_closed_loop_shows_the_steady_state_with_few_requests(requests: int) -> None:
+def test_a_closed_loop_shows_the_steady_state_with_few_requests(
+    truth: Truth, requests: int
+) -> None:
     """Answers of one length and a prompt that takes 26 ms: slots in step would wait for each
     other's prompts."""
     load = PlannedLoad(concurrency=32)
-    row, truth = measured(load, requests), Truth(load)
+    row = measured(load, requests)
     assert max(map(abs, errors(row, truth))) < 0.02
     assert (row.invalid, row.notes) == ([], [])
 
 
-def test_unprepared_block_gives_wrong_figures() -> None:
+def test_unprepared_block_gives_wrong_figures(truth: Truth) -> None:
     """The same requests as one block without random warm-ups and cool-downs."""
     load = PlannedLoad(concurrency=32)
-    found = errors(unprepared(load, 50), Truth(load))
+    found = errors(unprepared(load, 50), truth)
     assert max(map(abs, found)) > 0.2
 
 

@@ -155,22 +155,22 @@ def test_the_judge_is_part_of_the_cost() -> None:
     text = 'cascade("s/x", "l/x", judge="j/x")'
 
     async def asked(judge: TargetInfo) -> int:
-        return await World(share(0.4), {**HALF, "j/x": judge}, text).asks(500)
+        return await World(share(0.4), {**HALF, "j/x": judge}, text).asks(250)
 
     async def main() -> None:
-        assert await asked(priced(0.01, 0.01)) == 500
+        assert await asked(priced(0.01, 0.01)) == 250
         assert await asked(priced(2.0, 8.0)) < 50
-        assert await asked(TargetInfo()) == 500
+        assert await asked(TargetInfo()) == 250
 
     play(main)
 
 
 def test_a_race_inside_costs_all_of_its_targets() -> None:
     async def asked(small: str) -> int:
-        return await World(share(0.3), {**HALF, "t/x": CHEAP}, f'cascade({small}, "l/x")').asks(500)
+        return await World(share(0.3), {**HALF, "t/x": CHEAP}, f'cascade({small}, "l/x")').asks(250)
 
     async def main() -> None:
-        assert await asked('fallback("s/x", "t/x")') == 500
+        assert await asked('fallback("s/x", "t/x")') == 250
         assert await asked('race("s/x", "t/x")') < 50
 
     play(main)

@@ -1,6 +1,6 @@
 """Every policy keeps the contract of a service, alone and inside another."""
 
-from tests.cases import each_case
+from tests.cases import each_case, sampled_cases
 from tests.policies.test_expression import in_region
 
 from splitsecond.core.wire.openai.client_side import continuation_encoder
@@ -67,6 +67,7 @@ HOLDING = [
 ]
 
 
+@sampled_cases(2)
 @each_case("text", [*EXPRESSIONS, *HOLDING])
 def test_every_policy_passes_the_conformance_kit(text: str) -> None:
     def make(script: Script) -> Subject:

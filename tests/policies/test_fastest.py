@@ -119,7 +119,7 @@ class Loaded:
         return Script(ttft=ttft, tokens=10)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.system
 @pytest.mark.parametrize(("other", "best"), [(0.1, 0.3), (0.2, 0.6)])
 def test_load_does_not_oscillate_between_targets(other: float, best: float) -> None:
     """At 50 calls a second neither can serve all of them; with the best split the mean wait is
@@ -128,6 +128,7 @@ def test_load_does_not_oscillate_between_targets(other: float, best: float) -> N
     assert sum(each.ttft for each in sent) / len(sent) < 1.25 * best
 
 
+@pytest.mark.system
 def test_small_servers_share_the_calls_evenly() -> None:
     """Neither of two servers with two slots can serve all of five calls a second."""
     ours, halves = (
@@ -138,6 +139,7 @@ def test_small_servers_share_the_calls_evenly() -> None:
     assert waited < 1.3 * even
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("setting", "winner"), [("", "b/x"), (", at=0.5", "a/x")])
 def test_calls_go_by_the_mean_unless_a_quantile_is_set(setting: str, winner: str) -> None:
     """0.15 s, but 2 s in every tenth call, is a mean of 0.34 s; the other target needs 0.25 s."""
@@ -151,7 +153,7 @@ def test_target_that_fails_quickly_is_not_fast() -> None:
     def flaky(at: float) -> Script:
         return Script(ttft=0.02, fault=reset()) if chance.random() < 0.3 else Script(ttft=0.2)
 
-    sent = traffic(TWO, {"a/x": flaky, "b/x": scattered(steady(0.3))}, seconds=90)
+    sent = traffic(TWO, {"a/x": flaky, "b/x": scattered(steady(0.3))}, seconds=60)
     assert shares(sent, since=20)["b/x"] > 0.9
 
 
@@ -162,7 +164,7 @@ def test_target_that_fails_quickly_is_not_fast() -> None:
 )
 def test_setting_by_determines_the_fastest_target(by: str, winner: str) -> None:
     targets = {"a/x": steady(0.1, tps=20, tokens=50), "b/x": steady(0.5, tps=200, tokens=50)}
-    sent = traffic(f'fastest("a/x", "b/x", by="{by}")', targets, seconds=60, rate=5)
+    sent = traffic(f'fastest("a/x", "b/x", by="{by}")', targets, seconds=40, rate=5)
     assert shares(sent, since=20)[winner] > 0.9
 
 
@@ -173,15 +175,15 @@ def test_short_responses_go_to_the_branch_with_low_ttft(tokens: int, winner: str
         return Call(id=f"call-{number}", body={"max_tokens": tokens})
 
     targets = {"a/x": steady(0.1, tps=20, tokens=50), "b/x": steady(0.5, tps=200, tokens=50)}
-    sent = traffic(TWO, targets, seconds=60, rate=5, call=call)
+    sent = traffic(TWO, targets, seconds=40, rate=5, call=call)
     assert shares(sent, since=20)[winner] > 0.9
 
 
 def test_race_is_judged_by_its_best_and_fallback_by_its_first() -> None:
     targets = {"slow/x": steady(1.0), "quick/x": steady(0.1), "b/x": steady(0.3)}
-    raced = traffic('fastest(race("slow/x", "quick/x"), "b/x", by="ttft")', targets, seconds=60)
+    raced = traffic('fastest(race("slow/x", "quick/x"), "b/x", by="ttft")', targets, seconds=40)
     assert shares(raced, since=20)["quick/x"] > 0.9
-    kept = traffic('fastest(fallback("slow/x", "quick/x"), "b/x", by="ttft")', targets, seconds=60)
+    kept = traffic('fastest(fallback("slow/x", "quick/x"), "b/x", by="ttft")', targets, seconds=40)
     assert shares(kept, since=20)["b/x"] > 0.9
 
 

@@ -22,6 +22,7 @@ def found(scenario: str, number: int = 10, turns: int = 25) -> dict[str, Outcome
     return outcomes(SCENARIOS[scenario], cut, 5, POLICIES)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scenario", ["lifetimes", "replicas", "outage"])
 def test_sessions_take_little_longer_than_the_oracle_plans(scenario: str) -> None:
     outcome = found(scenario)

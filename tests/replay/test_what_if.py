@@ -20,6 +20,7 @@ from splitsecond.routing.targets.target_info import TargetInfo
 
 TODAY = 'weighted("a/m", "b/m")'
 ONLY_A = 'fallback("a/m", "b/m")'
+HEDGE = 'hedge("a/m", "b/m")'
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +59,15 @@ def asked(
     )
 
 
-def test_another_policy_has_the_figures_of_its_target(logged: RequestColumns) -> None:
-    found = asked(logged, ONLY_A)
+@pytest.fixture(scope="module")
+def found(logged: RequestColumns) -> WhatIf:
+    """The answer for two policies."""
+    return asked(logged, ONLY_A, HEDGE)
+
+
+def test_another_policy_has_the_figures_of_its_target(found: WhatIf) -> None:
     assert found.identity.agrees
-    (answer,) = found.answers
+    answer, _ = found.answers
     figures = {each.name: each for each in answer.figures}
     assert answer.coverage.share == 1.0
     assert figures["ttft_p50_ms"].what_if == pytest.approx(TTFT_MS["a/m"], rel=0.03)
@@ -77,8 +83,10 @@ def test_another_policy_has_the_figures_of_its_target(logged: RequestColumns) ->
     assert figures["ttft_p50_ms"].is_real
 
 
-def test_another_policy_than_that_of_the_log_has_no_answer(logged: RequestColumns) -> None:
-    found = asked(logged, ONLY_A, today=ONLY_A)
+def test_another_policy_than_that_of_the_log_has_no_answer(tmp_path: Path) -> None:
+    file = f"sqlite:///{tmp_path}/log.db"
+    write(file, alternating(200))
+    found = asked(read(file), ONLY_A, today=ONLY_A)
     assert "a/m" in found.identity.differs
     assert found.answers == []
 
@@ -135,9 +143,9 @@ def test_failures_are_drawn_too(tmp_path: Path) -> None:
     assert figures["failed"].what_if == 0.0  # the other branch answers
 
 
-def test_several_policies_are_adjusted_together(logged: RequestColumns) -> None:
-    alone = asked(logged, 'hedge("a/m", "b/m")').answers[0].figures[0]
-    together = asked(logged, 'hedge("a/m", "b/m")', TODAY).answers[0].figures[0]
+def test_several_policies_are_adjusted_together(found: WhatIf, logged: RequestColumns) -> None:
+    alone = asked(logged, HEDGE).answers[0].figures[0]
+    together = found.answers[1].figures[0]
     assert alone.p_value is not None
     assert together.p_value == pytest.approx(2 * alone.p_value)
 

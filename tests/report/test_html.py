@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.golden import Golden
@@ -23,17 +24,33 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 GOODPUT = Goodput(limits={"ttft": 300.0}, met=1, sent=2, fraction=0.5, per_s=1.0)
 
 
-def test_the_words_of_a_page(invented: Invented, golden: Golden) -> None:
-    page = Page(render_run(*invented))
+@pytest.fixture(scope="module")
+def text(invented: Invented) -> str:
+    """The page of the invented run."""
+    return render_run(*invented)
+
+
+@pytest.fixture(scope="module")
+def small() -> Invented:
+    """A run of fewer rows and requests."""
+    return invented_run(concurrencies=(1,), requests=20)
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> Page:
+    """The same, as a test reads it."""
+    return Page(text)
+
+
+def test_the_words_of_a_page(page: Page, golden: Golden) -> None:
     golden.check(page.words)
     golden.check(page.outline, "outline")
 
 
-def test_page_is_one_small_file_without_external_resources(invented: Invented) -> None:
-    text = render_run(*invented)
+def test_page_is_one_small_file_without_external_resources(text: str, page: Page) -> None:
     assert len(text) < 280_000
     assert text.count("</script>") == 2
-    tags = Page(text).tags
+    tags = page.tags
     assert {tag for tag, _ in tags} & {"link", "img", "iframe", "object"} == set()
     assert {a["href"] for _, a in tags if "href" in a} == {
         *(f"#{a['id']}" for tag, a in tags if tag == "section"),
@@ -42,23 +59,20 @@ def test_page_is_one_small_file_without_external_resources(invented: Invented) -
     }
 
 
-def test_csp_allows_only_the_pages_own_script_and_style(invented: Invented) -> None:
-    text = render_run(*invented)
+def test_csp_allows_only_the_pages_own_script_and_style(text: str, page: Page) -> None:
     (policy,) = (
-        a["content"]
-        for tag, a in Page(text).tags
-        if a.get("http-equiv") == "Content-Security-Policy"
+        a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy"
     )
     for tag, attributes in (("script", ""), ("style", "")):
         (content,) = re.findall(f"<{tag}{attributes}>(.*?)</{tag}>", text, re.DOTALL)
         assert f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'" in str(policy)
     assert str(policy).startswith("default-src 'none'; ")
     assert "unsafe" not in str(policy)
-    assert not [a for _, a in Page(text).tags if "style" in a]
+    assert not [a for _, a in page.tags if "style" in a]
 
 
-def test_each_plot_is_in_the_page_with_a_description(invented: Invented) -> None:
-    tags = Page(render_run(*invented)).tags
+def test_each_plot_is_in_the_page_with_a_description(page: Page) -> None:
+    tags = page.tags
     charts = [attributes for tag, attributes in tags if attributes.get("class") == "chart"]
     assert [chart["id"] for chart in charts][:1] == ["plot-ttft-by-load"]
     assert len(charts) == 23
@@ -70,8 +84,8 @@ def test_each_plot_is_in_the_page_with_a_description(invented: Invented) -> None
     assert {str(figure["aria-labelledby"]) for figure in figures} <= ids
 
 
-def test_tables_have_scopes_and_scroll_inside_themselves(invented: Invented) -> None:
-    tags = Page(render_run(*invented)).tags
+def test_tables_have_scopes_and_scroll_inside_themselves(page: Page) -> None:
+    tags = page.tags
     assert {a.get("scope") for tag, a in tags if tag == "th"} == {"col", "row"}
     tables = [i for i, (tag, _) in enumerate(tags) if tag == "table"]
     assert all(tags[i - 1][1].get("class") == "scroll" for i in tables)
@@ -122,9 +136,9 @@ def test_figure_from_too_few_requests_is_grey_with_one_note() -> None:
     assert ("td", {"data-label": "TTFT p95, ms", "class": "weak"}) in page.tags
 
 
-def test_empty_columns_are_left_out(invented: Invented) -> None:
-    run, observations = invented
-    assert " | goodput" not in Page(render_run(run, observations)).words
+def test_empty_columns_are_left_out(page: Page, small: Invented) -> None:
+    assert " | goodput" not in page.words
+    run, observations = small
     judged = [msgspec.structs.replace(c, goodput=GOODPUT) for c in run.conditions]
     assert (
         " | goodput"
@@ -132,9 +146,9 @@ def test_empty_columns_are_left_out(invented: Invented) -> None:
     )
 
 
-def test_cost_has_a_column_and_a_section_with_price_sources(invented: Invented) -> None:
-    run, observations = invented
-    assert 'id="money"' not in render_run(run, observations)
+def test_cost_has_a_column_and_a_section_with_price_sources(text: str, small: Invented) -> None:
+    assert 'id="money"' not in text
+    run, observations = small
     page = render_run(priced(run, observations), observations)
     assert '<th scope="col">$ per million tokens</th>' in page
     (section,) = re.findall(r'<section id="money">.*?</section>', page, re.DOTALL)
@@ -147,10 +161,8 @@ def test_cost_has_a_column_and_a_section_with_price_sources(invented: Invented) 
     assert "generalcompute/" in words.partition("The whole run cost $")[2]
 
 
-def test_run_with_cache_reuse_has_a_prompt_cache_section(
-    invented: Invented, golden: Golden
-) -> None:
-    assert 'id="cache"' not in render_run(*invented)
+def test_run_with_cache_reuse_has_a_prompt_cache_section(text: str, golden: Golden) -> None:
+    assert 'id="cache"' not in text
     run, observations = invented_run(
         ("groq/llama-3.1-70b-versatile",), (1,), reuse=True, in_rounds=True
     )
@@ -171,9 +183,9 @@ def test_run_with_cache_reuse_has_a_prompt_cache_section(
     ]
 
 
-def test_server_times_are_shown_beside_measured_ones(invented: Invented) -> None:
-    run, observations = invented
-    assert "reported" not in Page(render_run(run, observations)).text
+def test_server_times_are_shown_beside_measured_ones(page: Page, small: Invented) -> None:
+    assert "reported" not in page.text
+    run, observations = small
     first, *others = run.conditions
     reporting = [
         msgspec.structs.replace(first, server_ms={"queue": 3.0, "prompt_eval": 19.5}),
@@ -184,9 +196,9 @@ def test_server_times_are_shown_beside_measured_ones(invented: Invented) -> None
     assert "| 3.00 | 19.5\n" in words
 
 
-def test_three_findings_need_no_click(invented: Invented) -> None:
-    run, observations = invented
-    assert "more findings" in Page(render_run(run, observations)).text
+def test_three_findings_need_no_click(page: Page, small: Invented) -> None:
+    assert "more findings" in page.text
+    run, observations = small
     short = msgspec.structs.replace(run, statements=run.statements[:3])
     assert "more finding" not in Page(render_run(short, observations)).text
 

@@ -62,6 +62,7 @@ def test_wide_terminal_shows_all_columns_of_sessions(two: Invented) -> None:
         )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 def test_no_line_is_wider_than_the_terminal(two: Invented, width: int) -> None:
     assert max(map(len, on_terminal(two[0], width).splitlines())) <= width

@@ -5,6 +5,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cases import each_case
+from tests.examples import examples
 from tests.serving.fake_client import Transport, connected
 
 from splitsecond.core.serving.known_heads import LONGEST_HEAD, MAX_HEADS, KnownHeads
@@ -83,7 +84,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(examples(1200), deadline=None)
 @given(st.lists(PIECES, max_size=8), st.integers(0, 60))
 def test_similar_headers_are_read_as_the_parser_reads_them(pieces: list[bytes], place: int) -> None:
     known = post(b"{}", b"Accept: */*")

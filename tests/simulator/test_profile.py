@@ -19,21 +19,26 @@ def test_the_shipped_tables_are_the_published_ones() -> None:
     assert sorted(shipped) == sorted(tuple(row) for row in PUBLISHED)
 
 
-def test_every_shipped_profile_loads_and_states_its_source() -> None:
-    names = profile.names()
-    assert len(names) > 25
-    for name in names:
-        found = profile.load(name)
+@pytest.fixture(scope="module")
+def shipped() -> dict[str, profile.Profile]:
+    """The shipped profiles by name."""
+    return {name: profile.load(name) for name in profile.names()}
+
+
+def test_every_shipped_profile_loads_and_states_its_source(
+    shipped: dict[str, profile.Profile],
+) -> None:
+    assert len(shipped) > 25
+    for name, found in shipped.items():
         assert found.name == name
         assert found.source
         assert found.title
 
 
-def test_names_and_aliases_do_not_clash() -> None:
-    assert not set(profile.aliases()) & set(profile.names())
-    assert sum(len(profile.load(name).aliases) for name in profile.names()) == len(
-        profile.aliases()
-    )
+def test_names_and_aliases_do_not_clash(shipped: dict[str, profile.Profile]) -> None:
+    aliases = profile.aliases()
+    assert not aliases.keys() & shipped.keys()
+    assert sum(len(found.aliases) for found in shipped.values()) == len(aliases)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from splitsecond.log.store.request_columns import RequestColumns
 from splitsecond.log.store.rows import ACCOUNTING_COLUMNS, SESSION_COLUMNS
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
-CALLS_MADE = 700
+CALLS_MADE = 350
 HOUR_S = 3600.0
 pytestmark = pytest.mark.usefixtures("noon_of_module")
 
@@ -130,8 +130,8 @@ def in_sqlite(noon_of_module: None, tmp_path_factory: pytest.TempPathFactory) ->
 def in_parquet(in_sqlite: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("parquet") / "it's an archive"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet_export, "ROWS", 40)
-        patch.setattr(parquet_export, "BATCH", 16)
+        patch.setattr(parquet_export, "ROWS", 20)
+        patch.setattr(parquet_export, "BATCH", 8)
         found = Past.open(in_sqlite).export(folder, LONG_AGO + timedelta(days=365 * 50), LONG_AFTER)
     assert (found.calls, found.kept) == (CALLS_MADE, 0)
     assert (

@@ -7,6 +7,7 @@ a client, serve the packets at their times and compare its result by `difference
 """
 
 from collections.abc import Iterable
+from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -92,6 +93,7 @@ class Stream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     truth: Truth
 
 
+@cache
 def load() -> list[Stream]:
     """Return all streams of the corpus, sorted by name."""
     entries = sorted(

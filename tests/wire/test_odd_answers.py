@@ -135,6 +135,7 @@ def test_its_observation_is_the_same_in_runs(answer: OddAnswer) -> None:
         assert observed(answer, size, in_runs=True) == observed(answer, size, in_runs=False)
 
 
+@sampled_cases(3)
 @each_case("client", CLIENT_FORMATS)
 @each_case("answer", CHATS, ids=named)
 def test_it_is_transcoded_to_each_format(answer: OddAnswer, client: str) -> None:
@@ -154,6 +155,7 @@ def test_it_is_assembled(answer: OddAnswer, pieces: int) -> None:
     assert meaning(read(answer.api_format, body)) == full(answer.meaning)
 
 
+@sampled_cases(3)
 @each_case("client", CLIENT_FORMATS)
 @each_case("answer", CHATS, ids=named)
 def test_it_is_assembled_from_what_was_transcoded(answer: OddAnswer, client: str) -> None:
@@ -172,6 +174,7 @@ def test_it_is_passed_on(answer: OddAnswer) -> None:
     )
 
 
+@sampled_cases(3)
 @each_case("client", ["gemini", "ollama"])
 @each_case("answer", CHATS, ids=named)
 def test_clients_whose_requests_are_translated_read_it(answer: OddAnswer, client: str) -> None:

@@ -69,7 +69,10 @@ def replay(
     `sent` receives the number of calls that were sent since it was called before. It replaces the
     clock of this process while it runs.
     """
-    return run_virtual(_Replay(history, expression, info, chance).run(sent))
+    replaying = _Replay(history, expression, info, chance)
+    # Python's Runner formats the result of its task as text: so it is not the arrays
+    run_virtual(replaying.run(sent))
+    return replaying.columns()
 
 
 class _OpenCall:
@@ -111,7 +114,7 @@ class _Replay:
         self._turns: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._ended_ns: dict[tuple[int, int], int] = {}
 
-    async def run(self, sent: Callable[[int], None]) -> ReplayedCalls:
+    async def run(self, sent: Callable[[int], None]) -> None:
         loop = asyncio.get_running_loop()
         running: set[asyncio.Task[None]] = set()
         for number, at_ns in enumerate(self._came_ns.tolist()):
@@ -124,7 +127,6 @@ class _Replay:
                 sent(SHOWN)
         while running:
             await asyncio.wait(running)
-        return self._columns()
 
     async def _play(self, number: int) -> None:
         session = self._session(number)
@@ -218,7 +220,7 @@ class _Replay:
     def fault(self, number: int) -> LoggedFault:
         return self.history.logged.faults[number]
 
-    def _columns(self) -> ReplayedCalls:
+    def columns(self) -> ReplayedCalls:
         rows = np.array(self._attempts, np.int64).reshape(len(self._attempts), len(_ATTEMPT))
         columns = dict(zip(_ATTEMPT, rows.T, strict=True))
         prices = [self._info(name).price for name in self.history.logged.targets]

@@ -107,8 +107,8 @@ def test_one_probe_of_the_fleet_is_in_flight_at_a_time() -> None:
         async with fleet(a=until(200, HANGS), b=GOOD) as (_, made):
             await load(made, 30)
             before = asked(made)
-            await load(made, 150, look=lambda: seen.append(in_flight(made)))
-            assert before < asked(made) <= before + 20
+            await load(made, 90, look=lambda: seen.append(in_flight(made)))
+            assert before < asked(made) <= before + 12
 
     play(main)
     assert max(seen) == 1

@@ -154,12 +154,14 @@ OWN_SERVER = "Any OpenAI-compatible server works, by its base URL."
 
 
 def names() -> list[str]:
+    return list(_names())
+
+
+@functools.cache
+def _names() -> tuple[str, ...]:
     folder = resources.files(__package__) / "providers"
-    return sorted(
-        entry.name.removesuffix(".toml")
-        for entry in folder.iterdir()
-        if entry.name.endswith(".toml")
-    )
+    files = [entry.name for entry in folder.iterdir()]
+    return tuple(sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml")))
 
 
 def is_foreign(name: str) -> bool:
