@@ -13,7 +13,7 @@ from splitsecond.benchmark.load.arrivals import PATTERNS
 from splitsecond.benchmark.load.plan import PlannedLoad
 from splitsecond.benchmark.load.sessions import LONGEST_TOOL_TIME_S
 from splitsecond.benchmark.load.sweep import BUILT_IN, NamedWorkload, read_workloads
-from splitsecond.benchmark.runs.settings import CONCURRENCY, Server
+from splitsecond.benchmark.runs.settings import CONCURRENCY, INPUT_TOKENS, Server
 from splitsecond.core import clock
 from splitsecond.core.catalog.ownership import Ownership, machines
 from splitsecond.core.catalog.price import Price
@@ -198,9 +198,15 @@ def calls_per_day(text: str, option: str) -> float:
 
 
 def workloads(
-    lengths: str, names: Sequence[str], file: Path | None, *, keep_rate: bool
+    lengths: str,
+    names: Sequence[str],
+    file: Path | None,
+    batches: Sequence[int] = (),
+    *,
+    keep_rate: bool,
 ) -> list[NamedWorkload]:
-    """Return the workloads of a sweep: of several prompt lengths, or named ones; empty for none.
+    """Return the workloads of a sweep: of several prompt lengths, of several `batches`, or named
+    ones; empty for none.
 
     Without `keep_rate`, the load of the command line replaces their rates.
     """
@@ -211,6 +217,14 @@ def workloads(
         )
     if file is not None and not names:
         raise wrong("--workloads", str(file), "--workload NAME with it")
+    if len(batches) > 1:
+        if len(parts) > 1 or names:
+            raise wrong("--batch", batches, "one length of inputs, or one batch")
+        length = tokens(parts[0], "--input-tokens") if parts else INPUT_TOKENS["fresh"]
+        return [
+            NamedWorkload(name=f"batch-{batch}", input_tokens=length, batch=batch)
+            for batch in batches
+        ]
     if len(parts) > 1:
         return [
             NamedWorkload(name=part, input_tokens=tokens(part, "--input-tokens")) for part in parts

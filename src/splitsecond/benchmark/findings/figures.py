@@ -68,6 +68,34 @@ _RESPONSE = Figure(
     listed=("p95",),
 )
 
+_LATENCY_DUE = Figure(
+    name="latency_due_ms",
+    label="latency from due",
+    unit="ms",
+    group="Latency",
+    definition="Latency counted from the moment the request was due.",
+    of=lambda o: o.latency_due_ns,
+    among=lambda o: o.inputs > 0,
+    scale=NS_PER_MS,
+)
+LATENCY = Figure(
+    name="latency_ms",
+    label="latency",
+    unit="ms",
+    group="Latency",
+    definition=(
+        "Of embeddings and rankings, whose answers are no text: from the first byte of the request "
+        "to the end of the answer."
+    ),
+    of=lambda o: o.latency_ns,
+    among=lambda o: o.inputs > 0,
+    scale=NS_PER_MS,
+    from_due=_LATENCY_DUE,
+    listed=("p99",),
+    compared=True,
+    stated=True,
+)
+
 FIGURES: dict[str, Figure] = {
     figure.name: figure
     for figure in (
@@ -204,6 +232,8 @@ FIGURES: dict[str, Figure] = {
             stated=True,
         ),
         _RESPONSE,
+        LATENCY,
+        _LATENCY_DUE,
         Figure(
             name="agent_ms",
             label="agent time",
@@ -242,7 +272,7 @@ FIGURES: dict[str, Figure] = {
 
 
 def _ttft(row: RowFields) -> Summary:
-    return FIGURES["ttft_ms"].summary(row)
+    return (LATENCY if row.inputs else FIGURES["ttft_ms"]).summary(row)
 
 
 def _divided(value: float | None, by: float | None) -> float | None:
@@ -284,6 +314,39 @@ TOTALS: dict[str, Total] = {
             "request sent to the last token.",
             higher_is_better=True,
             compared=True,
+        ),
+        Total(
+            name="inputs_per_s",
+            label="inputs/s",
+            unit="inputs/s",
+            group="System",
+            definition="Texts embedded or documents ranked per second: requests/s times the inputs "
+            "of a request.",
+            of=lambda row: row.inputs * row.requests_per_s if row.inputs and row.requests_per_s else None,
+            higher_is_better=True,
+            compared=True,
+        ),
+        Total(
+            name="input_tokens_per_s",
+            label="input tokens/s",
+            unit="tokens/s",
+            group="System",
+            definition="Of embeddings and rankings: requests/s times the mean input tokens of a "
+            "request.",
+            of=lambda row: row.input_tokens * row.requests_per_s
+            if row.inputs and row.input_tokens and row.requests_per_s
+            else None,
+            higher_is_better=True,
+        ),
+        Total(
+            name="usd_per_1000_inputs",
+            label="cost per 1,000 inputs",
+            unit="USD",
+            definition="Of embeddings and rankings: cost per request ÷ its inputs × 1,000.",
+            of=lambda row: row.usd_per_request / row.inputs * 1000
+            if row.inputs and row.usd_per_request is not None
+            else None,
+            higher_is_better=False,
         ),
         Total(
             name="steady_s",
@@ -473,11 +536,15 @@ TOTALS: dict[str, Total] = {
 }
 
 
-def main_figures() -> list[Figure]:
-    return [figure for figure in FIGURES.values() if figure.main]
+def main_figures(*, inputs: bool = False) -> list[Figure]:
+    """Return the figures of the first table. `inputs`: of requests whose answers are no text."""
+    return [LATENCY] if inputs else [figure for figure in FIGURES.values() if figure.main]
 
 
-def main_totals() -> list[Total]:
+def main_totals(*, inputs: bool = False) -> list[Total]:
+    if inputs:
+        names = ("inputs_per_s", "input_tokens_per_s", "usd_per_1000_inputs")
+        return [TOTALS[name] for name in names]
     return [total for total in TOTALS.values() if total.main]
 
 
@@ -497,6 +564,12 @@ def ttft_figure(*, open_loop: bool) -> Figure:
     """Return the TTFT to judge by: in an open loop from when the request was due, so that no
     waiting is left out."""
     return FIGURES["ttft_ms"].under(open_loop=open_loop)
+
+
+def wait_figure(row: RowFields) -> Figure:
+    """Return the wait to judge a row by: its TTFT, or its latency if the answers are no text."""
+    figure = LATENCY if row.inputs else FIGURES["ttft_ms"]
+    return figure.under(open_loop=row.concurrency is None)
 
 
 def successful(observations: Iterable[Observation]) -> list[Observation]:

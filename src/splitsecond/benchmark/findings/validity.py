@@ -257,7 +257,7 @@ def _runqueue(inputs: CheckInputs) -> str:
 
 
 def _counted_by_events(inputs: CheckInputs) -> str:
-    if not any(o.token_source == "events" for o in inputs.answered):
+    if not any(o.token_source == "events" and not o.inputs for o in inputs.answered):
         return ""
     note = (
         "no final token counts were reported, so each event counts as one token and TPS may be "

@@ -120,7 +120,9 @@ async def run_block(
     """
 
     def emit(observation: Observation) -> None:
-        on_observation(msgspec.structs.replace(observation, round=block.round))
+        on_observation(
+            msgspec.structs.replace(observation, round=block.round, inputs=composer.workload.inputs)
+        )
         if account is not None:
             account.observed(observation)
 
@@ -346,13 +348,16 @@ class BlockRun:
         measured = MeasuredCall(
             condition=block.condition, target=block.target, role=role, emit=self._emit
         )
+        workload = self._composer.workload
         call = Call(
             id=identity,
+            operation=workload.operation,
             body=self._composer.body(
                 identity, number, shortened=role == "warmup" and block.concurrency is not None
             ),
             due_ns=due_ns,
             start_ns=clock.now_ns(),
+            stream=not workload.inputs,
             hints=self._composer.hints,
             notes=measured.notes(),
         )

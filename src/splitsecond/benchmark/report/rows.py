@@ -60,8 +60,14 @@ class LoadLevel(Struct, frozen=True, kw_only=True):
         return level_title(self.conditions[0])
 
     @property
+    def inputs(self) -> bool:
+        """Whether the answers are no text, but embeddings or rankings."""
+        return any(c.inputs for c in self.conditions)
+
+    @property
     def heading(self) -> str:
-        return self.title + (", TTFT from when a request was due" if self.open_loop else "")
+        figure = "latency" if self.inputs else "TTFT"
+        return self.title + (f", {figure} from when a request was due" if self.open_loop else "")
 
 
 def levels(run: Run) -> list[LoadLevel]:
@@ -124,7 +130,7 @@ def _too_few(condition: ConditionFindings, *, searched: bool) -> list[str]:
     A row that was `searched` has as many as its verdict needed.
     """
     needed: dict[str, int] = {}
-    for figure in main_figures():
+    for figure in main_figures(inputs=condition.inputs > 0):
         summary = figure.under(open_loop=open_loop(condition)).summary(condition)
         needed |= summary.needs if summary.n else {}
     main = {name: needed[name] for name in MAIN_PERCENTILES if name in needed}
@@ -219,9 +225,15 @@ class MetricColumn(Struct, frozen=True, kw_only=True):
 
 
 def main_columns(
-    *, open_loop: bool, percentiles: Sequence[str] = MAIN_PERCENTILES, more: Sequence[Figure] = ()
+    *,
+    open_loop: bool,
+    percentiles: Sequence[str] = MAIN_PERCENTILES,
+    more: Sequence[Figure] = (),
+    inputs: bool = False,
 ) -> list[MetricColumn]:
     """Return the columns of the first table: figures at p50, then at p95, then totals.
+
+    `inputs`: of requests whose answers are no text.
 
     In an open loop the figures count from due, under the label of the plain ones. `more` stands
     after the main figures.
@@ -229,9 +241,9 @@ def main_columns(
     columns = [
         MetricColumn(metric=figure.under(open_loop=open_loop), percentile=p, label=figure.label)
         for p in percentiles
-        for figure in (*main_figures(), *more)
+        for figure in (*main_figures(inputs=inputs), *(() if inputs else more))
     ]
-    return columns + [MetricColumn(metric=total) for total in main_totals()]
+    return columns + [MetricColumn(metric=total) for total in main_totals(inputs=inputs)]
 
 
 def listed_columns(group: str) -> list[MetricColumn]:

@@ -162,7 +162,7 @@ def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
     priced, regional = rows.priced(run), rows.regional(run)
     columns = [
         column
-        for column in _main_columns(open_loop=level.open_loop)
+        for column in _main_columns(open_loop=level.open_loop, inputs=level.inputs)
         if any(column.cell(c).figure != MISSING for c in level.conditions)
     ]
     head = ["target", *(column.heading for column in columns), "errors"]
@@ -180,12 +180,15 @@ def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
     return HtmlTable(caption=f"Figures at {level.title.lower()}", head=head, body=body, export=True)
 
 
-def _main_columns(*, open_loop: bool) -> list[MetricColumn]:
+def _main_columns(*, open_loop: bool, inputs: bool = False) -> list[MetricColumn]:
     found = [
         column
         for percentile, more in (("p50", ("tpot_ms", "e2e_ms")), ("p95", ("itl_ms", "e2e_ms")))
         for column in rows.main_columns(
-            open_loop=open_loop, percentiles=(percentile,), more=[FIGURES[name] for name in more]
+            open_loop=open_loop,
+            percentiles=(percentile,),
+            more=[FIGURES[name] for name in more],
+            inputs=inputs,
         )
     ]
     return [c for c in found if c.percentile] + [

@@ -259,10 +259,15 @@ def _workload(
         raise wrong("images", settings.images, "no trace of lengths with it")
     if traced and cache_reuse:
         raise wrong("cache", "reuse", "fresh, because the trace says what prompts share")
+    operation, batch = (
+        (settings.operation, settings.batch) if isinstance(settings, BenchSettings) else ("chat", 1)
+    )
     return Workload(
         run="",
+        operation=operation,
+        batch=batch,
         prompts=prompts.prompts if prompts is not None else [],
-        output_tokens=None if traced else settings.output_tokens,
+        output_tokens=None if traced else settings.output_tokens if operation == "chat" else 0,
         questions=cache_reuse,
         extra=dict(settings.body) | ({"ignore_eos": True} if settings.ignore_eos else {}),
         seed=settings.seed,
@@ -272,6 +277,7 @@ def _workload(
                 input_tokens=each.input_tokens,
                 output_tokens=each.output_tokens,
                 images=parse_images(each.images) if each.images else None,
+                batch=each.batch,
             )
             for each in workloads
         },

@@ -121,6 +121,23 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
             "--workloads. Repeatable.",
         ),
     ] = None
+    operation: Annotated[
+        str,
+        of_requests(
+            metavar="NAME",
+            help="What requests ask for: chat, embeddings or rerank. The last two have --batch "
+            "inputs of --input-tokens each.",
+        ),
+    ] = "chat"
+    batch: Annotated[
+        str,
+        of_requests(
+            metavar="N,N",
+            help="With --operation: texts to embed, or documents to rank, in a request; several "
+            "are compared.",
+            default="1",
+        ),
+    ] = ""
     session_rate: Annotated[
         str, of_load(metavar="R,R", help="With --sessions: new sessions per second.")
     ] = ""
@@ -231,8 +248,13 @@ def bench(options: BenchOptions) -> None:
     one_length = lengths[0] if len(lengths) == 1 else None
     loaded = bool(options.concurrency or options.rate or options.trace)
     rate = option_values.session_rate(options.sessions, options.rate, options.session_rate)
+    batches = [int(each) for each in option_values.numbers(options.batch or "1", "--batch", whole=True)]
     workloads = option_values.workloads(
-        options.input_tokens, options.workload or [], options.workloads, keep_rate=not loaded
+        options.input_tokens,
+        options.workload or [],
+        options.workloads,
+        batches,
+        keep_rate=not loaded,
     )
     settings = options.settings(
         BenchSettings,
@@ -243,6 +265,7 @@ def bench(options: BenchOptions) -> None:
         cache_reuse=options.cache == "reuse",
         input_tokens=one_length,
         workloads=workloads,
+        batch=batches[0],
         duration=option_values.seconds(options.duration, "--duration"),
         over=option_values.seconds(options.over, "--over"),
     )
