@@ -20,8 +20,8 @@ from splitsecond.core.wire import gemini, openai
 from splitsecond.core.wire.api_format import AnswerWriter, CalledTool, ServerAnswer, ServerTimes
 from splitsecond.core.wire.server_times import PROCESSING_HEADER
 from splitsecond.simulator.content.embeddings import EmbeddingRequest, embedding_response
-from splitsecond.simulator.content.rerank import RerankRequest, rerank_response
 from splitsecond.simulator.content.logprobs import with_logprobs
+from splitsecond.simulator.content.rerank import RerankRequest, rerank_response
 from splitsecond.simulator.content.script import ReplyScript
 from splitsecond.simulator.content.tokens import token_text
 from splitsecond.simulator.endpoints import ApiEndpoint

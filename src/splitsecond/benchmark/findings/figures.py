@@ -322,7 +322,9 @@ TOTALS: dict[str, Total] = {
             group="System",
             definition="Texts embedded or documents ranked per second: requests/s times the inputs "
             "of a request.",
-            of=lambda row: row.inputs * row.requests_per_s if row.inputs and row.requests_per_s else None,
+            of=lambda row: (
+                row.inputs * row.requests_per_s if row.inputs and row.requests_per_s else None
+            ),
             higher_is_better=True,
             compared=True,
         ),
@@ -333,9 +335,11 @@ TOTALS: dict[str, Total] = {
             group="System",
             definition="Of embeddings and rankings: requests/s times the mean input tokens of a "
             "request.",
-            of=lambda row: row.input_tokens * row.requests_per_s
-            if row.inputs and row.input_tokens and row.requests_per_s
-            else None,
+            of=lambda row: (
+                row.input_tokens * row.requests_per_s
+                if row.inputs and row.input_tokens and row.requests_per_s
+                else None
+            ),
             higher_is_better=True,
         ),
         Total(
@@ -343,9 +347,11 @@ TOTALS: dict[str, Total] = {
             label="cost per 1,000 inputs",
             unit="USD",
             definition="Of embeddings and rankings: cost per request ÷ its inputs × 1,000.",
-            of=lambda row: row.usd_per_request / row.inputs * 1000
-            if row.inputs and row.usd_per_request is not None
-            else None,
+            of=lambda row: (
+                row.usd_per_request / row.inputs * 1000
+                if row.inputs and row.usd_per_request is not None
+                else None
+            ),
             higher_is_better=False,
         ),
         Total(

@@ -16,7 +16,7 @@ from splitsecond.benchmark.findings.figures import (
     TOTALS,
     main_figures,
     main_totals,
-    ttft_figure,
+    wait_figure,
 )
 from splitsecond.benchmark.findings.findings import ConditionFindings, FigureChange, Run
 from splitsecond.benchmark.findings.metric import Figure, Total
@@ -181,7 +181,8 @@ def targets(run: Run) -> list[str]:
 
 
 def ttft(condition: ConditionFindings) -> Summary:
-    return ttft_figure(open_loop=open_loop(condition)).summary(condition)
+    """Return the TTFT of a row, or its latency if the answers are no text."""
+    return wait_figure(condition).summary(condition)
 
 
 class MetricColumn(Struct, frozen=True, kw_only=True):

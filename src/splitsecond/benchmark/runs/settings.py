@@ -267,7 +267,6 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
         if self.precision:
             parse_precision(self.precision)
 
-
     def _check_operation(self) -> None:
         one_of("operation", self.operation, get_args(BenchOperation))
         at_least_one(batch=self.batch)

@@ -248,7 +248,9 @@ def bench(options: BenchOptions) -> None:
     one_length = lengths[0] if len(lengths) == 1 else None
     loaded = bool(options.concurrency or options.rate or options.trace)
     rate = option_values.session_rate(options.sessions, options.rate, options.session_rate)
-    batches = [int(each) for each in option_values.numbers(options.batch or "1", "--batch", whole=True)]
+    batches = [
+        int(each) for each in option_values.numbers(options.batch or "1", "--batch", whole=True)
+    ]
     workloads = option_values.workloads(
         options.input_tokens,
         options.workload or [],
