@@ -533,3 +533,42 @@ def test_a_disk_that_is_full_from_the_start(
     assert (ended.code, ended.out) == (1, "")
     assert "cannot write to run: No space left on device" in ended.complaint
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("operation", ["embeddings", "rerank"])
+def test_batches_of_inputs_are_rows_with_latency(
+    split: Split, endpoint: list[str], operation: str
+) -> None:
+    options = ["--operation", operation, "--batch", "1,4", "-c", 1, "-n", 6, "--quick"]
+    ended = split(
+        "bench", *endpoint, *options, "--input-tokens", 64, "--json", "out.json", "--out", "run"
+    )
+    assert ended.code == 0
+    one, four = json.loads(Path("out.json").read_text())["conditions"]
+    assert [row["workload"] for row in (one, four)] == ["batch-1", "batch-4"]
+    assert [row["inputs"] for row in (one, four)] == [1, 4]
+    assert four["input_tokens"] > 3 * one["input_tokens"]
+    for row in (one, four):
+        assert (row["latency_ms"]["n"], row["errors"]) == (6, 0)
+        assert (row["ttft_ms"]["n"], row["output_tokens"]) == (0, 0)
+        assert row["inputs_per_s"] == pytest.approx(row["inputs"] * row["requests_per_s"])
+    assert "TTFT" not in ended.out
+    assert not json.loads(Path("out.json").read_text())["uses"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--batch", "4"], "an operation with it"),
+        (["--operation", "embeddings", "--slo", "voice"], "no slo with the operation"),
+        (["--operation", "rerank", "--precision", "5%"], "latency_ms.p50=5%"),
+        (["--operation", "sing"], "sing"),
+    ],
+)
+def test_options_that_inputs_cannot_have_are_refused(
+    split: Split, options: list[str], reason: str
+) -> None:
+    ended = split("bench", "sim/groq", *options)
+    assert ended.code == 2
+    assert reason in ended.complaint

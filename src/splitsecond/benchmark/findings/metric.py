@@ -37,7 +37,8 @@ class Figure(Struct, frozen=True, kw_only=True):
     from the moment a request was due.
 
     `among`: the requests that it describes, by default those whose answer is text. A failed one
-    counts as slower than all others, unless `answered_only`. `counts_tokens`: compared only between rows with the same source of counts.
+    counts as slower than all others, unless `answered_only`. `counts_tokens`: compared only between
+    rows with the same source of counts.
 
     `main`: shown in the first table (p50 and p95). `listed`: percentiles under "All metrics".
     `applies`: rows for which it differs from simpler figures. `compared`: part of `compare`;

@@ -72,6 +72,7 @@ def _context(run: Run) -> dict[str, Any]:
         "uses_note": use_matrix.note(run),
         "savings": _savings_table(run),
         "savings_note": savings.NOTE,
+        "inputs": any(level.inputs for level in levels),
         "several_loads": len({(level.open_loop, level.load) for level in levels}) > 1,
         "money": _condition_tables(
             run, MONEY, [c for c in run.conditions if c.cost_usd is not None]

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from splitsecond.benchmark.findings.figures import FIGURES, successful, wait_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
-from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries
 from splitsecond.benchmark.server_view.terms import TERMS
 from splitsecond.benchmark.statistics.steady import begin_ns
