@@ -126,6 +126,9 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     inputs: int = 0
     """The texts to embed or the documents to rank that a run sent; 0 for a request whose answer is
     text."""
+    valid: bool | None = None
+    """Whether a run found the answer valid: of the schema, with a right call of a tool, or as
+    expected. None: not checked."""
     node: str = ""
     """The node that sent it; empty in a run of one machine. Its times are on the clock of the
     machine that led the run, shifted by the difference of the two clocks, so that differences

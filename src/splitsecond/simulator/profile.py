@@ -188,7 +188,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     `replies_file`, relative to the profile, follow them. With `strict`, a request that no rule fits
     gets 404. `role_chunk`: whether the first chunk of a stream in OpenAI's format, which has the
     role and no text, comes with the first token, as engines send it, or "early", with the headers.
-    `embedding_dimensions` is the length of an embedding if the request gives none.
+    `embedding_dimensions` is the length of an embedding if the request gives none. `invalid_share`
+    of requests get structured output and tool calls that are cut off, so that they are no JSON.
     """
 
     name: str = ""
@@ -216,6 +217,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     strict: bool = False
     role_chunk: Literal["with_token", "early"] = "with_token"
     embedding_dimensions: Annotated[int, msgspec.Meta(ge=1, le=16_384)] = 1536
+    invalid_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
 
     def __post_init__(self) -> None:
         if bool(self.table) == (self.engine is not None):

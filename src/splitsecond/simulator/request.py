@@ -16,6 +16,7 @@ from splitsecond.simulator.content.faults import InjectedFault
 from splitsecond.simulator.content.replies import ReplyRule, ReplyRules
 from splitsecond.simulator.content.script import (
     ReplyScript,
+    cut_off,
     given_answer,
     made_answer,
     plain_script,
@@ -273,6 +274,9 @@ def _with_content(
         answer: ServerAnswer | None = given_answer(rule, wants, call_id)
     else:
         answer = made_answer(parsed, wants, conversation, call_id)
+        share, number = profile.invalid_share, request.number
+        if answer is not None and int(number * share) > int((number - 1) * share):
+            answer = cut_off(answer)
     if answer is not None:
         reasoning = answer.reasoning or "".join(map(token_text, range(profile.reasoning_tokens)))
         answer = msgspec.structs.replace(answer, reasoning=reasoning)

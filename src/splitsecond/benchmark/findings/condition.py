@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from splitsecond.benchmark.findings.answer_checks import checked, with_fallen
 from splitsecond.benchmark.findings.check_inputs import CheckInputs
 from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, ended, successful
 from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
@@ -95,6 +96,7 @@ def condition_findings(
         if slo
         else None,
         **_token_counts(ok),
+        **checked(ok, of_round),
         phases_ms={} if asked.inputs else phases_ms(ok),
         server_ms=server_ms(ok),
         session=session_findings(sent, prices or {}),
@@ -311,7 +313,7 @@ def condition_rows(
     computed = [total for total in TOTALS.values() if total.of]
     return [
         msgspec.structs.replace(row, **{total.name: total.value(row) for total in computed})
-        for row in with_batching_efficiency(rows)
+        for row in with_fallen(with_batching_efficiency(rows))
     ]
 
 

@@ -402,6 +402,17 @@ TOTALS: dict[str, Total] = {
             ci95_of=lambda row: row.goodput.ci95 if row.goodput else (None, None),
         ),
         Total(
+            name="valid_share",
+            label="valid answers",
+            unit="share",
+            group="System",
+            definition="Answers of the schema, with a right call of a tool, or as expected, of all "
+            "that were checked.",
+            higher_is_better=True,
+            compared=True,
+            ci95_of=lambda row: row.valid_share_ci95,
+        ),
+        Total(
             name="rounds",
             label="rounds",
             unit="",

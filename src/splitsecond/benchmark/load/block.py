@@ -345,8 +345,13 @@ class BlockRun:
     def _call(self, role: Role, due_ns: int) -> tuple[Call, MeasuredCall]:
         block, number = self._block, next(self._numbers)
         identity = f"{block.condition}-{number}"
+        checker = self._composer.checker
         measured = MeasuredCall(
-            condition=block.condition, target=block.target, role=role, emit=self._emit
+            condition=block.condition,
+            target=block.target,
+            role=role,
+            emit=self._emit,
+            check=None if checker is None else lambda events: checker.is_valid(events, number),
         )
         workload = self._composer.workload
         call = Call(
@@ -379,7 +384,10 @@ class BlockRun:
                     self._start_ramp(due_ns)
                     has_token()
                     self._unanswered = None
-                    await reply.finished()
+                    if measured.check is None:
+                        await reply.finished()
+                    else:
+                        measured.valid = measured.check(await reply.collected())
         finally:
             self._start_ramp(due_ns)
             has_token()

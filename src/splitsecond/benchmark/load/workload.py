@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from splitsecond.benchmark.load.answer_checks import AnswerChecker, AnswerChecks
 from splitsecond.benchmark.load.images import Images, image_parts
 from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
 from splitsecond.benchmark.load.sessions import SessionSet
@@ -52,8 +53,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requests are their turns (`session_player`): their filler has the `scale` of the target, and
     `output_tokens` is for answers whose length was not recorded.
 
-    An `operation` whose answer is no text has `batch` inputs in a request: texts to embed, or
-    documents to rank. All filler is then in each of them.
+    `checks`: what every answer must be, whose fields are in `extra`. An `operation` whose answer is
+    no text has `batch` inputs in a request: texts to embed, or documents to rank. All filler is
+    then in each of them.
     """
 
     run: str
@@ -71,6 +73,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sessions: SessionSet | None = None
     operation: Operation = "chat"
     batch: int = 1
+    checks: AnswerChecks | None = None
 
     def of_target(self, target: str, input_tokens: int) -> "tuple[Workload, int]":
         variant = self.variants.get(target.rpartition(SEPARATOR)[2])
@@ -111,6 +114,7 @@ class Composer:
         words = Random(workload.seed).choices(WORDS, k=workload.system_words + workload.user_words)
         self._system = " ".join([SYSTEM, *words[: workload.system_words]])
         self._user = " ".join([USER, *words[workload.system_words :]])
+        self.checker = AnswerChecker(workload.checks) if workload.checks else None
         self.hints: Mapping[str, str] = {"prompt_cache": "mark"} if alike else {}
 
     def body(self, call: str, number: int, *, shortened: bool = False) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from splitsecond.benchmark.report.terminal import (
     print_steps,
 )
 from splitsecond.core.pages import figure_cells
-from splitsecond.core.pages.figure_cells import number
+from splitsecond.core.pages.figure_cells import number, share
 from splitsecond.core.wording import counted_as, listed
 
 INDENT = 1
@@ -153,6 +153,7 @@ def _table(
     headings += ["inputs\nper s"] if inputs else ["TPS p50\ntokens/s", *between]
     headings += [
         *([f"{'input' if inputs else 'system'}\ntokens/s"] if columns.system else []),
+        *(["valid\nanswers"] if levels[0].more else []),
         "errors",
         *(["$/M\ntokens"] if money else []),
     ]
@@ -186,6 +187,8 @@ def _cells(row: Row, columns: Columns, *, money: bool) -> Iterator[Text]:
         yield Text(number(row.inputs_per_s))
     if columns.system:
         yield Text(number(row.input_tokens_per_s if row.inputs else row.output_tokens_per_s))
+    if row.checked:
+        yield Text(share(row.valid_share))
     yield Text(rows.errors(row), "red" if row.errors else "")
     if money:
         yield Text(rows.per_million(row))

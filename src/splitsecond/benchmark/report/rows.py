@@ -65,6 +65,11 @@ class LoadLevel(Struct, frozen=True, kw_only=True):
         return any(c.inputs for c in self.conditions)
 
     @property
+    def more(self) -> list[Total]:
+        """Totals of the first table that only some runs have."""
+        return [TOTALS["valid_share"]] if any(c.checked for c in self.conditions) else []
+
+    @property
     def heading(self) -> str:
         figure = "latency" if self.inputs else "TTFT"
         return self.title + (f", {figure} from when a request was due" if self.open_loop else "")

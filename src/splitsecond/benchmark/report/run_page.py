@@ -163,7 +163,10 @@ def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
     priced, regional = rows.priced(run), rows.regional(run)
     columns = [
         column
-        for column in _main_columns(open_loop=level.open_loop, inputs=level.inputs)
+        for column in (
+            *_main_columns(open_loop=level.open_loop, inputs=level.inputs),
+            *(MetricColumn(metric=total) for total in level.more),
+        )
         if any(column.cell(c).figure != MISSING for c in level.conditions)
     ]
     head = ["target", *(column.heading for column in columns), "errors"]

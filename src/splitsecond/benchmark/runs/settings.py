@@ -200,7 +200,9 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
     second one whose prompts begin alike. `slo`: limits such as "ttft=300ms", or "voice". `trace` is
     a file of arrivals; its times are multiplied by `time_scale`. `workloads`: each is measured at
     every target, at its own rate if it has one. `operation` "embeddings" or "rerank": each request
-    has `batch` texts to embed or documents to rank, of `input_tokens` each.
+    has `batch` texts to embed or documents to rank, of `input_tokens` each. `schema`: a file with
+    the JSON schema, `tools` one with the tools, that answers must fit; `check_file`: questions with
+    their answers, JSON lines.
     """
 
     loads: Sequence[PlannedLoad] = tuple(PlannedLoad(concurrency=level) for level in CONCURRENCY)
@@ -217,10 +219,14 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
     time_scale: float = 1.0
     operation: BenchOperation = "chat"
     batch: int = 1
+    schema: Path | None = None
+    tools: Path | None = None
+    check_file: Path | None = None
 
     def check(self) -> None:
         super().check()
         self._check_operation()
+        self._check_answers()
         if not (math.isfinite(self.time_scale) and self.time_scale > 0):
             raise wrong("time_scale", self.time_scale, "a number above 0")
         if self.time_scale != 1 and self.trace is None:
@@ -266,6 +272,19 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
                 raise wrong(name, getattr(self, name), "either it or a number of requests")
         if self.precision:
             parse_precision(self.precision)
+
+    def _check_answers(self) -> None:
+        wanted = self.schema or self.tools or self.check_file
+        for name, value in (
+            ("sessions", self.sessions),
+            ("operation", self.operation if self.operation != "chat" else ""),
+        ):
+            if wanted and value:
+                raise wrong(name, value, "no schema, tools or check with it")
+        if self.check_file and (self.prompts or self.workloads or self.trace or self.images):
+            raise wrong("check", str(self.check_file), "no other prompts with it")
+        if self.schema and self.tools:
+            raise wrong("schema", str(self.schema), "either it or tools")
 
     def _check_operation(self) -> None:
         one_of("operation", self.operation, get_args(BenchOperation))

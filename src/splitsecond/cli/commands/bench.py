@@ -138,6 +138,31 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
             default="1",
         ),
     ] = ""
+    schema: Annotated[
+        Path | None,
+        of_requests(
+            metavar="FILE",
+            help="Ask for structured output of this JSON schema, and report the share of answers "
+            "that fit it.",
+        ),
+    ] = None
+    tools: Annotated[
+        Path | None,
+        of_requests(
+            metavar="FILE",
+            help="Require a call of one of these tools (a list in OpenAI's form), and report the "
+            "share of right calls.",
+        ),
+    ] = None
+    check_file: Annotated[
+        Path | None,
+        of_requests(
+            "--check",
+            metavar="FILE",
+            help='Ask these questions, JSON lines with "question" and "answer", and report the '
+            "share of answers that have the expected words.",
+        ),
+    ] = None
     session_rate: Annotated[
         str, of_load(metavar="R,R", help="With --sessions: new sessions per second.")
     ] = ""
