@@ -572,3 +572,26 @@ def test_options_that_inputs_cannot_have_are_refused(
     ended = split("bench", "sim/groq", *options)
     assert ended.code == 2
     assert reason in ended.complaint
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("what", ["schema", "tools"])
+def test_share_of_valid_answers_is_that_of_the_simulator(
+    split: Split, tmp_path: Path, what: str
+) -> None:
+    schema = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
+    tools = [{"type": "function", "function": {"name": "save", "parameters": schema}}]
+    Path("asked.json").write_text(json.dumps(schema if what == "schema" else tools))
+    Path("half.toml").write_text(
+        'title = "half"\nmodel = "half"\ninvalid_share = 0.5\n[[table]]\nconcurrency = 1\n'
+        "ttft_ms = { p50 = 5, p95 = 6 }\ntps = { p50 = 2000, p95 = 1000 }\n"
+    )
+    options = ["-c", 1, "-n", 40, "--quick", "--warmup", 0, *FEW]
+    ended = split(
+        "bench", "sim/half.toml", *options, f"--{what}", "asked.json", "--json", "out.json"
+    )
+    assert ended.code == 0
+    (row,) = json.loads(Path("out.json").read_text())["conditions"]
+    assert row["checked"] == 40
+    assert row["valid_share"] == pytest.approx(0.5, abs=0.15)
+    assert "valid" in ended.out

@@ -19,7 +19,9 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS
 from splitsecond.log.statistics.summary import Floats, Summary
 
-GROUPS = ("Latency", "Speed after the first token", "Sessions", "System", "Tokens per request")
+GROUPS = (
+    "Latency", "Speed after the first token", "Sessions", "Inputs", "System", "Tokens per request",
+)  # fmt: skip
 MAX_TOKENS = 1 << 20
 """Tokens of an answer whose gaps are divided among its tokens. A provider can report any number."""
 ONE_TOKEN_PER_EVENT = 1.05
@@ -72,7 +74,7 @@ _LATENCY_DUE = Figure(
     name="latency_due_ms",
     label="latency from due",
     unit="ms",
-    group="Latency",
+    group="Inputs",
     definition="Latency counted from the moment the request was due.",
     of=lambda o: o.latency_due_ns,
     among=lambda o: o.inputs > 0,
@@ -82,7 +84,7 @@ LATENCY = Figure(
     name="latency_ms",
     label="latency",
     unit="ms",
-    group="Latency",
+    group="Inputs",
     definition=(
         "Of embeddings and rankings, whose answers are no text: from the first byte of the request "
         "to the end of the answer."
@@ -319,7 +321,7 @@ TOTALS: dict[str, Total] = {
             name="inputs_per_s",
             label="inputs/s",
             unit="inputs/s",
-            group="System",
+            group="Inputs",
             definition="Texts embedded or documents ranked per second: requests/s times the inputs "
             "of a request.",
             of=lambda row: (
@@ -332,7 +334,7 @@ TOTALS: dict[str, Total] = {
             name="input_tokens_per_s",
             label="input tokens/s",
             unit="tokens/s",
-            group="System",
+            group="Inputs",
             definition="Of embeddings and rankings: requests/s times the mean input tokens of a "
             "request.",
             of=lambda row: (
@@ -346,6 +348,7 @@ TOTALS: dict[str, Total] = {
             name="usd_per_1000_inputs",
             label="cost per 1,000 inputs",
             unit="USD",
+            group="Inputs",
             definition="Of embeddings and rankings: cost per request ÷ its inputs × 1,000.",
             of=lambda row: (
                 row.usd_per_request / row.inputs * 1000

@@ -89,7 +89,10 @@ def _context(run: Run) -> dict[str, Any]:
         "instrument": rows.instrument_sentences(run),
         "instrument_tables": [*_condition_tables(run, INSTRUMENT), *_node_tables(run)],
         "errors": _errors(run, levels),
-        "definitions": definitions(sessions=any(c.session for c in run.conditions)),
+        "definitions": definitions(
+            sessions=any(c.session for c in run.conditions),
+            inputs=any(c.inputs for c in run.conditions),
+        ),
         "command": rows.asked_command(run),
         "plan": run.asked.get("plan", ""),
         "settings": _settings(run),
