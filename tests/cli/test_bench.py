@@ -564,6 +564,8 @@ def test_batches_of_inputs_are_rows_with_latency(
         (["--operation", "embeddings", "--slo", "voice"], "no slo with the operation"),
         (["--operation", "rerank", "--precision", "5%"], "latency_ms.p50=5%"),
         (["--operation", "sing"], "sing"),
+        (["--reasoning-effort", "low,huge"], "--reasoning-effort"),
+        (["--batch", "1,2", "--input-tokens", "9,99"], "--batch"),
     ],
 )
 def test_options_that_inputs_cannot_have_are_refused(
@@ -572,6 +574,23 @@ def test_options_that_inputs_cannot_have_are_refused(
     ended = split("bench", "sim/groq", *options)
     assert ended.code == 2
     assert reason in ended.complaint
+
+
+@pytest.mark.system
+def test_each_reasoning_effort_is_a_row_with_its_tokens(split: Split, tmp_path: Path) -> None:
+    Path("thinks.toml").write_text(
+        'title = "thinks"\nmodel = "thinks"\neffort_tokens = { low = 4, high = 12 }\n[[table]]\n'
+        "concurrency = 1\nttft_ms = { p50 = 5, p95 = 6 }\ntps = { p50 = 2000, p95 = 1000 }\n"
+    )
+    options = ["--reasoning-effort", "low,high", "-c", 1, "-n", 6, "--quick", *FEW[2:]]
+    ended = split("bench", "sim/thinks.toml", *options, "--json", "out.json", "--verbose")
+    assert ended.code == 0
+    low, high = json.loads(Path("out.json").read_text())["conditions"]
+    assert [row["workload"] for row in (low, high)] == ["effort-low", "effort-high"]
+    assert [row["reasoning_tokens"] for row in (low, high)] == [4, 12]
+    for row in (low, high):
+        assert row["first_answer_ms"]["p50"] > row["ttft_ms"]["p50"]
+    assert "time to first answer" in ended.words
 
 
 @pytest.mark.system

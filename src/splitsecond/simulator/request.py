@@ -9,6 +9,7 @@ import msgspec
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import RateLimits, Usage
+from splitsecond.core.validation import plain_value
 from splitsecond.core.wire.api_format import ServerAnswer
 from splitsecond.simulator.content import faults
 from splitsecond.simulator.content.embeddings import EmbeddingRequest, with_dimensions
@@ -191,7 +192,7 @@ def read_request(
         parsed=parsed,
         prompt_tokens=count_tokens(endpoint.operation, parsed.prompt_text),
         output_tokens=output_tokens,
-        reasoning_tokens=min(profile.reasoning_tokens, output_tokens - 1),
+        reasoning_tokens=min(_reasoning_tokens(profile, parsed), output_tokens - 1),
         finish="stop" if ends_itself else "length",
         fault=fault,
         timings=profile.server_timings,
@@ -205,6 +206,15 @@ def read_request(
         return _with_content(request, profile, rule, wants, conversation)
     except CallerFault as error:
         raise _invalid(error) from error
+
+
+def _reasoning_tokens(profile: Profile, parsed: ServerRequest) -> int:
+    if not profile.effort_tokens:
+        return profile.reasoning_tokens
+    effort = plain_value(parsed.fields.get("reasoning_effort"))
+    if isinstance(own := plain_value(parsed.fields.get("reasoning")), dict):
+        effort = own.get("effort")  # of OpenAI's Responses
+    return profile.effort_tokens.get(str(effort), profile.reasoning_tokens)
 
 
 def _length(profile: Profile, parsed: ServerRequest) -> tuple[int, bool]:

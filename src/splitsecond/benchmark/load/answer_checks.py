@@ -40,7 +40,7 @@ class AnswerChecks(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AnswerChecker:
-    """Checks the answers of a run. Raises `CallerFault` for a schema that is none, or if the
+    """Checks the answers of a run. Raises `CallerFault` for an invalid schema, or if the
     library for schemas is missing."""
 
     def __init__(self, checks: AnswerChecks) -> None:
@@ -52,7 +52,7 @@ class AnswerChecker:
         }
 
     def is_valid(self, events: Sequence[Event], number: int) -> bool | None:
-        """Return whether the answer to the prompt `number` is valid; None if it broke off."""
+        """Return whether the answer to the prompt `number` is valid; None if it is not complete."""
         if events and isinstance(events[-1], Broken):
             return None
         text, calls = answer_of(events)

@@ -22,7 +22,8 @@ class NamedWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     given; None: none.
 
     `images`: those of each request, as ``1024x1024,2``; "": those of the run. `batch`: inputs of
-    each request of embeddings or a ranking; None: those of the run.
+    each request of embeddings or a ranking; None: those of the run. `effort`: how long the model
+    may reason, such as "low"; "": as the run says.
     """
 
     name: str = ""
@@ -31,6 +32,7 @@ class NamedWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     rate: float | None = None
     images: str = ""
     batch: int | None = None
+    effort: str = ""
 
 
 BUILT_IN: dict[str, NamedWorkload] = {

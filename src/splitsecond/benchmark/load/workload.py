@@ -39,6 +39,7 @@ class WorkloadVariant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     output_tokens: int | None = None
     images: Images | None = None
     batch: int | None = None
+    effort: str = ""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,6 +85,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             output_tokens=variant.output_tokens or self.output_tokens,
             images=variant.images or self.images,
             batch=variant.batch or self.batch,
+            extra=self.extra | ({"reasoning_effort": variant.effort} if variant.effort else {}),
             variants={},
         )
         return found, variant.input_tokens

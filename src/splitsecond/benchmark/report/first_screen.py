@@ -153,7 +153,7 @@ def _table(
     headings += ["inputs\nper s"] if inputs else ["TPS p50\ntokens/s", *between]
     headings += [
         *([f"{'input' if inputs else 'system'}\ntokens/s"] if columns.system else []),
-        *(["valid\nanswers"] if levels[0].more else []),
+        *(["valid\nanswers"] if any(c.checked for c in levels[0].conditions) else []),
         "errors",
         *(["$/M\ntokens"] if money else []),
     ]

@@ -65,9 +65,16 @@ class LoadLevel(Struct, frozen=True, kw_only=True):
         return any(c.inputs for c in self.conditions)
 
     @property
-    def more(self) -> list[Total]:
-        """Totals of the first table that only some runs have."""
-        return [TOTALS["valid_share"]] if any(c.checked for c in self.conditions) else []
+    def more(self) -> "list[MetricColumn]":
+        """Columns of the first table that only some runs have."""
+        found: list[MetricColumn] = []
+        if any(c.reasoning_tokens for c in self.conditions):
+            answer = FIGURES["first_answer_ms"]
+            found.append(MetricColumn(metric=answer, percentile=MAIN_PERCENTILES[0]))
+            found.append(MetricColumn(metric=TOTALS["reasoning_tokens"]))
+        if any(c.checked for c in self.conditions):
+            found.append(MetricColumn(metric=TOTALS["valid_share"]))
+        return found
 
     @property
     def heading(self) -> str:

@@ -168,7 +168,7 @@ def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
         column
         for column in (
             *_main_columns(open_loop=level.open_loop, inputs=level.inputs),
-            *(MetricColumn(metric=total) for total in level.more),
+            *level.more,
         )
         if any(column.cell(c).figure != MISSING for c in level.conditions)
     ]

@@ -222,7 +222,7 @@ def print_findings(console: Console, statements: Iterable[Statement]) -> None:
 def _level_table(level: rows.LoadLevel, layout: TableLayout, *, money: bool) -> Table:
     main = [
         *_main_columns(layout, open_loop=level.open_loop, inputs=level.inputs),
-        *(rows.MetricColumn(metric=total) for total in level.more),
+        *level.more,
     ]
     columns = [[_cell(column.cell(c)) for c in level.conditions] for column in main]
     columns.append(

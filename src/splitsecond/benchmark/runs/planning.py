@@ -283,6 +283,7 @@ def _workload(
                 output_tokens=each.output_tokens,
                 images=parse_images(each.images) if each.images else None,
                 batch=each.batch,
+                effort=each.effort,
             )
             for each in workloads
         },

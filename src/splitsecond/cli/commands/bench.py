@@ -163,6 +163,14 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
             "share of answers that have the expected words.",
         ),
     ] = None
+    reasoning_effort: Annotated[
+        str,
+        of_requests(
+            metavar="LEVEL,LEVEL",
+            help="How long the model may reason: none, minimal, low, medium, high, xhigh or max; "
+            "several are compared.",
+        ),
+    ] = ""
     session_rate: Annotated[
         str, of_load(metavar="R,R", help="With --sessions: new sessions per second.")
     ] = ""
@@ -276,11 +284,16 @@ def bench(options: BenchOptions) -> None:
     batches = [
         int(each) for each in option_values.numbers(options.batch or "1", "--batch", whole=True)
     ]
+    efforts = option_values.efforts(options.reasoning_effort)
+    body = option_values.json_object(options.body, "--body")
+    if len(efforts) == 1:
+        body = {"reasoning_effort": efforts[0], **body}
     workloads = option_values.workloads(
         options.input_tokens,
         options.workload or [],
         options.workloads,
         batches,
+        efforts if len(efforts) > 1 else [],
         keep_rate=not loaded,
     )
     settings = options.settings(
@@ -293,6 +306,7 @@ def bench(options: BenchOptions) -> None:
         input_tokens=one_length,
         workloads=workloads,
         batch=batches[0],
+        body=body,
         duration=option_values.seconds(options.duration, "--duration"),
         over=option_values.seconds(options.over, "--over"),
     )
