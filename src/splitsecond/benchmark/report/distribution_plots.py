@@ -167,7 +167,9 @@ def over_time(
     for level in rows.levels(run):
         own = {c.target: courses[c.condition] for c in level.conditions if c.condition in courses}
         if own:
-            drawn.append(_course_plot(run, level, own, fitted("TTFT, ms", values, zero=True)))
+            what = "latency" if level.inputs else "TTFT"
+            axis = fitted(f"{what}, ms", values, zero=True)
+            drawn.append(_course_plot(run, level, own, axis))
     return drawn
 
 
