@@ -6,16 +6,19 @@ import msgspec
 import pytest
 from tests.analysis.made import MS, asked, request
 
+from splitsecond.benchmark.findings.compare import RunData, compare
 from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.figures import FIGURES
-from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.report import rows
 from splitsecond.core.catalog.price import Price
+from splitsecond.core.observation import Observation
 
 BATCH = 8
 
 
-def embedded(**changes: Any) -> ConditionFindings:
-    """A row of 20 requests at concurrency 1: first vector after 40 ms, end after 50 ms."""
+def requests_of_inputs(**changes: Any) -> list[Observation]:
+    """20 requests one after another: first vector after 40 ms, end after 50 ms."""
     requests = []
     for number in range(20):
         one = request(1000 + 50 * number, ttft_ms=40, tokens=1, name=f"r{number}")
@@ -25,8 +28,13 @@ def embedded(**changes: Any) -> ConditionFindings:
                 one, inputs=BATCH, output_tokens=0, input_tokens=400, end_ns=end_ns, **changes
             )
         )
+    return requests
+
+
+def embedded(**changes: Any) -> ConditionFindings:
     own = msgspec.structs.replace(asked(), inputs=BATCH, output_tokens=0)
-    (found,) = condition_rows([own], requests, [], prices={"a/x": Price(input_usd=0.5)})
+    prices = {"a/x": Price(input_usd=0.5)}
+    (found,) = condition_rows([own], requests_of_inputs(**changes), [], prices=prices)
     return found
 
 
@@ -50,3 +58,11 @@ def test_speed_and_cost_are_those_of_inputs() -> None:
 
 def test_vectors_counted_by_events_need_no_note() -> None:
     assert not any("event" in note for note in embedded(token_source="events").notes)
+
+
+def test_comparison_has_latency_and_no_ttft() -> None:
+    run = Run(id="r", began="2026-11-27T00:00:00Z", began_ns=0, conditions=[embedded()])
+    side = [RunData(run, requests_of_inputs())]
+    changes = compare(side, side).conditions
+    names = [column.name for column in rows.compared_columns(changes)]
+    assert names == ["latency p50", "latency p95", "inputs/s"]

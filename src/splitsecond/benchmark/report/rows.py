@@ -13,6 +13,7 @@ from splitsecond.benchmark.findings.causes import check_words
 from splitsecond.benchmark.findings.compare import ConditionChange
 from splitsecond.benchmark.findings.figures import (
     FIGURES,
+    LATENCY,
     TOTALS,
     main_figures,
     main_totals,
@@ -257,6 +258,18 @@ def main_columns(
         for figure in (*main_figures(inputs=inputs), *(() if inputs else more))
     ]
     return columns + [MetricColumn(metric=total) for total in main_totals(inputs=inputs)]
+
+
+def compared_columns(
+    shown: Sequence[ConditionChange], more: Sequence[Figure] = ()
+) -> list[MetricColumn]:
+    """Return the columns of the first table that a comparison of rows under one load has."""
+    moved = [each for c in shown for each in (*c.figures, *c.totals) if each.after is not None]
+    inputs = any(each.figure == LATENCY.name for each in moved)
+    columns = main_columns(open_loop=open_loop(shown[0]), more=more, inputs=inputs)
+    if any(each.figure == "valid_share" for each in moved):
+        columns.append(MetricColumn(metric=TOTALS["valid_share"]))
+    return [column for column in columns if column.metric.compared]
 
 
 def listed_columns(group: str) -> list[MetricColumn]:

@@ -243,6 +243,12 @@ def _level_table(level: rows.LoadLevel, layout: TableLayout, *, money: bool) -> 
 def _main_columns(
     layout: TableLayout, *, open_loop: bool, inputs: bool = False
 ) -> list[rows.MetricColumn]:
+    columns = rows.main_columns(open_loop=open_loop, more=layout.more, inputs=inputs)
+    return _shown(layout, columns)
+
+
+def _shown(layout: TableLayout, columns: Sequence[rows.MetricColumn]) -> list[rows.MetricColumn]:
+    """Return the columns that a layout has room for."""
     further = {figure.label for figure in layout.more}
 
     def shown(column: rows.MetricColumn) -> bool:
@@ -252,7 +258,6 @@ def _main_columns(
             not layout.narrow or column.label in (FIGURES["ttft_ms"].label, LATENCY.label)
         )
 
-    columns = rows.main_columns(open_loop=open_loop, more=layout.more, inputs=inputs)
     return [c for c in columns if shown(c)]
 
 
@@ -262,7 +267,7 @@ def _cell(cell: figure_cells.FigureCell) -> StyledCell:
 
 def _change_table(shown: Sequence[ConditionChange], layout: TableLayout, *, money: bool) -> Table:
     level = shown[0]
-    main = [c for c in _main_columns(layout, open_loop=rows.open_loop(level)) if c.metric.compared]
+    main = _shown(layout, rows.compared_columns(shown, layout.more))
     columns = [[_moved(c, column) for c in shown] for column in main]
     columns += [
         [_total(total) for c in shown for total in c.totals if total.figure == name]

@@ -47,6 +47,7 @@ from splitsecond.benchmark.runs.targets import parse_policies, resolve_all
 from splitsecond.benchmark.server_view.discovery import FoundPages, find_pages
 from splitsecond.benchmark.statistics.search import Search
 from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.service import Operation
 from splitsecond.core.upstream.spec import Timeouts
 from splitsecond.core.validation import wrong
 from splitsecond.core.wording import counted_as
@@ -264,9 +265,10 @@ def _workload(
         raise wrong("images", settings.images, "no trace of lengths with it")
     if traced and cache_reuse:
         raise wrong("cache", "reuse", "fresh, because the trace says what prompts share")
-    operation, batch = (
-        (settings.operation, settings.batch) if isinstance(settings, BenchSettings) else ("chat", 1)
-    )
+    operation: Operation = "chat"
+    batch = 1
+    if isinstance(settings, BenchSettings):
+        operation, batch = settings.operation, settings.batch
     return Workload(
         run="",
         operation=operation,
