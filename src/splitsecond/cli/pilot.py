@@ -28,7 +28,7 @@ DECIDED = (
     "concurrency", "requests", "rate", "trace", "rounds", "precision", "duration", "over", "quick",
     "input_tokens",
     "output_tokens", "workload", "workloads", "prompts", "sessions", "cache", "policy", "use",
-    "warmup", "on", "operation", "batch",
+    "warmup", "on", "operation", "batch", "schema", "tools", "check_file", "reasoning_effort",
 )  # fmt: skip
 """Options that say how to measure. With one of them there is no pilot."""
 
