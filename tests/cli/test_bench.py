@@ -533,3 +533,84 @@ def test_a_disk_that_is_full_from_the_start(
     assert (ended.code, ended.out) == (1, "")
     assert "cannot write to run: No space left on device" in ended.complaint
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("operation", ["embeddings", "rerank"])
+def test_batches_of_inputs_are_rows_with_latency(
+    split: Split, endpoint: list[str], operation: str
+) -> None:
+    options = ["--operation", operation, "--batch", "1,4", "-c", 1, "-n", 6, "--quick"]
+    ended = split(
+        "bench", *endpoint, *options, "--input-tokens", 64, "--json", "out.json", "--out", "run"
+    )
+    assert ended.code == 0
+    one, four = json.loads(Path("out.json").read_text())["conditions"]
+    assert [row["workload"] for row in (one, four)] == ["batch-1", "batch-4"]
+    assert [row["inputs"] for row in (one, four)] == [1, 4]
+    assert four["input_tokens"] > 3 * one["input_tokens"]
+    for row in (one, four):
+        assert (row["latency_ms"]["n"], row["errors"]) == (6, 0)
+        assert (row["ttft_ms"]["n"], row["output_tokens"]) == (0, 0)
+        assert row["inputs_per_s"] == pytest.approx(row["inputs"] * row["requests_per_s"])
+    assert "TTFT" not in ended.out
+    assert not json.loads(Path("out.json").read_text())["uses"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--batch", "4"], "an operation with it"),
+        (["--operation", "embeddings", "--slo", "voice"], "no slo with the operation"),
+        (["--operation", "rerank", "--precision", "5%"], "latency_ms.p50=5%"),
+        (["--operation", "sing"], "sing"),
+        (["--reasoning-effort", "low,huge"], "--reasoning-effort"),
+        (["--batch", "1,2", "--input-tokens", "9,99"], "--batch"),
+    ],
+)
+def test_options_that_inputs_cannot_have_are_refused(
+    split: Split, options: list[str], reason: str
+) -> None:
+    ended = split("bench", "sim/groq", *options)
+    assert ended.code == 2
+    assert reason in ended.complaint
+
+
+@pytest.mark.system
+def test_each_reasoning_effort_is_a_row_with_its_tokens(split: Split, tmp_path: Path) -> None:
+    Path("thinks.toml").write_text(
+        'title = "thinks"\nmodel = "thinks"\neffort_tokens = { low = 4, high = 12 }\n[[table]]\n'
+        "concurrency = 1\nttft_ms = { p50 = 5, p95 = 6 }\ntps = { p50 = 2000, p95 = 1000 }\n"
+    )
+    options = ["--reasoning-effort", "low,high", "-c", 1, "-n", 6, "--quick", *FEW[2:]]
+    ended = split("bench", "sim/thinks.toml", *options, "--json", "out.json", "--verbose")
+    assert ended.code == 0
+    low, high = json.loads(Path("out.json").read_text())["conditions"]
+    assert [row["workload"] for row in (low, high)] == ["effort-low", "effort-high"]
+    assert [row["reasoning_tokens"] for row in (low, high)] == [4, 12]
+    for row in (low, high):
+        assert row["first_answer_ms"]["p50"] > row["ttft_ms"]["p50"]
+    assert "time to first answer" in ended.words
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("what", ["schema", "tools"])
+def test_share_of_valid_answers_is_that_of_the_simulator(
+    split: Split, tmp_path: Path, what: str
+) -> None:
+    schema = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
+    tools = [{"type": "function", "function": {"name": "save", "parameters": schema}}]
+    Path("asked.json").write_text(json.dumps(schema if what == "schema" else tools))
+    Path("half.toml").write_text(
+        'title = "half"\nmodel = "half"\ninvalid_share = 0.5\n[[table]]\nconcurrency = 1\n'
+        "ttft_ms = { p50 = 5, p95 = 6 }\ntps = { p50 = 2000, p95 = 1000 }\n"
+    )
+    options = ["-c", 1, "-n", 40, "--quick", "--warmup", 0, *FEW]
+    ended = split(
+        "bench", "sim/half.toml", *options, f"--{what}", "asked.json", "--json", "out.json"
+    )
+    assert ended.code == 0
+    (row,) = json.loads(Path("out.json").read_text())["conditions"]
+    assert row["checked"] == 40
+    assert row["valid_share"] == pytest.approx(0.5, abs=0.15)
+    assert "valid" in ended.out

@@ -132,3 +132,13 @@ def test_a_workload_travels_as_json() -> None:
         extra={"a": [1.5, None]},
     )
     assert msgspec.json.decode(msgspec.json.encode(workload), type=Workload) == workload
+
+
+def test_inputs_of_a_request_all_begin_differently() -> None:
+    made = composer(operation="embeddings", batch=3)
+    texts = [text for call in ("a", "b") for text in made.body(call, 0)["input"]]
+    assert len({text.split(".\n")[0] for text in texts}) == 6
+    assert len({text.split(".\n")[1] for text in texts}) == 1
+    ranking = composer(operation="rerank", batch=2).body("a", 0)
+    assert ranking.keys() == {"query", "documents"}
+    assert len(ranking["documents"]) == 2

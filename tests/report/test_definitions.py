@@ -17,4 +17,4 @@ def test_the_page_of_figures_is_current(request: pytest.FixtureRequest) -> None:
 
 def test_every_metric_has_its_own_definition() -> None:
     assert len({metric.label for metric in METRICS}) == len(METRICS)
-    assert all(text.endswith(".") for text in definitions(sessions=True).values())
+    assert all(text.endswith(".") for text in definitions(sessions=True, inputs=True).values())

@@ -5,8 +5,10 @@ import msgspec
 import pytest
 from tests.report.drawing import elements, keys, marks, texts, tips, xs, ys
 from tests.report.invented import PROVIDERS, invented_run
+from tests.report.searched import TARGET, searched_run
 
 from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.findings.row_fields import ServerView
 from splitsecond.benchmark.report.plot_frame import legends
 from splitsecond.benchmark.report.plots import for_slide, plots_of
 from splitsecond.benchmark.report.series import over_time
@@ -178,6 +180,18 @@ def test_time_plot_shows_what_the_server_reported() -> None:
     assert {"in flight", "waiting", "preemptions", "7"} <= words
     assert "power, W" not in words, "it was always 0"
     assert "seconds under this load, its rounds joined" in words
+
+
+def test_capacity_draws_the_server_at_the_edge_of_its_limit() -> None:
+    run, observations = searched_run()
+    for row in run.conditions:
+        row.server = ServerView(title="vLLM", samples=1)
+    source = ServerSource(number=0, title="vLLM", url="", targets=[TARGET])
+    drawn = {plot.name for plot in plots_of(run, observations, ServerSeries([source]))}
+    assert {name for name in drawn if name.startswith("time")} == {
+        "time-concurrency-6",
+        "time-concurrency-8",
+    }
 
 
 def test_bars_are_drawn_only_at_measured_loads(invented: Invented) -> None:

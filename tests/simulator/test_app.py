@@ -213,7 +213,7 @@ def test_request_id_is_taken_from_the_client() -> None:
         ({"n": 10_000}, 400, "max_tokens"),
         ({"model": "other"}, 404, "model_not_found"),
         ({"headers": {"x-splitsecond-fault": "stahl"}}, 400, "bad_fault"),
-        ({"path": "/v1/rerank"}, 404, "unknown_url"),
+        ({"path": "/v1/rerank"}, 400, "bad_request"),
         ({"path": "/v1/embeddings"}, 400, "bad_request"),
         ({"path": "/v1/chat/completions", "method": "GET"}, 404, "unknown_url"),
         ({"body": b" " * (33 << 20)}, 413, "body_too_long"),

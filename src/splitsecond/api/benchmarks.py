@@ -18,6 +18,7 @@ from splitsecond.benchmark.runs.measuring import Job, Measurement, NoProgress, P
 from splitsecond.benchmark.runs.planning import Recorded, bench_job, capacity_job, watch_jobs
 from splitsecond.benchmark.runs.settings import (
     CONCURRENCY,
+    BenchOperation,
     BenchSettings,
     CapacitySettings,
     RunSettings,
@@ -88,6 +89,11 @@ async def bench(
     session_rate: float | Sequence[float] | None = None,
     longest_wait: float = LONGEST_TOOL_TIME_S,
     answers: Answers = "server",
+    operation: BenchOperation = "chat",
+    batch: int = 1,
+    schema: Path | None = None,
+    tools: Path | None = None,
+    check_file: Path | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
     **settings: Unpack[RequestSettings],
@@ -112,6 +118,10 @@ async def bench(
     per second. A turn is sent when the answer before it has ended and its tool time has passed, at
     most `longest_wait` seconds. It contains the answer that the "server" gave, or with `answers`
     "recorded" filler of the recorded length.
+
+    With the `operation` "embeddings" or "rerank", each request has `batch` texts or documents. The
+    answers to others can be checked: by the JSON schema in the file `schema`, as calls of the tools
+    in the file `tools`, or by the questions and answers in `check_file`.
 
     Raises a `Fault` of `splitsecond.core.errors` if the run cannot start or is ended early. What
     was measured until then, or until the task is cancelled, stays in the folder: see `load`.
@@ -138,6 +148,11 @@ async def bench(
         slo=slo,
         trace=trace,
         time_scale=time_scale,
+        operation=operation,
+        batch=batch,
+        schema=schema,
+        tools=tools,
+        check_file=check_file,
         sessions=os.fspath(sessions),
         longest_wait=longest_wait,
         answers=answers,

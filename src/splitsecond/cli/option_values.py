@@ -13,12 +13,13 @@ from splitsecond.benchmark.load.arrivals import PATTERNS
 from splitsecond.benchmark.load.plan import PlannedLoad
 from splitsecond.benchmark.load.sessions import LONGEST_TOOL_TIME_S
 from splitsecond.benchmark.load.sweep import BUILT_IN, NamedWorkload, read_workloads
-from splitsecond.benchmark.runs.settings import CONCURRENCY, Server
+from splitsecond.benchmark.runs.settings import CONCURRENCY, INPUT_TOKENS, Server
 from splitsecond.core import clock
 from splitsecond.core.catalog.ownership import Ownership, machines
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, parser_words
 from splitsecond.core.validation import one_of, wrong
+from splitsecond.core.wire.reasoning import EFFORTS
 from splitsecond.routing.machinery.settings import Duration
 
 LONGEST_DAYS = 30
@@ -198,9 +199,16 @@ def calls_per_day(text: str, option: str) -> float:
 
 
 def workloads(
-    lengths: str, names: Sequence[str], file: Path | None, *, keep_rate: bool
+    lengths: str,
+    names: Sequence[str],
+    file: Path | None,
+    batches: Sequence[int] = (),
+    efforts: Sequence[str] = (),
+    *,
+    keep_rate: bool,
 ) -> list[NamedWorkload]:
-    """Return the workloads of a sweep: of several prompt lengths, or named ones; empty for none.
+    """Return the workloads of a sweep: of several prompt lengths, `batches` or reasoning `efforts`,
+    or named ones; empty for none.
 
     Without `keep_rate`, the load of the command line replaces their rates.
     """
@@ -211,6 +219,22 @@ def workloads(
         )
     if file is not None and not names:
         raise wrong("--workloads", str(file), "--workload NAME with it")
+    if len(batches) > 1 or efforts:
+        if len(parts) > 1 or names or (len(batches) > 1 and efforts):
+            option = "--reasoning-effort" if efforts else "--batch"
+            raise wrong(
+                option, efforts or batches, "one --input-tokens, and no other sweep with it"
+            )
+        length = tokens(parts[0], "--input-tokens") if parts else INPUT_TOKENS["fresh"]
+        if efforts:
+            return [
+                NamedWorkload(name=f"effort-{effort}", input_tokens=length, effort=effort)
+                for effort in efforts
+            ]
+        return [
+            NamedWorkload(name=f"batch-{batch}", input_tokens=length, batch=batch)
+            for batch in batches
+        ]
     if len(parts) > 1:
         return [
             NamedWorkload(name=part, input_tokens=tokens(part, "--input-tokens")) for part in parts
@@ -218,6 +242,12 @@ def workloads(
     known = BUILT_IN | (read_workloads(file) if file else {})
     found = [known[one_of("--workload", name, tuple(known))] for name in names]
     return found if keep_rate else [msgspec.structs.replace(each, rate=None) for each in found]
+
+
+def efforts(text: str) -> list[str]:
+    """Parse ``low`` or ``low,high``. Raises `CallerFault` for an unknown level."""
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    return [one_of("--reasoning-effort", each, EFFORTS) for each in found]
 
 
 def loads(

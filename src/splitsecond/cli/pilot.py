@@ -28,7 +28,7 @@ DECIDED = (
     "concurrency", "requests", "rate", "trace", "rounds", "precision", "duration", "over", "quick",
     "input_tokens",
     "output_tokens", "workload", "workloads", "prompts", "sessions", "cache", "policy", "use",
-    "warmup", "on",
+    "warmup", "on", "operation", "batch", "schema", "tools", "check_file", "reasoning_effort",
 )  # fmt: skip
 """Options that say how to measure. With one of them there is no pilot."""
 
@@ -47,7 +47,7 @@ def needs_pilot(options: Any) -> bool:
     urls = [*(options.base_url or []), *(each for each in options.named_targets if "://" in each)]
     single = len(urls) == 1 and all("://" in each for each in options.named_targets)
     return single and not any(
-        value for name in DECIDED if (value := getattr(options, name)) not in ("", "fresh")
+        value for name in DECIDED if (value := getattr(options, name)) not in ("", "fresh", "chat")
     )
 
 

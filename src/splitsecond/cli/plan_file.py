@@ -16,7 +16,13 @@ PLAN = "plan.toml"
 LEFT_OUT = ("out", "json", "csv", "markdown", "header", "verbose", "accept")
 """Options that say where results go, headers, which may contain a key, and `watch --accept`, which
 measures nothing."""
-FIELDS = {"for": "use", "policies": "policy_file", "from": "first", "to": "last"}
+FIELDS = {
+    "for": "use",
+    "check": "check_file",
+    "policies": "policy_file",
+    "from": "first",
+    "to": "last",
+}
 """The fields of options with another name than the option."""
 KEYS = {name: key for key, name in FIELDS.items()}
 HINT = (

@@ -123,6 +123,12 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The condition of the run, such as target and concurrency, that the attempt belongs to."""
     round: int = 0
     """The round of the run, from 1, in which it was sent; 0 outside a run's rounds."""
+    inputs: int = 0
+    """The texts to embed or the documents to rank that a run sent; 0 for a request whose answer is
+    text."""
+    valid: bool | None = None
+    """Whether a run found the answer valid: of the schema, with a right call of a tool, or as
+    expected. None: not checked."""
     node: str = ""
     """The node that sent it; empty in a run of one machine. Its times are on the clock of the
     machine that led the run, shifted by the difference of the two clocks, so that differences
@@ -353,6 +359,16 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def e2e_ms(self) -> float | None:
         return _ms(self.e2e_ns)
+
+    @property
+    def latency_ns(self) -> int | None:
+        """Latency of an answer that is no text: end − sent."""
+        return None if self.sent_ns is None else self.end_ns - self.sent_ns
+
+    @property
+    def latency_due_ns(self) -> int | None:
+        """Latency of an answer that is no text, from when the request was due: end − due."""
+        return self.end_ns - self.due_ns if self.due_ns else None
 
     @property
     def response_ns(self) -> int | None:

@@ -21,6 +21,7 @@ from splitsecond.core.wire import anthropic, cohere, gemini, ollama, openai, rep
 from splitsecond.core.wire.api_format import AnswerWriter
 from splitsecond.core.wire.transcoder import WriterType
 from splitsecond.simulator.content.embeddings import EmbeddingFormat
+from splitsecond.simulator.content.rerank import RerankFormat
 from splitsecond.simulator.limit_headers import Headers, anthropic_limits, openai_limits
 from splitsecond.simulator.parsing import (
     ServerRequest,
@@ -206,6 +207,13 @@ def _embeddings(chat: ApiEndpoint, form: str) -> ApiEndpoint:
     )
 
 
+def _rerank(chat: ApiEndpoint, *, counts: bool) -> ApiEndpoint:
+    api_format = RerankFormat(chat.api_format, counts=counts)
+    return msgspec.structs.replace(
+        chat, operation="rerank", api_format=api_format, read=api_format.parse_request
+    )
+
+
 _EMBEDDINGS = _embeddings(_CHAT, "openai")
 _ENDPOINTS: Mapping[str, ApiEndpoint] = {
     "/v1/chat/completions": _CHAT,
@@ -221,6 +229,8 @@ _ENDPOINTS: Mapping[str, ApiEndpoint] = {
     ),
     "/v1/embeddings": _EMBEDDINGS,
     "/openai/v1/embeddings": _EMBEDDINGS,
+    "/v1/rerank": _rerank(_CHAT, counts=True),
+    "/v2/rerank": _rerank(_COHERE, counts=False),
     "/v2/embed": _embeddings(_COHERE, "cohere"),
     "/api/embed": _embeddings(_OLLAMA, "ollama"),
     "/api/embeddings": _embeddings(_OLLAMA, "ollama one"),

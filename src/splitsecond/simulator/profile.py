@@ -188,7 +188,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     `replies_file`, relative to the profile, follow them. With `strict`, a request that no rule fits
     gets 404. `role_chunk`: whether the first chunk of a stream in OpenAI's format, which has the
     role and no text, comes with the first token, as engines send it, or "early", with the headers.
-    `embedding_dimensions` is the length of an embedding if the request gives none.
+    `embedding_dimensions` is the length of an embedding if the request gives none. `effort_tokens`:
+    reasoning tokens by the effort that a request asks for, where it is not `reasoning_tokens`.
+    `invalid_share` of requests get structured output and tool calls that are cut off, so that they
+    are no JSON.
     """
 
     name: str = ""
@@ -201,6 +204,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     output_tokens: _AtLeastOne = 256
     natural_tokens: _AtLeastOne | None = None
     reasoning_tokens: _NotNegative = 0
+    effort_tokens: dict[str, _NotNegative] = {}
     table: tuple[TableRow, ...] = ()
     engine: EngineSpec | None = None
     prefill_tokens_per_s: _Above0 | None = None
@@ -216,6 +220,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     strict: bool = False
     role_chunk: Literal["with_token", "early"] = "with_token"
     embedding_dimensions: Annotated[int, msgspec.Meta(ge=1, le=16_384)] = 1536
+    invalid_share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
 
     def __post_init__(self) -> None:
         if bool(self.table) == (self.engine is not None):

@@ -9,6 +9,7 @@ import msgspec
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import RateLimits, Usage
+from splitsecond.core.validation import plain_value
 from splitsecond.core.wire.api_format import ServerAnswer
 from splitsecond.simulator.content import faults
 from splitsecond.simulator.content.embeddings import EmbeddingRequest, with_dimensions
@@ -16,6 +17,7 @@ from splitsecond.simulator.content.faults import InjectedFault
 from splitsecond.simulator.content.replies import ReplyRule, ReplyRules
 from splitsecond.simulator.content.script import (
     ReplyScript,
+    cut_off,
     given_answer,
     made_answer,
     plain_script,
@@ -190,7 +192,7 @@ def read_request(
         parsed=parsed,
         prompt_tokens=count_tokens(endpoint.operation, parsed.prompt_text),
         output_tokens=output_tokens,
-        reasoning_tokens=min(profile.reasoning_tokens, output_tokens - 1),
+        reasoning_tokens=min(_reasoning_tokens(profile, parsed), output_tokens - 1),
         finish="stop" if ends_itself else "length",
         fault=fault,
         timings=profile.server_timings,
@@ -204,6 +206,15 @@ def read_request(
         return _with_content(request, profile, rule, wants, conversation)
     except CallerFault as error:
         raise _invalid(error) from error
+
+
+def _reasoning_tokens(profile: Profile, parsed: ServerRequest) -> int:
+    if not profile.effort_tokens:
+        return profile.reasoning_tokens
+    effort = plain_value(parsed.fields.get("reasoning_effort"))
+    if isinstance(own := plain_value(parsed.fields.get("reasoning")), dict):
+        effort = own.get("effort")  # of OpenAI's Responses
+    return profile.effort_tokens.get(str(effort), profile.reasoning_tokens)
 
 
 def _length(profile: Profile, parsed: ServerRequest) -> tuple[int, bool]:
@@ -273,6 +284,9 @@ def _with_content(
         answer: ServerAnswer | None = given_answer(rule, wants, call_id)
     else:
         answer = made_answer(parsed, wants, conversation, call_id)
+        share, number = profile.invalid_share, request.number
+        if answer is not None and int(number * share) > int((number - 1) * share):
+            answer = cut_off(answer)
     if answer is not None:
         reasoning = answer.reasoning or "".join(map(token_text, range(profile.reasoning_tokens)))
         answer = msgspec.structs.replace(answer, reasoning=reasoning)

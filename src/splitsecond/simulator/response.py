@@ -21,6 +21,7 @@ from splitsecond.core.wire.api_format import AnswerWriter, CalledTool, ServerAns
 from splitsecond.core.wire.server_times import PROCESSING_HEADER
 from splitsecond.simulator.content.embeddings import EmbeddingRequest, embedding_response
 from splitsecond.simulator.content.logprobs import with_logprobs
+from splitsecond.simulator.content.rerank import RerankRequest, rerank_response
 from splitsecond.simulator.content.script import ReplyScript
 from splitsecond.simulator.content.tokens import token_text
 from splitsecond.simulator.endpoints import ApiEndpoint
@@ -177,6 +178,8 @@ def _whole(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -
     """Return the body of a response that is not streamed."""
     if isinstance(request.parsed, EmbeddingRequest):
         return embedding_response(request.parsed, request.prompt_tokens, request.response_id)
+    if isinstance(request.parsed, RerankRequest):
+        return rerank_response(request.parsed, request.prompt_tokens, request.response_id)
     _report_times(request, writer, took)
     return _with_all_logprobs(
         writer.whole([_content(request)] * request.parsed.n, request.usage()), request

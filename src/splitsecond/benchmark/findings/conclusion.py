@@ -7,7 +7,7 @@ fastest at the lightest and at the heaviest load.
 
 from collections.abc import Mapping, Sequence
 
-from splitsecond.benchmark.findings.figures import FIGURES, ttft_figure
+from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, ttft_figure, wait_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings, Recommendation, Run
 from splitsecond.benchmark.findings.metric import Figure
 from splitsecond.benchmark.findings.recommendation import asked_for, figure_words, limit_words
@@ -226,11 +226,11 @@ def _period(run: Run) -> str:
 
 
 def has_interval(row: Row) -> bool:
-    return None not in ttft_figure(open_loop=row.concurrency is None).summary(row).interval("p50")
+    return None not in wait_figure(row).summary(row).interval("p50")
 
 
 def _has_p95(row: Row) -> bool:
-    return None not in ttft_figure(open_loop=row.concurrency is None).summary(row).interval("p95")
+    return None not in wait_figure(row).summary(row).interval("p95")
 
 
 def by_figure(found: Sequence[Lead], level_rows: Sequence[Row]) -> dict[str, Lead]:
@@ -283,6 +283,15 @@ def _alone(row: Row, *, brief: bool = False) -> str:
             ""
             if took is None
             else f"{row.target} takes {number(took)} s for a session {level(row)}."
+        )
+    if row.inputs:
+        latency = wait_figure(row).summary(row).p50
+        speed = TOTALS["inputs_per_s"].value(row)
+        if latency is None or speed is None:
+            return ""
+        return (
+            f"{row.target} answers {level(row)} after {number(latency)} ms (p50): {number(speed)} "
+            f"inputs per second."
         )
     ttft, tps = ttft_figure(open_loop=row.concurrency is None).summary(row).p50, row.tps.p50
     if ttft is None or tps is None:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from splitsecond.benchmark.findings.answer_checks import checked, with_fallen
 from splitsecond.benchmark.findings.check_inputs import CheckInputs
 from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, ended, successful
 from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
@@ -82,6 +83,7 @@ def condition_findings(
         cache_reuse=asked.cache_reuse,
         workload=asked.workload,
         region=asked.region,
+        inputs=asked.inputs,
         requests=len(measured),
         errors=sum(error_kinds.values()),
         error_kinds=error_kinds,
@@ -89,12 +91,13 @@ def condition_findings(
         warmups=sum(o.role == "warmup" for o in sent),
         cooldowns=sum(o.role == "cooldown" for o in sent),
         **_throughput(sent, load),
-        **throughput_by_round(sent, measured, load.steady),
+        **({} if asked.inputs else _token_throughput(sent, measured, load)),
         goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop, of_round=of_round)
         if slo
         else None,
         **_token_counts(ok),
-        phases_ms=phases_ms(ok),
+        **checked(ok, of_round),
+        phases_ms={} if asked.inputs else phases_ms(ok),
         server_ms=server_ms(ok),
         session=session_findings(sent, prices or {}),
         instrument=instrument_of(measured, readings, load, tokens_in(sent, load.whole)),
@@ -131,10 +134,18 @@ def _not_cancelled(sent: Sequence[Observation]) -> list[Observation]:
 def _throughput(sent: Sequence[Observation], load: MeasuredLoad) -> dict[str, float | None]:
     answered = [o for o in sent if o.ok]
     return {
-        "output_tokens_per_s": per_second(tokens_in(sent, load.steady), load.steady.length_ns),
-        "output_tokens_per_s_whole": per_second(tokens_in(sent, load.whole), load.whole.length_ns),
         "requests_per_s": per_second(ended_in(answered, load.steady), load.steady.length_ns),
         "steady_s": load.steady.length_ns / NS_PER_S or None,
+    }
+
+
+def _token_throughput(
+    sent: Sequence[Observation], measured: Sequence[Observation], load: MeasuredLoad
+) -> dict[str, Any]:
+    return {
+        "output_tokens_per_s": per_second(tokens_in(sent, load.steady), load.steady.length_ns),
+        "output_tokens_per_s_whole": per_second(tokens_in(sent, load.whole), load.whole.length_ns),
+        **throughput_by_round(sent, measured, load.steady),
     }
 
 
@@ -302,7 +313,7 @@ def condition_rows(
     computed = [total for total in TOTALS.values() if total.of]
     return [
         msgspec.structs.replace(row, **{total.name: total.value(row) for total in computed})
-        for row in with_batching_efficiency(rows)
+        for row in with_fallen(with_batching_efficiency(rows))
     ]
 
 

@@ -19,7 +19,9 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS
 from splitsecond.log.statistics.summary import Floats, Summary
 
-GROUPS = ("Latency", "Speed after the first token", "Sessions", "System", "Tokens per request")
+GROUPS = (
+    "Latency", "Speed after the first token", "Sessions", "Inputs", "System", "Tokens per request",
+)  # fmt: skip
 MAX_TOKENS = 1 << 20
 """Tokens of an answer whose gaps are divided among its tokens. A provider can report any number."""
 ONE_TOKEN_PER_EVENT = 1.05
@@ -66,6 +68,34 @@ _RESPONSE = Figure(
     of=lambda o: o.response_ns,
     scale=NS_PER_MS,
     listed=("p95",),
+)
+
+_LATENCY_DUE = Figure(
+    name="latency_due_ms",
+    label="latency from due",
+    unit="ms",
+    group="Inputs",
+    definition="Latency counted from the moment the request was due.",
+    of=lambda o: o.latency_due_ns,
+    among=lambda o: o.inputs > 0,
+    scale=NS_PER_MS,
+)
+LATENCY = Figure(
+    name="latency_ms",
+    label="latency",
+    unit="ms",
+    group="Inputs",
+    definition=(
+        "Of embeddings and rankings, whose answers are no text: from the first byte of the request "
+        "to the end of the answer."
+    ),
+    of=lambda o: o.latency_ns,
+    among=lambda o: o.inputs > 0,
+    scale=NS_PER_MS,
+    from_due=_LATENCY_DUE,
+    listed=("p99",),
+    compared=True,
+    stated=True,
 )
 
 FIGURES: dict[str, Figure] = {
@@ -204,6 +234,8 @@ FIGURES: dict[str, Figure] = {
             stated=True,
         ),
         _RESPONSE,
+        LATENCY,
+        _LATENCY_DUE,
         Figure(
             name="agent_ms",
             label="agent time",
@@ -242,7 +274,7 @@ FIGURES: dict[str, Figure] = {
 
 
 def _ttft(row: RowFields) -> Summary:
-    return FIGURES["ttft_ms"].summary(row)
+    return (LATENCY if row.inputs else FIGURES["ttft_ms"]).summary(row)
 
 
 def _divided(value: float | None, by: float | None) -> float | None:
@@ -284,6 +316,46 @@ TOTALS: dict[str, Total] = {
             "request sent to the last token.",
             higher_is_better=True,
             compared=True,
+        ),
+        Total(
+            name="inputs_per_s",
+            label="inputs/s",
+            unit="inputs/s",
+            group="Inputs",
+            definition="Texts embedded or documents ranked per second: requests/s times the inputs "
+            "of a request.",
+            of=lambda row: (
+                row.inputs * row.requests_per_s if row.inputs and row.requests_per_s else None
+            ),
+            higher_is_better=True,
+            compared=True,
+        ),
+        Total(
+            name="input_tokens_per_s",
+            label="input tokens/s",
+            unit="tokens/s",
+            group="Inputs",
+            definition="Of embeddings and rankings: requests/s times the mean input tokens of a "
+            "request.",
+            of=lambda row: (
+                row.input_tokens * row.requests_per_s
+                if row.inputs and row.input_tokens and row.requests_per_s
+                else None
+            ),
+            higher_is_better=True,
+        ),
+        Total(
+            name="usd_per_1000_inputs",
+            label="cost per 1,000 inputs",
+            unit="USD",
+            group="Inputs",
+            definition="Of embeddings and rankings: cost per request ÷ its inputs × 1,000.",
+            of=lambda row: (
+                row.usd_per_request / row.inputs * 1000
+                if row.inputs and row.usd_per_request is not None
+                else None
+            ),
+            higher_is_better=False,
         ),
         Total(
             name="steady_s",
@@ -331,6 +403,17 @@ TOTALS: dict[str, Total] = {
             of=lambda row: row.goodput.fraction if row.goodput else None,
             higher_is_better=True,
             ci95_of=lambda row: row.goodput.ci95 if row.goodput else (None, None),
+        ),
+        Total(
+            name="valid_share",
+            label="valid answers",
+            unit="share",
+            group="System",
+            definition="Answers of the schema, with a right call of a tool, or as expected, of all "
+            "that were checked.",
+            higher_is_better=True,
+            compared=True,
+            ci95_of=lambda row: row.valid_share_ci95,
         ),
         Total(
             name="rounds",
@@ -473,11 +556,15 @@ TOTALS: dict[str, Total] = {
 }
 
 
-def main_figures() -> list[Figure]:
-    return [figure for figure in FIGURES.values() if figure.main]
+def main_figures(*, inputs: bool = False) -> list[Figure]:
+    """Return the figures of the first table. `inputs`: of requests whose answers are no text."""
+    return [LATENCY] if inputs else [figure for figure in FIGURES.values() if figure.main]
 
 
-def main_totals() -> list[Total]:
+def main_totals(*, inputs: bool = False) -> list[Total]:
+    if inputs:
+        names = ("inputs_per_s", "input_tokens_per_s", "usd_per_1000_inputs")
+        return [TOTALS[name] for name in names]
     return [total for total in TOTALS.values() if total.main]
 
 
@@ -497,6 +584,12 @@ def ttft_figure(*, open_loop: bool) -> Figure:
     """Return the TTFT to judge by: in an open loop from when the request was due, so that no
     waiting is left out."""
     return FIGURES["ttft_ms"].under(open_loop=open_loop)
+
+
+def wait_figure(row: RowFields) -> Figure:
+    """Return the wait to judge a row by: its TTFT, or its latency if the answers are no text."""
+    figure = LATENCY if row.inputs else FIGURES["ttft_ms"]
+    return figure.under(open_loop=row.concurrency is None)
 
 
 def successful(observations: Iterable[Observation]) -> list[Observation]:

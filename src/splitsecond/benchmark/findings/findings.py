@@ -415,6 +415,7 @@ class AskedCondition(Struct, frozen=True, kw_only=True):
     `shared_blocks`: they share beginnings as a trace says. `workload`: its name, where a run has
     several. `usage`: where the provider is known to send token counts, a key of `USAGE_WORDS` in
     `core.wire.api_format`; "": unknown. `region`: that of the target, if its name has one.
+    `inputs`: texts to embed or documents to rank in each request; 0 if its answer is text.
     """
 
     condition: str
@@ -427,6 +428,7 @@ class AskedCondition(Struct, frozen=True, kw_only=True):
     workload: str = ""
     usage: str = ""
     region: str = ""
+    inputs: int = 0
 
     @property
     def open_loop(self) -> bool:

@@ -36,8 +36,9 @@ class Figure(Struct, frozen=True, kw_only=True):
     the fast end. `from_due`: the figure that replaces this one in an open loop, where time counts
     from the moment a request was due.
 
-    `among`: the requests that it describes. A failed one counts as slower than all others, unless
-    `answered_only`. `counts_tokens`: compared only between rows with the same source of counts.
+    `among`: the requests that it describes, by default those whose answer is text. A failed one
+    counts as slower than all others, unless `answered_only`. `counts_tokens`: compared only between
+    rows with the same source of counts.
 
     `main`: shown in the first table (p50 and p95). `listed`: percentiles under "All metrics".
     `applies`: rows for which it differs from simpler figures. `compared`: part of `compare`;
@@ -50,7 +51,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     group: str
     definition: str
     of: Callable[[Observation], float | Floats | None]
-    among: Callable[[Observation], bool] = lambda o: True
+    among: Callable[[Observation], bool] = lambda o: not o.inputs
     scale: int = 1
     higher_is_better: bool = False
     from_due: "Figure | None" = None

@@ -37,7 +37,7 @@ def with_cost(
         cost_usd=total.usd + (by_hour or 0.0) * hours,
         cost_estimated=total.estimated + (0 if by_hour is not None else total.unpriced),
         usd_per_request=_usd_per_request(row, by_tokens, by_hour or 0.0, hours, len(answers)),
-        **_usd_per_million(row, by_tokens, by_hour, answers),
+        **_usd_per_million(row, by_tokens, by_hour, hours, answers),
         notes=[
             *row.notes,
             *_cache_note(answers, price),
@@ -58,12 +58,23 @@ def _usd_per_request(
 
 
 def _usd_per_million(
-    row: ConditionFindings, by_tokens: float, by_hour: float | None, answers: Sequence[Observation]
+    row: ConditionFindings,
+    by_tokens: float,
+    by_hour: float | None,
+    hours: float,
+    answers: Sequence[Observation],
 ) -> dict[str, float | None]:
     """Return the cost of a million tokens, and of a million of the output alone, as fields of a
     row."""
     tokens_in = sum(o.input_tokens or 0 for o in answers)
     tokens_out = sum(o.output_tokens or 0 for o in answers)
+    if row.inputs:
+        each = _usd_per_request(row, by_tokens, by_hour or 0.0, hours, len(answers))
+        return {
+            "usd_per_million": each * len(answers) / tokens_in * MILLION
+            if each is not None and tokens_in
+            else None
+        }
     speed = row.output_tokens_per_s
     if not tokens_out or (by_hour is not None and not speed):
         return {"usd_per_million": None, "usd_per_million_output": None}

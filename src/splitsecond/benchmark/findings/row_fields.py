@@ -228,6 +228,7 @@ class RowFields(Struct, kw_only=True):
     cache_reuse: bool = False
     workload: str = ""
     region: str = ""
+    inputs: int = 0
     requests: int
     errors: int
     error_kinds: dict[str, int] = {}
@@ -239,9 +240,15 @@ class RowFields(Struct, kw_only=True):
     output_tokens_per_s_rounds: dict[int, float] = {}
     output_tokens_per_s_whole: float | None = None
     requests_per_s: float | None = None
+    inputs_per_s: float | None = None
+    input_tokens_per_s: float | None = None
+    usd_per_1000_inputs: float | None = None
     steady_s: float | None = None
     batching_efficiency: float | None = None
     goodput: Goodput | None = None
+    checked: int = 0
+    valid_share: float | None = None
+    valid_share_ci95: Interval = (None, None)
     input_tokens: float | None = None
     output_tokens: float | None = None
     cached_tokens: float | None = None

@@ -88,7 +88,7 @@ class Slo(Struct, frozen=True, kw_only=True):
             sent=len(sent),
             fraction=met / len(sent) if sent else 0.0,
             per_s=per_s * met / len(sent) if sent and per_s is not None else None,
-            ci95=_share_interval(sent, within, of_round),
+            ci95=share_of(sent, within, of_round),
         )
 
     def _within(self, name: str, limit: float, observation: Observation, open_loop: bool) -> bool:
@@ -102,9 +102,11 @@ class Slo(Struct, frozen=True, kw_only=True):
         return bool(value >= limit if figure.higher_is_better else value <= limit)
 
 
-def _share_interval(
+def share_of(
     sent: Sequence[Observation], within: Sequence[tuple[int, bool]], of_round: int | None
 ) -> Interval:
+    """Return the interval of a share of requests. `within`: the round of each, and whether it
+    counts."""
     if any(o.turn for o in sent):
         return grouped_share_interval(
             np.array([each for _, each in within]), session_groupings(sent)

@@ -115,7 +115,7 @@ def _comparable(rows: Sequence[Row]) -> list[list[Row]]:
 def _leads(rows: Sequence[Row], observed: Observed) -> Iterator[Lead]:
     open_loop = rows[0].concurrency is None
     yield from _session_time([c for c in rows if c.session and c.session.session_s.value])
-    for figure in main_figures():
+    for figure in main_figures(inputs=rows[0].inputs > 0):
         for alike in _counted_alike(rows) if figure.counts_tokens else [rows]:
             yield from _first(alike, figure.under(open_loop=open_loop), observed)
     if not open_loop:  # in an open loop the schedule decides the throughput

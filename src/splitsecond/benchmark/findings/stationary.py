@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from splitsecond.benchmark.findings.check_inputs import CheckInputs
-from splitsecond.benchmark.findings.figures import ttft_figure
+from splitsecond.benchmark.findings.figures import ttft_figure, wait_figure
 from splitsecond.benchmark.statistics.steady import TimeWindows, done_ns, due_ns, mean_in_flight
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.grouping import grouped
@@ -85,7 +85,7 @@ def _changed(inputs: CheckInputs) -> str:
         )
         for i in range(len(middle))
     ]
-    figure = ttft_figure(open_loop=inputs.asked.open_loop)
+    figure = wait_figure(inputs.findings)
     timed = [(due_ns(o), value) for o in inputs.answered if (value := figure.value(o))]
 
     def mean_of_figure(window: TimeWindows) -> float | None:

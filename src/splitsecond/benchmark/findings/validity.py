@@ -9,7 +9,7 @@ whichever is more. Delays that change no figure do not matter, however long they
 import numpy as np
 
 from splitsecond.benchmark.findings.check_inputs import ERROR_SHARE, Check, CheckInputs
-from splitsecond.benchmark.findings.figures import ttft_figure
+from splitsecond.benchmark.findings.figures import ttft_figure, wait_figure
 from splitsecond.benchmark.findings.lateness import (
     dispatch_late_ns,
     exposed_lag_ns,
@@ -88,7 +88,7 @@ def _read_lag_in_ttft(inputs: CheckInputs) -> str:
 def _dispatch_late(inputs: CheckInputs) -> str:
     if not inputs.asked.open_loop:
         return ""
-    figure = ttft_figure(open_loop=True)
+    figure = wait_figure(inputs.findings)
     known = [
         (value, dispatch_late_ns(o) or 0) for o in inputs.answered if (value := figure.value(o))
     ]
@@ -257,7 +257,7 @@ def _runqueue(inputs: CheckInputs) -> str:
 
 
 def _counted_by_events(inputs: CheckInputs) -> str:
-    if not any(o.token_source == "events" for o in inputs.answered):
+    if not any(o.token_source == "events" and not o.inputs for o in inputs.answered):
         return ""
     note = (
         "no final token counts were reported, so each event counts as one token and TPS may be "

@@ -120,7 +120,9 @@ async def run_block(
     """
 
     def emit(observation: Observation) -> None:
-        on_observation(msgspec.structs.replace(observation, round=block.round))
+        on_observation(
+            msgspec.structs.replace(observation, round=block.round, inputs=composer.workload.inputs)
+        )
         if account is not None:
             account.observed(observation)
 
@@ -343,16 +345,24 @@ class BlockRun:
     def _call(self, role: Role, due_ns: int) -> tuple[Call, MeasuredCall]:
         block, number = self._block, next(self._numbers)
         identity = f"{block.condition}-{number}"
+        checker = self._composer.checker
         measured = MeasuredCall(
-            condition=block.condition, target=block.target, role=role, emit=self._emit
+            condition=block.condition,
+            target=block.target,
+            role=role,
+            emit=self._emit,
+            check=None if checker is None else lambda events: checker.is_valid(events, number),
         )
+        workload = self._composer.workload
         call = Call(
             id=identity,
+            operation=workload.operation,
             body=self._composer.body(
                 identity, number, shortened=role == "warmup" and block.concurrency is not None
             ),
             due_ns=due_ns,
             start_ns=clock.now_ns(),
+            stream=not workload.inputs,
             hints=self._composer.hints,
             notes=measured.notes(),
         )
@@ -374,7 +384,10 @@ class BlockRun:
                     self._start_ramp(due_ns)
                     has_token()
                     self._unanswered = None
-                    await reply.finished()
+                    if measured.check is None:
+                        await reply.finished()
+                    else:
+                        measured.valid = measured.check(await reply.collected())
         finally:
             self._start_ramp(due_ns)
             has_token()

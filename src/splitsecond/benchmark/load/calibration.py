@@ -126,9 +126,12 @@ async def calibrate(
             input_tokens=None,
         )
     trials = _Trials(service, name)
-    text_only = msgspec.structs.replace(workload, images=None)  # the line is that of the words
+    # the line is that of the words of one input
+    text_only = msgspec.structs.replace(workload, images=None, batch=1)
     calibrated = await _calibrate(trials, text_only, input_tokens)
-    sized = msgspec.structs.replace(calibrated.workload, images=workload.images)
+    sized = msgspec.structs.replace(
+        calibrated.workload, images=workload.images, batch=workload.batch
+    )
     calibrated = msgspec.structs.replace(calibrated, workload=sized)
     if not pilot or calibrated.fault is not None:
         return calibrated
@@ -304,12 +307,10 @@ class _Trials:
     async def pilot(self, workload: Workload) -> tuple[int | None, int | None]:
         """Return the ns of a response of full length to its first token and to its end; None if it
         fails."""
-        identity, body = self._request(workload)
-        began_ns, first_ns = clock.now_ns(), 0
+        call = self._call(workload, shortest=False)
+        began_ns, first_ns = call.start_ns, 0
         try:
-            async with await self._service(
-                Call(id=identity, body=body, start_ns=began_ns)
-            ) as reply:
+            async with await self._service(call) as reply:
                 first_ns = clock.now_ns()
                 async for event in reply:
                     if isinstance(event, Broken):
@@ -318,19 +319,25 @@ class _Trials:
             return None, None
         return first_ns - began_ns, clock.now_ns() - began_ns
 
-    def _request(self, workload: Workload) -> tuple[str, dict[str, Any]]:
+    def _call(self, workload: Workload, *, shortest: bool) -> Call:
         identity = f"{self._name}-{self._sent}"
         self._sent += 1
-        return identity, Composer(workload).body(identity, 0)
+        body = Composer(workload).body(identity, 0)
+        if shortest and not workload.inputs:
+            body.pop("min_tokens", None)
+            limits = {field: 1 for field in LENGTH_FIELDS if field in body}
+            body.update(limits or {LENGTH_FIELDS[0]: 1})
+        return Call(
+            id=identity,
+            operation=workload.operation,
+            body=body,
+            stream=not workload.inputs,
+            start_ns=clock.now_ns(),
+        )
 
     async def _send(self, workload: Workload) -> int | None:
-        identity, body = self._request(workload)
-        body.pop("min_tokens", None)
-        body.update({field: 1 for field in LENGTH_FIELDS if field in body} or {LENGTH_FIELDS[0]: 1})
         counted = None
-        async with await self._service(
-            Call(id=identity, body=body, start_ns=clock.now_ns())
-        ) as reply:
+        async with await self._service(self._call(workload, shortest=True)) as reply:
             async for event in reply:
                 if isinstance(event, Usage) and event.input_tokens is not None:
                     counted = event.input_tokens

@@ -9,12 +9,13 @@ attempts are reported beside it as its winner and losers.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
+from splitsecond.core.events import Event
 from splitsecond.core.observation import Observation, Role, SessionTurn
 from splitsecond.core.service import Call, Notes
 from splitsecond.core.timing.timeline import Sending, Timeline, record_fault
@@ -26,7 +27,8 @@ class MeasuredCall:
     and role, and with `turn` if it is one of a session.
 
     It does not hold the call or its notes: the notes hold it, and inside a block nothing collects
-    reference cycles.
+    reference cycles. With a `check`, its own observation waits for the end of the call and has what
+    `check` says of the answer.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class MeasuredCall:
         role: Role,
         emit: Callable[[Observation], None],
         turn: SessionTurn | None = None,
+        check: Callable[[Sequence[Event]], bool | None] | None = None,
     ) -> None:
         self.complete = asyncio.Event()
         """Set when the call and all of its attempts have ended and everything was emitted."""
@@ -47,6 +50,10 @@ class MeasuredCall:
         self._on_observation = emit
         self.observation: Observation | None = None
         """That of the call, once it was emitted."""
+        self.check = check
+        self.valid: bool | None = None
+        """What `check` said."""
+        self._unchecked: list[Observation] = []
         self._attempts: list[Observation] = []  # the attempts of a policy's call
         self._seen = 0
         self._expected: int | None = None  # known when the call has ended
@@ -77,6 +84,8 @@ class MeasuredCall:
         if self.complete.is_set():
             return
         self.complete.set()
+        for observation in self._unchecked:
+            self._emit(observation)
         if self._attempts:
             for observation in call_observations(
                 self._attempts,
@@ -91,13 +100,17 @@ class MeasuredCall:
         if self._turn is not None:
             observation = replace(observation, turn=self._turn)
         if observation.target == self._target:
+            if self.valid is not None:
+                observation = replace(observation, valid=self.valid)
             self.observation = observation
         self._on_observation(observation)
 
     def _observed(self, observation: Observation) -> None:
         self._seen += 1
-        if observation.target == self._target:
+        if observation.target == self._target and self.check is None:
             self._emit(observation)
+        elif observation.target == self._target:
+            self._unchecked.append(observation)
         else:
             self._attempts.append(observation)
         if self._expected is not None and self._seen >= self._expected:

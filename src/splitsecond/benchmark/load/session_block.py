@@ -11,14 +11,14 @@ The request of a turn is made while its tool runs, so that it leaves when it is 
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any
 
+from splitsecond.benchmark.load.answer_checks import answer_of
 from splitsecond.benchmark.load.block import BlockRun, RequestInFlight
 from splitsecond.benchmark.load.measured_call import MeasuredCall
 from splitsecond.benchmark.load.session_player import Player, SessionPrompts
 from splitsecond.core import clock
-from splitsecond.core.events import Broken, Event, Token
+from splitsecond.core.events import Broken
 from splitsecond.core.observation import Role
 from splitsecond.core.service import Call
 
@@ -183,28 +183,5 @@ class SessionBlockRun(BlockRun):
         if primes:
             player.primed(counts)
         else:
-            player.answered(number, *_answer(events), counts)
+            player.answered(number, *answer_of(events), counts)
         return clock.now_ns() if counts is None else counts.end_ns
-
-
-def _answer(events: Sequence[Event]) -> tuple[str, list[dict[str, Any]]]:
-    """Return the text of an answer, and its calls of tools."""
-    text: list[str] = []
-    calls: dict[int, dict[str, Any]] = {}
-    for event in events:
-        if not isinstance(event, Token) or event.index:
-            continue
-        if event.kind == "text":
-            text.append(event.text)
-        elif event.kind == "tool" and (part := event.tool) is not None:
-            made = calls.setdefault(
-                part.number,
-                {
-                    "id": part.id or f"call_{part.number}",
-                    "type": "function",
-                    "function": {"name": "", "arguments": ""},
-                },
-            )
-            made["function"]["name"] += part.name
-            made["function"]["arguments"] += event.arguments
-    return "".join(text), list(calls.values())

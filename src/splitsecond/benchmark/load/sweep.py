@@ -21,7 +21,9 @@ class NamedWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Lengths in tokens of prompt and response. `rate`: requests per second, where no load is
     given; None: none.
 
-    `images`: those of each request, as ``1024x1024,2``; "": those of the run.
+    `images`: those of each request, as ``1024x1024,2``; "": those of the run. `batch`: inputs of
+    each request of embeddings or a ranking; None: those of the run. `effort`: how long the model
+    may reason, such as "low"; "": as the run says.
     """
 
     name: str = ""
@@ -29,6 +31,8 @@ class NamedWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     output_tokens: int | None = None
     rate: float | None = None
     images: str = ""
+    batch: int | None = None
+    effort: str = ""
 
 
 BUILT_IN: dict[str, NamedWorkload] = {
@@ -69,7 +73,7 @@ def check_workloads(workloads: Sequence[NamedWorkload]) -> None:
             raise _bad(f"the workload {each.name} is given twice")
         if not each.name or SEPARATOR in each.name or not each.name.isprintable():
             raise _bad(f"{each.name!r} cannot be the name of a workload")
-        if min(each.input_tokens, each.output_tokens or 1) < 1 or (
+        if min(each.input_tokens, each.output_tokens or 1, each.batch or 1) < 1 or (
             each.rate is not None and not 0 < each.rate < 1e6
         ):
             raise _bad(f"the workload {each.name} needs lengths of 1 or more, and a rate above 0")

@@ -17,12 +17,14 @@ from typing import Any
 
 import msgspec
 
+from splitsecond.benchmark.load.answer_checks import AnswerChecker, AnswerChecks
 from splitsecond.benchmark.load.images import Images, image_parts
 from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
 from splitsecond.benchmark.load.sessions import SessionSet
 from splitsecond.benchmark.load.traced_prompts import INSTRUCTION, PromptScale, TracedPrompts
 from splitsecond.benchmark.load.traces import TracedRequest
 from splitsecond.benchmark.load.words import NONCE_WORDS, WORDS, picked
+from splitsecond.core.service import WHOLE_OPERATIONS, Operation
 
 SYSTEM = "You are a patient storyteller who never stops early. Keep these words in mind:"
 USER = INSTRUCTION
@@ -36,6 +38,8 @@ class WorkloadVariant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     input_tokens: int
     output_tokens: int | None = None
     images: Images | None = None
+    batch: int | None = None
+    effort: str = ""
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,6 +53,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider. `extra` overrides all other body fields. `run` determines the nonces. With `sessions`,
     requests are their turns (`session_player`): their filler has the `scale` of the target, and
     `output_tokens` is for answers whose length was not recorded.
+
+    `checks`: what every answer must be, whose fields are in `extra`. An `operation` whose answer is
+    no text has `batch` inputs in a request: texts to embed, or documents to rank. All filler is
+    then in each of them.
     """
 
     run: str
@@ -64,6 +72,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     traced: list[TracedRequest] = []
     scale: PromptScale = PromptScale()
     sessions: SessionSet | None = None
+    operation: Operation = "chat"
+    batch: int = 1
+    checks: AnswerChecks | None = None
 
     def of_target(self, target: str, input_tokens: int) -> "tuple[Workload, int]":
         variant = self.variants.get(target.rpartition(SEPARATOR)[2])
@@ -73,9 +84,16 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             self,
             output_tokens=variant.output_tokens or self.output_tokens,
             images=variant.images or self.images,
+            batch=variant.batch or self.batch,
+            extra=self.extra | ({"reasoning_effort": variant.effort} if variant.effort else {}),
             variants={},
         )
         return found, variant.input_tokens
+
+    @property
+    def inputs(self) -> int:
+        """Texts to embed or documents to rank in a request; 0 if its answer is text."""
+        return self.batch if self.operation in WHOLE_OPERATIONS else 0
 
     @property
     def synthetic(self) -> bool:
@@ -98,6 +116,7 @@ class Composer:
         words = Random(workload.seed).choices(WORDS, k=workload.system_words + workload.user_words)
         self._system = " ".join([SYSTEM, *words[: workload.system_words]])
         self._user = " ".join([USER, *words[workload.system_words :]])
+        self.checker = AnswerChecker(workload.checks) if workload.checks else None
         self.hints: Mapping[str, str] = {"prompt_cache": "mark"} if alike else {}
 
     def body(self, call: str, number: int, *, shortened: bool = False) -> dict[str, Any]:
@@ -106,6 +125,8 @@ class Composer:
         The length of a `shortened` response is uniformly random, up to the length that others have.
         """
         workload, output_tokens = self.workload, self.workload.output_tokens
+        if workload.inputs:
+            return self._inputs(call) | workload.extra
         nonce = self._picked(self._shared or call, NONCE_WORDS) + ".\n"
         if self._traced is not None:
             request = workload.traced[number % len(workload.traced)]
@@ -139,6 +160,17 @@ class Composer:
                 if isinstance(longest := body.get(field), int):
                     body[field] = max(round(longest * share), 1)
         return body
+
+    def _inputs(self, call: str) -> dict[str, Any]:
+        """Return the body of a request that has inputs, each with a beginning of its own."""
+        filler = f"{self._system} {self._user}"
+        texts = [
+            f"{self._picked(f'{call}/{number}', NONCE_WORDS)}.\n{filler}"
+            for number in range(self.workload.inputs)
+        ]
+        if self.workload.operation == "rerank":
+            return {"query": self._picked(call, QUESTION_WORDS), "documents": texts}
+        return {"input": texts}
 
     def _question(self, call: str) -> str:
         return f"{QUESTION} {self._picked(call, QUESTION_WORDS)}"

@@ -170,11 +170,10 @@ def _draw(chart: Chart, entry: LegendEntry, f: FigureChange, y: float) -> None:
 
 
 def _table(title: str, changes: Sequence[ConditionChange]) -> HtmlTable:
-    open_loop = rows.open_loop(changes[0])
     columns = [
         column
-        for column in rows.main_columns(open_loop=open_loop, more=[FIGURES["e2e_ms"]])
-        if column.metric.compared and any(column.change(c) is not None for c in changes)
+        for column in rows.compared_columns(changes, [FIGURES["e2e_ms"]])
+        if any(column.change(c) is not None for c in changes)
     ]
     body = [
         [

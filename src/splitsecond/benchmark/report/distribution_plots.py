@@ -43,7 +43,7 @@ def ttft_distributions(run: Run, samples: Samples) -> list[Plot]:
     ]
     if not everything:
         return []
-    x = fitted("time to first token, ms", everything, zero=False)
+    x = fitted(f"{_wait(run)}, ms", everything, zero=False)
     return [
         _distribution(run, level, x, "ttft", values, _percentile_marks)
         for level in rows.levels(run)
@@ -90,7 +90,7 @@ def _distribution(
         Chart(x, shares("share of " + ("requests" if name == "ttft" else "gaps"))),
         target_entries_of(run),
     )
-    label = {"ttft": "TTFT", "itl": "ITL"}[name]
+    label = {"ttft": "latency" if level.inputs else "TTFT", "itl": "ITL"}[name]
     beyond = [c for c in level.conditions if len(of := values[c.condition]) and of.min() > x.high]
     for condition in level.conditions:
         curve: list[Point] = series.ecdf(values[condition.condition])
@@ -111,7 +111,10 @@ def _distribution(
         place = chart.left + chart.width - 4, chart.top + chart.height - 8 - at * (LINE + 3)
         chart.add(entries[condition.target], chart.text(*place, words, anchor="end"))
     what = {
-        "ttft": ("Time to first token", "of requests that had their first token"),
+        "ttft": (
+            _wait(run).capitalize(),
+            "of requests that had their " + ("answer" if level.inputs else "first token"),
+        ),
         "itl": ("ITL", "of gaps"),
     }
     heading, words = what[name]
@@ -129,6 +132,10 @@ def _distribution(
         f"Medians: {listed}.",
         heading=f"{heading} · {level.title}",
     )
+
+
+def _wait(run: Run) -> str:
+    return "latency" if any(c.inputs for c in run.conditions) else "time to first token"
 
 
 def _percentile_marks(condition: ConditionFindings) -> list[tuple[str, float, float]]:
@@ -160,7 +167,9 @@ def over_time(
     for level in rows.levels(run):
         own = {c.target: courses[c.condition] for c in level.conditions if c.condition in courses}
         if own:
-            drawn.append(_course_plot(run, level, own, fitted("TTFT, ms", values, zero=True)))
+            what = "latency" if level.inputs else "TTFT"
+            axis = fitted(f"{what}, ms", values, zero=True)
+            drawn.append(_course_plot(run, level, own, axis))
     return drawn
 
 

@@ -31,7 +31,7 @@ from splitsecond.benchmark.report.terminal import (
     print_steps,
 )
 from splitsecond.core.pages import figure_cells
-from splitsecond.core.pages.figure_cells import number
+from splitsecond.core.pages.figure_cells import number, share
 from splitsecond.core.wording import counted_as, listed
 
 INDENT = 1
@@ -148,9 +148,12 @@ def _table(
     table.add_column("target", no_wrap=True)
     money = priced and columns.money
     between = ["95%"] if columns.intervals else []
-    headings = ["TTFT p50\nms", *between, "p95\nms", "TPS p50\ntokens/s", *between]
+    inputs = levels[0].inputs
+    headings = [f"{'latency' if inputs else 'TTFT'} p50\nms", *between, "p95\nms"]
+    headings += ["inputs\nper s"] if inputs else ["TPS p50\ntokens/s", *between]
     headings += [
-        *(["system\ntokens/s"] if columns.system else []),
+        *([f"{'input' if inputs else 'system'}\ntokens/s"] if columns.system else []),
+        *(["valid\nanswers"] if any(c.checked for c in levels[0].conditions) else []),
         "errors",
         *(["$/M\ntokens"] if money else []),
     ]
@@ -173,14 +176,19 @@ def _name(row: Row, columns: Columns, names: ShortNames) -> Text:
 
 
 def _cells(row: Row, columns: Columns, *, money: bool) -> Iterator[Text]:
-    for summary, percentiles in ((rows.ttft(row), ("p50", "p95")), (row.tps, ("p50",))):
+    shown = [(rows.ttft(row), ("p50", "p95")), *([] if row.inputs else [(row.tps, ("p50",))])]
+    for summary, percentiles in shown:
         for percentile in percentiles:
             cell = figure_cells.cell(summary, percentile)
             yield Text(cell.figure, "dim" if cell.needs else "")
             if columns.intervals and percentile == "p50":
                 yield Text(cell.interval, "dim")
+    if row.inputs:
+        yield Text(number(row.inputs_per_s))
     if columns.system:
-        yield Text(number(row.output_tokens_per_s))
+        yield Text(number(row.input_tokens_per_s if row.inputs else row.output_tokens_per_s))
+    if row.checked:
+        yield Text(share(row.valid_share))
     yield Text(rows.errors(row), "red" if row.errors else "")
     if money:
         yield Text(rows.per_million(row))

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 from splitsecond.benchmark.findings.conclusion import TPS, TTFT, by_figure, has_interval
-from splitsecond.benchmark.findings.figures import FIGURES
+from splitsecond.benchmark.findings.figures import FIGURES, LATENCY, TOTALS
 from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
 from splitsecond.benchmark.findings.statements import Lead, leads
 from splitsecond.benchmark.findings.usable_rows import lightest_rows
@@ -30,8 +30,9 @@ def run_headline(run: Run, observations: Sequence[Observation]) -> Headline:
     by_metric = by_figure(found, lightest)
     period = "" if run.spread is None or run.spread.claims else run.spread.period()
     tiles = [_session_time(lightest, found, period)]
-    tiles += [_first(name, by_metric.get(name), lightest, period) for name in (TTFT, TPS)]
-    tiles.append(_throughput(run))
+    names = (LATENCY.name,) if lightest[0].inputs else (TTFT, TPS)
+    tiles += [_first(name, by_metric.get(name), lightest, period) for name in names]
+    tiles += [_throughput(run, "output_tokens_per_s"), _throughput(run, "inputs_per_s")]
     return Headline(
         sentence=sentence,
         further=further,
@@ -114,17 +115,14 @@ def _interval(cell: figure_cells.FigureCell) -> str:
     return f"95% interval {cell.interval}" if cell.interval else ""
 
 
-def _throughput(run: Run) -> Tile | None:
-    found = [
-        (c.output_tokens_per_s, c)
-        for c in run.conditions
-        if c.output_tokens_per_s and not c.invalid
-    ]
+def _throughput(run: Run, name: str) -> Tile | None:
+    total = TOTALS[name]
+    found = [(value, c) for c in run.conditions if (value := total.value(c)) and not c.invalid]
     if not found:
         return None
     most, best = max(found, key=lambda pair: pair[0])
     label = f"highest system throughput, {level(best)}"
-    return Tile(label=label, value=number(most), unit="tokens/s", target=best.target)
+    return Tile(label=label, value=number(most), unit=total.unit, target=best.target)
 
 
 def _capacity_tiles(run: Run, found: Capacity) -> list[Tile]:

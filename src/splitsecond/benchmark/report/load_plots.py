@@ -31,8 +31,9 @@ def by_load(run: Run, samples: Samples) -> list[Plot]:
                 )
                 tps += _range(condition, condition.tps.p50, series.tps_values(observed))
         suffix = ("-open" if open_loop else "") + kind_suffix(reuse, workload)
+        wait = "Latency" if any(c.inputs for c in run.conditions) else "Time to first token"
         for name, title, unit, found in (
-            ("ttft-by-load", "Time to first token", "ms", ttft),
+            ("ttft-by-load", wait, "ms", ttft),
             ("tps-by-load", "TPS of one request", "tokens/s", tps),
         ):
             if found:

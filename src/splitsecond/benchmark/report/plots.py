@@ -6,6 +6,8 @@ engine does not stretch an axis that it shares with providers: its marks outside
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report import capacity_plots, money_plots, series
 from splitsecond.benchmark.report.distribution_plots import (
@@ -38,9 +40,17 @@ def for_slide(plots: Sequence[Plot]) -> list[Plot]:
 def plots_of(
     run: Run, observations: Iterable[Observation], server: ServerSeries | None = None
 ) -> list[Plot]:
-    if run.capacity:
-        return [*capacity_plots.capacity_plots(run, run.capacity), *throughput(run), *stages(run)]
     everything = list(observations)
+    if run.capacity:
+        found = run.capacity
+        edge = [step.condition for step in found.steps if step.load in (found.holds, found.ceiling)]
+        rows = [row for row in run.conditions if row.condition in edge and row.server]
+        return [
+            *capacity_plots.capacity_plots(run, found),
+            *throughput(run),
+            *over_time(replace(run, conditions=rows), everything, server),
+            *stages(run),
+        ]
     samples = series.samples(run, everything)
     return [
         *session_plots(run, everything),

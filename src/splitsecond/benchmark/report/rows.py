@@ -13,10 +13,11 @@ from splitsecond.benchmark.findings.causes import check_words
 from splitsecond.benchmark.findings.compare import ConditionChange
 from splitsecond.benchmark.findings.figures import (
     FIGURES,
+    LATENCY,
     TOTALS,
     main_figures,
     main_totals,
-    ttft_figure,
+    wait_figure,
 )
 from splitsecond.benchmark.findings.findings import ConditionFindings, FigureChange, Run
 from splitsecond.benchmark.findings.metric import Figure, Total
@@ -60,8 +61,26 @@ class LoadLevel(Struct, frozen=True, kw_only=True):
         return level_title(self.conditions[0])
 
     @property
+    def inputs(self) -> bool:
+        """Whether the answers are no text, but embeddings or rankings."""
+        return any(c.inputs for c in self.conditions)
+
+    @property
+    def more(self) -> "list[MetricColumn]":
+        """Columns of the first table that only some runs have."""
+        found: list[MetricColumn] = []
+        if any(c.reasoning_tokens for c in self.conditions):
+            answer = FIGURES["first_answer_ms"]
+            found.append(MetricColumn(metric=answer, percentile=MAIN_PERCENTILES[0]))
+            found.append(MetricColumn(metric=TOTALS["reasoning_tokens"]))
+        if any(c.checked for c in self.conditions):
+            found.append(MetricColumn(metric=TOTALS["valid_share"]))
+        return found
+
+    @property
     def heading(self) -> str:
-        return self.title + (", TTFT from when a request was due" if self.open_loop else "")
+        figure = "latency" if self.inputs else "TTFT"
+        return self.title + (f", {figure} from when a request was due" if self.open_loop else "")
 
 
 def levels(run: Run) -> list[LoadLevel]:
@@ -124,7 +143,7 @@ def _too_few(condition: ConditionFindings, *, searched: bool) -> list[str]:
     A row that was `searched` has as many as its verdict needed.
     """
     needed: dict[str, int] = {}
-    for figure in main_figures():
+    for figure in main_figures(inputs=condition.inputs > 0):
         summary = figure.under(open_loop=open_loop(condition)).summary(condition)
         needed |= summary.needs if summary.n else {}
     main = {name: needed[name] for name in MAIN_PERCENTILES if name in needed}
@@ -175,7 +194,8 @@ def targets(run: Run) -> list[str]:
 
 
 def ttft(condition: ConditionFindings) -> Summary:
-    return ttft_figure(open_loop=open_loop(condition)).summary(condition)
+    """Return the TTFT of a row, or its latency if the answers are no text."""
+    return wait_figure(condition).summary(condition)
 
 
 class MetricColumn(Struct, frozen=True, kw_only=True):
@@ -219,9 +239,15 @@ class MetricColumn(Struct, frozen=True, kw_only=True):
 
 
 def main_columns(
-    *, open_loop: bool, percentiles: Sequence[str] = MAIN_PERCENTILES, more: Sequence[Figure] = ()
+    *,
+    open_loop: bool,
+    percentiles: Sequence[str] = MAIN_PERCENTILES,
+    more: Sequence[Figure] = (),
+    inputs: bool = False,
 ) -> list[MetricColumn]:
     """Return the columns of the first table: figures at p50, then at p95, then totals.
+
+    `inputs`: of requests whose answers are no text.
 
     In an open loop the figures count from due, under the label of the plain ones. `more` stands
     after the main figures.
@@ -229,9 +255,21 @@ def main_columns(
     columns = [
         MetricColumn(metric=figure.under(open_loop=open_loop), percentile=p, label=figure.label)
         for p in percentiles
-        for figure in (*main_figures(), *more)
+        for figure in (*main_figures(inputs=inputs), *(() if inputs else more))
     ]
-    return columns + [MetricColumn(metric=total) for total in main_totals()]
+    return columns + [MetricColumn(metric=total) for total in main_totals(inputs=inputs)]
+
+
+def compared_columns(
+    shown: Sequence[ConditionChange], more: Sequence[Figure] = ()
+) -> list[MetricColumn]:
+    """Return the columns of the first table that a comparison of rows under one load has."""
+    moved = [each for c in shown for each in (*c.figures, *c.totals) if each.after is not None]
+    inputs = any(each.figure == LATENCY.name for each in moved)
+    columns = main_columns(open_loop=open_loop(shown[0]), more=more, inputs=inputs)
+    if any(each.figure == "valid_share" for each in moved):
+        columns.append(MetricColumn(metric=TOTALS["valid_share"]))
+    return [column for column in columns if column.metric.compared]
 
 
 def listed_columns(group: str) -> list[MetricColumn]:

@@ -72,6 +72,7 @@ def _context(run: Run) -> dict[str, Any]:
         "uses_note": use_matrix.note(run),
         "savings": _savings_table(run),
         "savings_note": savings.NOTE,
+        "inputs": any(level.inputs for level in levels),
         "several_loads": len({(level.open_loop, level.load) for level in levels}) > 1,
         "money": _condition_tables(
             run, MONEY, [c for c in run.conditions if c.cost_usd is not None]
@@ -88,7 +89,10 @@ def _context(run: Run) -> dict[str, Any]:
         "instrument": rows.instrument_sentences(run),
         "instrument_tables": [*_condition_tables(run, INSTRUMENT), *_node_tables(run)],
         "errors": _errors(run, levels),
-        "definitions": definitions(sessions=any(c.session for c in run.conditions)),
+        "definitions": definitions(
+            sessions=any(c.session for c in run.conditions),
+            inputs=any(c.inputs for c in run.conditions),
+        ),
         "command": rows.asked_command(run),
         "plan": run.asked.get("plan", ""),
         "settings": _settings(run),
@@ -162,7 +166,10 @@ def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
     priced, regional = rows.priced(run), rows.regional(run)
     columns = [
         column
-        for column in _main_columns(open_loop=level.open_loop)
+        for column in (
+            *_main_columns(open_loop=level.open_loop, inputs=level.inputs),
+            *level.more,
+        )
         if any(column.cell(c).figure != MISSING for c in level.conditions)
     ]
     head = ["target", *(column.heading for column in columns), "errors"]
@@ -180,12 +187,15 @@ def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
     return HtmlTable(caption=f"Figures at {level.title.lower()}", head=head, body=body, export=True)
 
 
-def _main_columns(*, open_loop: bool) -> list[MetricColumn]:
+def _main_columns(*, open_loop: bool, inputs: bool = False) -> list[MetricColumn]:
     found = [
         column
         for percentile, more in (("p50", ("tpot_ms", "e2e_ms")), ("p95", ("itl_ms", "e2e_ms")))
         for column in rows.main_columns(
-            open_loop=open_loop, percentiles=(percentile,), more=[FIGURES[name] for name in more]
+            open_loop=open_loop,
+            percentiles=(percentile,),
+            more=[FIGURES[name] for name in more],
+            inputs=inputs,
         )
     ]
     return [c for c in found if c.percentile] + [

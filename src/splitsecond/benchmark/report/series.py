@@ -12,9 +12,8 @@ from itertools import pairwise
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.figures import FIGURES, successful, ttft_figure
+from splitsecond.benchmark.findings.figures import FIGURES, successful, wait_figure
 from splitsecond.benchmark.findings.findings import ConditionFindings, Run
-from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries
 from splitsecond.benchmark.server_view.terms import TERMS
 from splitsecond.benchmark.statistics.steady import begin_ns
@@ -95,7 +94,7 @@ def samples(run: Run, observations: Iterable[Observation]) -> dict[str, list[Obs
 
 
 def ttft_values(condition: ConditionFindings, observed: Sequence[Observation]) -> Floats:
-    return ttft_figure(open_loop=rows.open_loop(condition)).sample(observed).values
+    return wait_figure(condition).sample(observed).values
 
 
 def tps_values(observed: Sequence[Observation]) -> Floats:
@@ -150,7 +149,7 @@ def over_time(
     observations: Sequence[Observation],
     server: ServerSeries | None = None,
 ) -> LoadOverTime:
-    figure = ttft_figure(open_loop=rows.open_loop(condition))
+    figure = wait_figure(condition)
     by_round: dict[int, list[Observation]] = {}
     for o in observations:
         if o.role in LOAD_ROLES and o.start_ns:

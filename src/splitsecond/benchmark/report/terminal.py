@@ -15,7 +15,7 @@ from rich.text import Text
 
 from splitsecond.benchmark.findings.call_costs import cost_card
 from splitsecond.benchmark.findings.compare import Comparison, ConditionChange
-from splitsecond.benchmark.findings.figures import FIGURES
+from splitsecond.benchmark.findings.figures import FIGURES, LATENCY
 from splitsecond.benchmark.findings.findings import Capacity, FigureChange, Run
 from splitsecond.benchmark.findings.throughput import BatchThroughput
 from splitsecond.benchmark.findings.watching import RoundNews, WatchRound, minute
@@ -220,7 +220,10 @@ def print_findings(console: Console, statements: Iterable[Statement]) -> None:
 
 
 def _level_table(level: rows.LoadLevel, layout: TableLayout, *, money: bool) -> Table:
-    main = _main_columns(layout, open_loop=level.open_loop)
+    main = [
+        *_main_columns(layout, open_loop=level.open_loop, inputs=level.inputs),
+        *level.more,
+    ]
     columns = [[_cell(column.cell(c)) for c in level.conditions] for column in main]
     columns.append(
         [StyledCell(text=rows.errors(c), look="red" if c.errors else "") for c in level.conditions]
@@ -237,17 +240,25 @@ def _level_table(level: rows.LoadLevel, layout: TableLayout, *, money: bool) -> 
     return _table(level.heading, names, main, columns, layout, more)
 
 
-def _main_columns(layout: TableLayout, *, open_loop: bool) -> list[rows.MetricColumn]:
+def _main_columns(
+    layout: TableLayout, *, open_loop: bool, inputs: bool = False
+) -> list[rows.MetricColumn]:
+    columns = rows.main_columns(open_loop=open_loop, more=layout.more, inputs=inputs)
+    return _shown(layout, columns)
+
+
+def _shown(layout: TableLayout, columns: Sequence[rows.MetricColumn]) -> list[rows.MetricColumn]:
+    """Return the columns that a layout has room for."""
     further = {figure.label for figure in layout.more}
 
     def shown(column: rows.MetricColumn) -> bool:
         if column.percentile in ("", MAIN_PERCENTILES[0]):
             return True
         return column.label not in further and (
-            not layout.narrow or column.label == FIGURES["ttft_ms"].label
+            not layout.narrow or column.label in (FIGURES["ttft_ms"].label, LATENCY.label)
         )
 
-    return [c for c in rows.main_columns(open_loop=open_loop, more=layout.more) if shown(c)]
+    return [c for c in columns if shown(c)]
 
 
 def _cell(cell: figure_cells.FigureCell) -> StyledCell:
@@ -256,7 +267,7 @@ def _cell(cell: figure_cells.FigureCell) -> StyledCell:
 
 def _change_table(shown: Sequence[ConditionChange], layout: TableLayout, *, money: bool) -> Table:
     level = shown[0]
-    main = [c for c in _main_columns(layout, open_loop=rows.open_loop(level)) if c.metric.compared]
+    main = _shown(layout, rows.compared_columns(shown, layout.more))
     columns = [[_moved(c, column) for c in shown] for column in main]
     columns += [
         [_total(total) for c in shown for total in c.totals if total.figure == name]

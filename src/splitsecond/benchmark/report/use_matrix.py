@@ -83,6 +83,8 @@ def note(run: Run, *, beside: bool = False) -> str:
     """Return what the marks mean. `beside`: loads stand beside verdicts, not below them."""
     matrix = use_matrix(run)
     if not matrix:
+        if all(row.inputs for row in run.conditions):
+            return ""  # uses are about text
         most = _most_requests(run)
         return (
             TOO_FEW.format(counted_as(most, "request"), MIN_REQUESTS, advised(0.95))

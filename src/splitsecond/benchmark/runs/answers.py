@@ -33,7 +33,8 @@ def add_answers(
     If the run says nothing about other minutes, that is its first statement. `use`: that of the
     run's limits, or "".
     """
-    run.uses = recommend(evidence_of_run(run.conditions))
+    texts = [row for row in run.conditions if not row.inputs]  # uses are about text
+    run.uses = recommend(evidence_of_run(texts)) if texts or not run.conditions else []
     run.route_gains = route_gains(run.conditions, observations)
     run.crossings = crossings(run.conditions, observations)
     run.load_shapes = load_shapes(run.conditions)

@@ -68,7 +68,8 @@ def tokens_of_prompts(workload: Workload, asked: int) -> int:
     if workload.sessions is not None:
         return round(workload.sessions.mean("input_tokens"))
     if workload.synthetic:
-        return asked
+        variants = workload.variants.values()
+        return asked * max([workload.inputs or 1, *(each.batch or 1 for each in variants)])
     sizes = [len(msgspec.json.encode(prompt["messages"])) for prompt in workload.prompts]
     return sum(sizes) // len(sizes) // CHARACTERS_PER_TOKEN
 

@@ -224,6 +224,7 @@ def longest_tokens(workload: Workload, input_tokens: int) -> tuple[int, int | No
         )
         limits = [output_limit(prompt) or output_tokens for prompt in workload.prompts]
         output_tokens = None if None in limits else max(filter(None, limits), default=None)
+    input_tokens *= workload.inputs or 1
     if workload.images is not None:
         input_tokens += IMAGE_TOKENS * workload.images.count
     if workload.extra.keys() & LIMITS.keys():

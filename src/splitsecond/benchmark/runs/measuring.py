@@ -155,19 +155,19 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def asked(self, condition: Condition) -> AskedCondition:
         target = self.specs.get(condition.target)
         name, workload = plain(condition.target, self.workload)
+        own = self.workload.of_target(condition.target, 0)[0]
         return AskedCondition(
             condition=condition.condition,
             target=name,
             workload=workload,
             concurrency=condition.load.concurrency,
             rate=condition.load.rate,
-            output_tokens=None
-            if self.workload.sessions
-            else self.workload.of_target(condition.target, 0)[0].output_tokens,
+            output_tokens=None if self.workload.sessions else own.output_tokens,
             cache_reuse=condition.cache_reuse,
             shared_blocks=any(each.hash_ids for each in self.workload.traced),
             usage=target.quirks.get("usage", "") if target else "",
             region=target.region if target else "",
+            inputs=own.inputs,
         )
 
     def announced(self, max_cost: float | None) -> str:

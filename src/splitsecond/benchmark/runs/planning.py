@@ -8,6 +8,11 @@ import msgspec
 from splitsecond.benchmark.findings.precision import parse_precision
 from splitsecond.benchmark.findings.round_spread import CLAIM_APART_S
 from splitsecond.benchmark.findings.slo import parse_slo
+from splitsecond.benchmark.load.answer_checks import (
+    AnswerChecks,
+    read_checks,
+    read_questions,
+)
 from splitsecond.benchmark.load.images import parse_images
 from splitsecond.benchmark.load.plan import (
     MIN_BLOCK,
@@ -42,6 +47,7 @@ from splitsecond.benchmark.runs.targets import parse_policies, resolve_all
 from splitsecond.benchmark.server_view.discovery import FoundPages, find_pages
 from splitsecond.benchmark.statistics.search import Search
 from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.service import Operation
 from splitsecond.core.upstream.spec import Timeouts
 from splitsecond.core.validation import wrong
 from splitsecond.core.wording import counted_as
@@ -259,10 +265,16 @@ def _workload(
         raise wrong("images", settings.images, "no trace of lengths with it")
     if traced and cache_reuse:
         raise wrong("cache", "reuse", "fresh, because the trace says what prompts share")
+    operation: Operation = "chat"
+    batch = 1
+    if isinstance(settings, BenchSettings):
+        operation, batch = settings.operation, settings.batch
     return Workload(
         run="",
+        operation=operation,
+        batch=batch,
         prompts=prompts.prompts if prompts is not None else [],
-        output_tokens=None if traced else settings.output_tokens,
+        output_tokens=None if traced else settings.output_tokens if operation == "chat" else 0,
         questions=cache_reuse,
         extra=dict(settings.body) | ({"ignore_eos": True} if settings.ignore_eos else {}),
         seed=settings.seed,
@@ -272,6 +284,8 @@ def _workload(
                 input_tokens=each.input_tokens,
                 output_tokens=each.output_tokens,
                 images=parse_images(each.images) if each.images else None,
+                batch=each.batch,
+                effort=each.effort,
             )
             for each in workloads
         },
@@ -310,6 +324,12 @@ class _Prepared:
         longest = max((each.input_tokens for each in workloads), default=settings.input_tokens)
         self._input_tokens = longest or INPUT_TOKENS["reuse" if cache_reuse else "fresh"]
         prompts = read_prompts(settings.prompts) if settings.prompts else None
+        checks = None
+        if isinstance(settings, BenchSettings):
+            checks = read_checks(settings.schema, settings.tools)
+            if settings.check_file is not None:
+                prompts, expected = read_questions(settings.check_file)
+                checks = msgspec.structs.replace(checks or AnswerChecks(), expected=expected)
         self._remarks = [trace.in_words(trace_name)] if trace is not None else []
         self._remarks += [prompts.in_words(str(settings.prompts))] if prompts is not None else []
         self._remarks += [sessions.in_words()] if sessions is not None else []
@@ -318,6 +338,9 @@ class _Prepared:
         self._workload = _workload(
             settings, workloads, prompts, trace, cache_reuse=cache_reuse, sessions=sessions
         )
+        if checks is not None:
+            extra = checks.fields | self._workload.extra
+            self._workload = msgspec.structs.replace(self._workload, checks=checks, extra=extra)
         self._policy_file = PolicyFile.read(settings.policy_file) if settings.policy_file else None
         timeout_ms = round(settings.timeout * 1000)
         self.resolved = resolve_all(

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -50,6 +50,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 
 EXACT = "exact"
+BenchOperation = Literal["chat", "embeddings", "rerank"]
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,7 +199,10 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
     `side_by_side`, different hosts are measured at the same time. With `cache_reuse` each row has a
     second one whose prompts begin alike. `slo`: limits such as "ttft=300ms", or "voice". `trace` is
     a file of arrivals; its times are multiplied by `time_scale`. `workloads`: each is measured at
-    every target, at its own rate if it has one.
+    every target, at its own rate if it has one. `operation` "embeddings" or "rerank": each request
+    has `batch` texts to embed or documents to rank, of `input_tokens` each. `schema`: a file with
+    the JSON schema, `tools` one with the tools, that answers must fit; `check_file`: questions with
+    their answers, JSON lines.
     """
 
     loads: Sequence[PlannedLoad] = tuple(PlannedLoad(concurrency=level) for level in CONCURRENCY)
@@ -213,9 +217,16 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
     workloads: Sequence[NamedWorkload] = ()
     trace: Path | None = None
     time_scale: float = 1.0
+    operation: BenchOperation = "chat"
+    batch: int = 1
+    schema: Path | None = None
+    tools: Path | None = None
+    check_file: Path | None = None
 
     def check(self) -> None:
         super().check()
+        self._check_operation()
+        self._check_answers()
         if not (math.isfinite(self.time_scale) and self.time_scale > 0):
             raise wrong("time_scale", self.time_scale, "a number above 0")
         if self.time_scale != 1 and self.trace is None:
@@ -261,6 +272,42 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
                 raise wrong(name, getattr(self, name), "either it or a number of requests")
         if self.precision:
             parse_precision(self.precision)
+
+    def _check_answers(self) -> None:
+        wanted = self.schema or self.tools or self.check_file
+        for name, value in (
+            ("sessions", self.sessions),
+            ("operation", self.operation if self.operation != "chat" else ""),
+        ):
+            if wanted and value:
+                raise wrong(name, value, "no schema, tools or check with it")
+        if self.check_file and (self.prompts or self.workloads or self.trace or self.images):
+            raise wrong("check", str(self.check_file), "no other prompts with it")
+        if self.schema and self.tools:
+            raise wrong("schema", str(self.schema), "either it or tools")
+
+    def _check_operation(self) -> None:
+        one_of("operation", self.operation, get_args(BenchOperation))
+        at_least_one(batch=self.batch)
+        if self.operation == "chat":
+            if self.batch != 1 or any(each.batch for each in self.workloads):
+                raise wrong("batch", self.batch, "an operation with it: embeddings or rerank")
+            return
+        beside: tuple[tuple[str, object], ...] = (
+            ("sessions", self.sessions),
+            ("cache", self.cache_reuse),
+            ("prompts", self.prompts),
+            ("images", self.images),
+            ("trace", self.trace),
+            ("slo", self.slo),
+            ("ignore_eos", self.ignore_eos),
+            ("precision", "" if "=" in self.precision else self.precision),
+        )
+        for name, value in beside:
+            if value:
+                expected = f"no {name} with the operation {self.operation}"
+                hint = "; name figures: latency_ms.p50=5%" if name == "precision" else ""
+                raise wrong(name, value, f"{expected}{hint}")
 
 
 class WatchSettings(RunSettings, frozen=True, kw_only=True):

@@ -121,6 +121,56 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
             "--workloads. Repeatable.",
         ),
     ] = None
+    operation: Annotated[
+        str,
+        of_requests(
+            metavar="NAME",
+            help="What requests ask for: chat, embeddings or rerank. The last two have --batch "
+            "inputs of --input-tokens each.",
+        ),
+    ] = "chat"
+    batch: Annotated[
+        str,
+        of_requests(
+            metavar="N,N",
+            help="With --operation: texts to embed, or documents to rank, in a request; several "
+            "are compared.",
+            default="1",
+        ),
+    ] = ""
+    schema: Annotated[
+        Path | None,
+        of_requests(
+            metavar="FILE",
+            help="Ask for structured output of this JSON schema, and report the share of answers "
+            "that fit it.",
+        ),
+    ] = None
+    tools: Annotated[
+        Path | None,
+        of_requests(
+            metavar="FILE",
+            help="Require a call of one of these tools (a list in OpenAI's form), and report the "
+            "share of right calls.",
+        ),
+    ] = None
+    check_file: Annotated[
+        Path | None,
+        of_requests(
+            "--check",
+            metavar="FILE",
+            help='Ask these questions, JSON lines with "question" and "answer", and report the '
+            "share of answers that have the expected words.",
+        ),
+    ] = None
+    reasoning_effort: Annotated[
+        str,
+        of_requests(
+            metavar="LEVEL,LEVEL",
+            help="How long the model may reason: none, minimal, low, medium, high, xhigh or max; "
+            "several are compared.",
+        ),
+    ] = ""
     session_rate: Annotated[
         str, of_load(metavar="R,R", help="With --sessions: new sessions per second.")
     ] = ""
@@ -231,8 +281,20 @@ def bench(options: BenchOptions) -> None:
     one_length = lengths[0] if len(lengths) == 1 else None
     loaded = bool(options.concurrency or options.rate or options.trace)
     rate = option_values.session_rate(options.sessions, options.rate, options.session_rate)
+    batches = [
+        int(each) for each in option_values.numbers(options.batch or "1", "--batch", whole=True)
+    ]
+    efforts = option_values.efforts(options.reasoning_effort)
+    body = option_values.json_object(options.body, "--body")
+    if len(efforts) == 1:
+        body = {"reasoning_effort": efforts[0], **body}
     workloads = option_values.workloads(
-        options.input_tokens, options.workload or [], options.workloads, keep_rate=not loaded
+        options.input_tokens,
+        options.workload or [],
+        options.workloads,
+        batches,
+        efforts if len(efforts) > 1 else [],
+        keep_rate=not loaded,
     )
     settings = options.settings(
         BenchSettings,
@@ -243,6 +305,8 @@ def bench(options: BenchOptions) -> None:
         cache_reuse=options.cache == "reuse",
         input_tokens=one_length,
         workloads=workloads,
+        batch=batches[0],
+        body=body,
         duration=option_values.seconds(options.duration, "--duration"),
         over=option_values.seconds(options.over, "--over"),
     )

@@ -403,7 +403,9 @@ class Timeline(Struct, kw_only=True):
         events, output = len(self._token_at), self._usage.output_tokens
         if self._usage.implausible:
             return events, "estimate"
-        if output or (output == 0 and not events):
+        if output == 0 and not any(self._lengths):  # vectors and rankings have no characters
+            return 0, "usage"
+        if output:
             final = self._events_at_usage in (None, events)
             if final and output * MAX_EVENTS_PER_TOKEN >= events:
                 return output, "usage"

@@ -24,6 +24,7 @@ from splitsecond.core.wire.client_format import ClientFormat, RequestReader, cli
 from splitsecond.core.wire.continuation import ContinuationEncoder
 from splitsecond.core.wire.embeddings import VectorsTranscoder
 from splitsecond.core.wire.openai.encode import fit_to_provider
+from splitsecond.core.wire.rankings import RankingTranscoder
 from splitsecond.core.wire.transcoder import Transcoder
 from splitsecond.core.wire.translation import nested_too_deeply, not_translatable, without_tools
 
@@ -124,6 +125,8 @@ def transcoder(call: Call, model: str) -> Transcoder:
     """Return the transcoder that writes the answer of `model` in the API format of `call`."""
     if call.operation == "embeddings":
         return VectorsTranscoder(call, model)
+    if call.operation == "rerank":
+        return RankingTranscoder(model)
     form = client_format(call)
     made = form.transcoder(call, model)
     if form.opens_with_tokens and call.stream:

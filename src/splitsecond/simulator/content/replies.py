@@ -16,6 +16,7 @@ import regex
 from msgspec import Meta, Struct
 
 from splitsecond.core.errors import CallerFault, content_faults, file_faults
+from splitsecond.core.service import WHOLE_OPERATIONS
 from splitsecond.core.validation import converted
 from splitsecond.simulator.content import faults
 from splitsecond.simulator.content.wants import ConversationEnd, Wants
@@ -105,7 +106,7 @@ class ReplyRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
         )
 
     def fits(self, request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> bool:
-        if self.has_content and request.operation == "embeddings":
+        if self.has_content and request.operation in WHOLE_OPERATIONS:
             return False
         return (
             self._fits_tools({tool.name for tool in wants.tools}, conversation.results)

@@ -77,6 +77,12 @@ def made_answer(
     return ServerAnswer(text=_json_for(wants.schema))
 
 
+def cut_off(answer: ServerAnswer) -> ServerAnswer:
+    """Return the answer without the last character of its JSON."""
+    calls = [replace(call, arguments=call.arguments[:-1]) for call in answer.calls]
+    return replace(answer, text=answer.text[:-1], calls=tuple(calls))
+
+
 def tool_name(request: ServerRequest, wants: Wants, conversation: ConversationEnd) -> str:
     tool = _tool_to_call(request, wants, conversation)
     return request.tool if tool is None else tool.name

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import WHOLE_OPERATIONS
 from splitsecond.core.validation import plain_value
 from splitsecond.core.wire.responses.tools import function_name, functions
 from splitsecond.simulator.parsing import ServerRequest
@@ -86,7 +87,7 @@ def read_wants(request: ServerRequest) -> Wants:
 
 
 def read_conversation(request: ServerRequest) -> ConversationEnd:
-    if request.operation == "embeddings":
+    if request.operation in WHOLE_OPERATIONS:
         return ConversationEnd(user_text=request.prompt_text)
     turns = plain_value(
         next((request.fields[name] for name in _CONVERSATIONS if name in request.fields), None)
