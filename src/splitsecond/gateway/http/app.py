@@ -17,7 +17,7 @@ import hmac
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
-from functools import partial
+from functools import lru_cache, partial
 from random import Random
 from urllib.parse import parse_qsl
 
@@ -69,8 +69,8 @@ from splitsecond.gateway.records.session_budgets import (
     OpenBudgets,
     SessionBudgets,
 )
-from splitsecond.gateway.records.sessions import Sessions
-from splitsecond.routing.construction.expression import targets
+from splitsecond.gateway.records.sessions import Sessions, target_hash
+from splitsecond.routing.construction.expression import Expression, targets
 from splitsecond.routing.requests import parsed_request
 from splitsecond.routing.requests.endpoints import Endpoint, endpoint_at, format_at
 from splitsecond.routing.requests.error_response import error_response
@@ -394,8 +394,9 @@ class Gateway:
         if known is None:
             return
         if self._conversations is not None and (known.turn > 1 or known.agent):
-            noted = self._sessions.cached(known, self._targets(model))
-            self._conversations.receive(known.id, noted)
+            among = self._targets(model)
+            if len(among) > 1:  # with a single target there is nothing to compare
+                self._conversations.receive(known.id, self._sessions.cached(known, among))
         if known.turn < MIN_REPEATED or "tools" not in call.body:
             return
         loop = await off_loop(cycle.client, repeated_call, call) if large else repeated_call(call)
@@ -545,8 +546,8 @@ class Gateway:
                 target = self._owners.target(identity, targets(self._routes.expression(model)))
         return None if target is None else self._routes.service(target)
 
-    def _targets(self, route: str) -> Iterable[str]:
-        return targets(self._routes.expression(route))
+    def _targets(self, route: str) -> tuple[str, ...]:
+        return _targets(self._routes.expression(route))
 
     def _note_ids(
         self, client: str, session: str, kept: KeptAnswers, answer: bytes, target: str
@@ -624,12 +625,9 @@ class Gateway:
         try:
             open_call.target = reply.target
             session = call.notes.session
-            if (
-                session is not None
-                and session.turn > 1
-                and not self._sessions.is_home(session, reply.target)
-            ):
-                call.notes.left = self._sessions.home(session, self._targets(open_call.route))
+            if (home := call.notes.home) and home != target_hash(reply.target):
+                among = self._targets(open_call.route)
+                call.notes.left = next((name for name in among if target_hash(name) == home), "")
             if not reply.empty:
                 open_call.first_token_ns = clock.now_ns()
             kept, note = form.kept, None
@@ -645,6 +643,11 @@ class Gateway:
                 )
         finally:
             await reply.aclose()
+
+
+@lru_cache(maxsize=256)
+def _targets(expression: Expression) -> tuple[str, ...]:
+    return tuple(targets(expression))
 
 
 async def _own_answer(text: str, call: Call) -> Reply:

@@ -19,7 +19,7 @@ may not be counted, and a half-written prompt is not recognised.
 import secrets
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from struct import Struct
 
@@ -56,7 +56,7 @@ _WIDTH = _CACHES_AT + CACHES * _CACHE_CELLS
 _CELLS = MAX_AGENTS * _WIDTH
 _SIZE = SECRET_BYTES + _CELLS * _HASH
 _CONTINUING = frozenset(CONTINUES)
-_cell = int.from_bytes
+_cell = partial(int.from_bytes, byteorder=sys.byteorder)
 _END = b' \n]"'
 """What ends the messages. Without it, each turn begins with the whole turn before."""
 _FIELDS: Mapping[Spoken, Sequence[str]] = {
@@ -88,7 +88,7 @@ class Sessions:
         self, headers: Mapping[bytes, bytes], call: Call, continued: str = ""
     ) -> CallSession | None:
         """Return where in its session `call` is, and remember its prompt. None: it has no prompt of
-        a conversation.
+        a conversation. Note the session's home in the call's notes.
 
         `continued`: the session of the stored response that it continues, "" for none. Takes time
         in proportion to the prompt; a thread may call it.
@@ -112,10 +112,13 @@ class Sessions:
         else:
             return None
         cells, at = self._cells, self._entry(agent or session)
+        start_ns = call.start_ns
         began_ns, ended_ns = cells[at + _BEGAN], cells[at + _ENDED]
-        cells[at + _USED] = call.start_ns
-        cells[at + _BEGAN] = max(call.start_ns, began_ns)
+        cells[at + _USED] = start_ns
+        if start_ns > began_ns:
+            cells[at + _BEGAN] = start_ns
         cells[at + _TURN] = turn = cells[at + _TURN] + 1
+        call.notes.home = cells[at + _TARGET]
         prompt = b"\0".join(parts).rstrip(_END)
         if _CONTINUING.isdisjoint(call.body):
             before = cells[at + _PROMPTS_AT]
@@ -132,7 +135,7 @@ class Sessions:
         elif ended_ns < began_ns:  # also while a client, which has its answer, is quicker than us
             idle_ns = 0
         else:
-            idle_ns = max(call.start_ns - ended_ns, 0)
+            idle_ns = max(start_ns - ended_ns, 0)
         return CallSession(
             id=f"{session:016x}",
             source=source,
@@ -144,30 +147,20 @@ class Sessions:
             idle_ns=idle_ns,
         )
 
-    def is_home(self, session: CallSession, target: str) -> bool:
-        """Return whether `target` answered the agent before, or none did."""
-        before = self._cells[self._entry(int(session.agent or session.id, 16)) + _TARGET]
-        return before == _target_hash(target) or not before
-
-    def home(self, session: CallSession, targets: Iterable[str]) -> str:
-        """Return which of `targets` answered the agent before; "" if none did."""
-        before = self._cells[self._entry(int(session.agent or session.id, 16)) + _TARGET]
-        return next((name for name in targets if _target_hash(name) == before), "")
-
     def ended(self, session: CallSession, end_ns: int, target: str) -> None:
         """Note when an answer to the agent of `session` ended, and the target that gave it; "":
         none did."""
         cells, at = self._cells, self._entry(int(session.agent or session.id, 16))
         cells[at + _ENDED] = end_ns
         if target:
-            cells[at + _TARGET] = _target_hash(target)
+            cells[at + _TARGET] = target_hash(target)
 
     def note_cached(self, session: CallSession, target: str, tokens: int, at_ns: int) -> None:
         """Note that since `at_ns` so many `tokens` of the agent of `session` are in the cache of
         `target`."""
         cells, entry = self._cells, self._entry(int(session.id, 16))
         cells[entry + _USED] = at_ns
-        where = _target_hash(target), int(session.agent or "0", 16)
+        where = target_hash(target), int(session.agent or "0", 16)
         places = range(entry + _CACHES_AT, entry + _WIDTH, _CACHE_CELLS)
         same = (at for at in places if (cells[at + 1], cells[at + 2]) == where)
         place = next(same, None) or min(places, key=lambda at: cells[at + _CACHED_AT_NS])
@@ -181,7 +174,7 @@ class Sessions:
         """Yield what all workers noted about `targets`: the target, the agent, its tokens there,
         and since when."""
         begin = SECRET_BYTES + (self._entry(int(session.id, 16)) + _CACHES_AT) * _HASH
-        names = {_target_hash(name): name for name in targets}
+        names = {target_hash(name): name for name in targets}
         for at_ns, target, agent, tokens in _CACHE.iter_unpack(
             self._bytes[begin : begin + CACHES * _CACHE.size]
         ):
@@ -226,20 +219,20 @@ class Sessions:
         running, view = self._keyed.copy(), memoryview(prompt)
         if done:
             running.update(view[:done])
-            if _cell(running.digest(), sys.byteorder) != cells[at + 1]:
+            if _cell(running.digest()) != cells[at + 1]:
                 return False
             if done == size:
                 return True
         block = _block(size)
         kept = (done - 1) // block if done else 0
-        if done and (wider := block // _block(done)) > 1:
+        if kept and block > MIN_BLOCK and (wider := block // _block(done)) > 1:
             cells[at + 2 : at + 2 + kept] = cells[at + 1 + wider : at + 2 + wider * kept : wider]
-        for border in range((kept + 1) * block, size, block):
+        for place, border in enumerate(range((kept + 1) * block, size, block), at + 2 + kept):
             running.update(view[done:border])
-            cells[at + 1 + border // block] = _cell(running.digest(), sys.byteorder)
+            cells[place] = _cell(running.digest())
             done = border
         running.update(view[done:])
-        cells[at + 1] = _cell(running.digest(), sys.byteorder)
+        cells[at + 1] = _cell(running.digest())
         cells[at] = size
         return True
 
@@ -277,7 +270,8 @@ class Sessions:
 
 
 @lru_cache(maxsize=256)
-def _target_hash(name: str) -> int:
+def target_hash(name: str) -> int:
+    """Return what stands for a target in the memory of all workers."""
     return int.from_bytes(blake2b(name.encode(), digest_size=_HASH).digest(), "big") | 1
 
 
@@ -313,6 +307,4 @@ def _borders(size: int) -> range:
 
 
 def _block(size: int) -> int:
-    if size <= BLOCKS * MIN_BLOCK:
-        return MIN_BLOCK
-    return 1 << max((size - 1) // BLOCKS, MIN_BLOCK - 1).bit_length()
+    return max(1 << ((size - 1) // BLOCKS).bit_length(), MIN_BLOCK)

@@ -89,7 +89,8 @@ class Conversations:
         else:
             self._sessions.move_to_end(session)
         agents = targets.setdefault(target, {})
-        agents.pop(agent, None)
+        if len(agents) > 1:
+            agents.pop(agent, None)
         agents[agent] = prompt
         if len(agents) > MAX_AGENTS:
             del agents[next(iter(agents))]
