@@ -139,7 +139,7 @@ class Gateway:
         self._wrong_keys = WrongKeys()
         self._bodies = HeldBodies()
         self._handlers: Mapping[str, Callable[[RequestCycle], Awaitable[None]]] = {
-            "/": self._live,
+            "/": self._root,
             "/api/hello": self._live,
             "/api/version": self._version,
             ALLOW: self._allow_session,
@@ -291,6 +291,14 @@ class Gateway:
 
     async def _live(self, cycle: RequestCycle) -> None:
         await cycle.answer(200, b'{"status":"live"}')
+
+    async def _root(self, cycle: RequestCycle) -> None:
+        """Lead a browser to the dashboard. Programs that ask whether the gateway is there get the
+        answer of ``/health/live``."""
+        if b"text/html" in cycle.header(b"accept").lower():
+            await cycle.answer(302, b"", [(b"location", b"/dashboard")], kind=b"text/plain")
+        else:
+            await self._live(cycle)
 
     async def _ready(self, cycle: RequestCycle) -> None:
         if self.draining:
