@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from splitsecond.api.benchmarks import bench as bench
     from splitsecond.api.benchmarks import capacity as capacity
     from splitsecond.api.benchmarks import watch as watch
+    from splitsecond.api.commands import CommandResult as CommandResult
+    from splitsecond.api.commands import cost as cost
+    from splitsecond.api.commands import import_log as import_log
+    from splitsecond.api.commands import recommend as recommend
+    from splitsecond.api.commands import speed as speed
     from splitsecond.api.connection import ChatReply as ChatReply
     from splitsecond.api.connection import Connection as Connection
     from splitsecond.api.connection import connect as connect
@@ -39,6 +44,11 @@ _EXPORTS = {
     "bench": "api.benchmarks",
     "capacity": "api.benchmarks",
     "watch": "api.benchmarks",
+    "CommandResult": "api.commands",
+    "cost": "api.commands",
+    "import_log": "api.commands",
+    "recommend": "api.commands",
+    "speed": "api.commands",
     "ChatReply": "api.connection",
     "Connection": "api.connection",
     "connect": "api.connection",

@@ -13,8 +13,9 @@ from functools import cache, wraps
 from typing import Any, ParamSpec, Self, TypeVar
 
 from splitsecond.api import batch as batches
-from splitsecond.api import benchmarks, replays
+from splitsecond.api import benchmarks, commands, replays
 from splitsecond.api.batch import BatchRun
+from splitsecond.api.commands import CommandResult
 from splitsecond.api.connection import ChatReply, Connection, Messages
 from splitsecond.api.results import BenchRun, compare, load
 from splitsecond.benchmark.runs.settings import Server
@@ -23,6 +24,7 @@ __all__ = [
     "BatchRun",
     "BenchRun",
     "ChatReply",
+    "CommandResult",
     "Server",
     "SyncConnection",
     "batch",
@@ -30,7 +32,11 @@ __all__ = [
     "capacity",
     "compare",
     "connect",
+    "cost",
+    "import_log",
     "load",
+    "recommend",
+    "speed",
     "watch",
     "what_if",
 ]
@@ -104,6 +110,10 @@ async def _closed(items: AsyncIterator[Any]) -> None:
 batch = _waiting(batches.batch)
 bench = _waiting(benchmarks.bench)
 capacity = _waiting(benchmarks.capacity)
+cost = _waiting(commands.cost)
+import_log = _waiting(commands.import_log)
+recommend = _waiting(commands.recommend)
+speed = _waiting(commands.speed)
 watch = _iterating(benchmarks.watch)
 what_if = _waiting(replays.what_if)
 

@@ -57,6 +57,12 @@ def test_rows_are_found_by_target_and_load(run: ss.BenchRun) -> None:
         run["quick"]
 
 
+def test_a_notebook_shows_the_tables_and_the_report(run: ss.BenchRun) -> None:
+    shown = run._repr_html_()
+    assert "quick" in shown.partition("<iframe")[0]
+    assert 'srcdoc="&lt;!doctype html&gt;' in shown
+
+
 def test_a_figure_is_a_float_with_its_interval(run: ss.BenchRun) -> None:
     mean = run["quick", 1].ttft_ms.mean
     assert isinstance(mean, Estimate)

@@ -38,7 +38,7 @@ def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = with_quick_profiles(DOCUMENT.read_text("utf-8"), tmp_path)
     cells = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(cells) == 13
+    assert len(cells) == 14
     try:
         names = asyncio.run(run_cells(cells))
     finally:
@@ -49,6 +49,8 @@ def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["found"].capacity.holds is not None
     assert len(list(tmp_path.glob("runs/*/run.json"))) == 4
     assert len(list(tmp_path.glob("watch/*/run.json"))) == 1
+    assert names["imported"].data["result"]["written"] == 1
+    assert names["speeds"].data["speeds"][0]["name"] == "groq/m"
 
 
 @pytest.mark.system

@@ -457,6 +457,17 @@ def test_health_needs_no_key_and_reports_draining() -> None:
     run_virtual(main())
 
 
+def test_root_leads_a_browser_to_the_dashboard() -> None:
+    async def main() -> None:
+        headers = {"accept": "text/html,*/*;q=0.8"}
+        client = visitor(fake(), ClientKey("web", b""))
+        await client.asks(b"", path="/", method="GET", headers=headers)
+        assert client.status == 302
+        assert client.headers["location"] == "/dashboard"
+
+    run_virtual(main())
+
+
 def test_routing_headers_of_a_request_reach_policies() -> None:
     async def main() -> None:
         service = fake()

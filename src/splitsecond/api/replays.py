@@ -1,11 +1,9 @@
-import asyncio
 import os
-import sys
 from collections.abc import Sequence
 
 import msgspec
 
-from splitsecond.core.errors import CallerFault
+from splitsecond.api.commands import command_failed, run_command
 from splitsecond.replay.answer import WhatIf
 
 
@@ -39,18 +37,7 @@ async def what_if(
     given = [text for name, value in options.items() if value for text in (name, value)]
     policies = [policy] if isinstance(policy, str) else [*policy]
     flags = ["--any-load"] if any_load else []
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "splitsecond", "what-if", "--json", "-", *given, *flags, "--",
-        *policies,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        out, err = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        await process.wait()
-        raise
+    _, out, errors = await run_command("what-if", "--json", "-", *given, *flags, "--", *policies)
     if not out:
-        words = err.decode("utf-8", "replace").strip().removeprefix("splitsecond: ").rstrip(".")
-        raise CallerFault(words or "the replay has failed", kind="what_if")
+        raise command_failed("what_if", errors)
     return msgspec.json.decode(out, type=WhatIf)

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from splitsecond.api.commands import notebook_html
 from splitsecond.benchmark.findings.compare import Comparison, RunData
 from splitsecond.benchmark.findings.compare import compare as compare_runs
 from splitsecond.benchmark.findings.figures import FIGURES
@@ -164,6 +165,9 @@ class BenchRun(Mapping[str, Row]):
             run_table(self.findings, console)
         return capture.get()
 
+    def _repr_html_(self) -> str:
+        return notebook_html(str(self), self._page())
+
     @property
     def statements(self) -> list[str]:
         """The findings as sentences."""
@@ -255,15 +259,15 @@ class BenchRun(Mapping[str, Row]):
 
     def report(self, path: str | os.PathLike[str] = "report.html") -> Path:
         """Write the HTML report and return its path. Raises `CallerFault` if it cannot write."""
-        from splitsecond.benchmark.report.run_page import render_run
-
         target = Path(path)
         with file_faults(f"cannot write {target}", kind="unwritable_file"):
-            target.write_text(
-                render_run(self.findings, self.observations, read_series(self.path)),
-                encoding="utf-8",
-            )
+            target.write_text(self._page(), encoding="utf-8")
         return target
+
+    def _page(self) -> str:
+        from splitsecond.benchmark.report.run_page import render_run
+
+        return render_run(self.findings, self.observations, read_series(self.path))
 
 
 def load(path: str | os.PathLike[str], *, slo: str = "") -> BenchRun:

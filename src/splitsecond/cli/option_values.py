@@ -2,6 +2,7 @@
 expects."""
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,19 @@ from splitsecond.core.wire.reasoning import EFFORTS
 from splitsecond.routing.machinery.settings import Duration
 
 LONGEST_DAYS = 30
+_ADDRESS = re.compile(r"((?:[^=:/]+=)?)([\w.-]+:\d+)((?:/.*)?)")
+"""An address without a scheme: HOST:PORT or HOST:PORT/PATH, also after NAME=."""
 RATES = ("input_usd", "output_usd", "cached_usd", "cache_write_usd")
+
+
+def full_address(text: str) -> str:
+    """Return "HOST:PORT" as the URL of a server there, with the path ``/v1`` if it has none, and
+    any other text as it is."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None:
+        return text
+    name, address, path = found.groups()
+    return f"{name}http://{address}{path if path.strip('/') else '/v1'}"
 
 
 def servers(
@@ -51,7 +64,7 @@ def servers(
     if name and len(base_urls) > 1:
         raise wrong("--name", name, "--base-url NAME=URL for each of several servers")
     urls: dict[str, str] = {}
-    for text in base_urls:
+    for text in map(full_address, base_urls):
         own, url = named_url(text)
         if own and own in urls:
             raise CallerFault(f"--base-url: {own} is the name of two servers", kind="bad_option")

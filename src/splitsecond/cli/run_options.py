@@ -161,7 +161,7 @@ class RunOptions:
 
     @property
     def named_targets(self) -> list[str]:
-        return vars(self).get("targets") or []
+        return [*map(option_values.full_address, vars(self).get("targets") or [])]
 
     @property
     def servers(self) -> list[Server]:

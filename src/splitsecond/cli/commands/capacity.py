@@ -58,7 +58,7 @@ class CapacityOptions(SessionOptions, RunOutputOptions):
 
     @property
     def named_targets(self) -> list[str]:
-        return [self.target] if self.target else []
+        return [option_values.full_address(self.target)] if self.target else []
 
 
 @with_options(CapacityOptions)

@@ -75,8 +75,9 @@ def doctor(
     check_json(json)
     settings = RunSettings(clock=clock)
     settings.check()
-    names = [each for each in targets or [] if "://" not in each]
-    urls = [*(base_url or []), *(each for each in targets or [] if "://" in each)]
+    named = [*map(option_values.full_address, targets or [])]
+    names = [each for each in named if "://" not in each]
+    urls = [*(base_url or []), *(each for each in named if "://" in each)]
     servers = option_values.servers(urls, model, api_key_env=api_key_env, api_format=api_format)
     asked = sorted(int(n) for n in option_values.numbers(levels, "--levels", whole=True))
     console = Console(stderr=json == "-")

@@ -139,7 +139,7 @@ class Gateway:
         self._wrong_keys = WrongKeys()
         self._bodies = HeldBodies()
         self._handlers: Mapping[str, Callable[[RequestCycle], Awaitable[None]]] = {
-            "/": self._live,
+            "/": self._root,
             "/api/hello": self._live,
             "/api/version": self._version,
             ALLOW: self._allow_session,
@@ -183,7 +183,7 @@ class Gateway:
         a key.
         """
         self._routes = routes
-        self._keys = {key.digest: key for key in keys}
+        self._keys = {digest: key for key in keys for digest in key.digests}
         self._cached_keys: dict[bytes, ClientKey] = {}
         self._limited = {
             key.name for key in keys if (key.requests_per_minute, key.usd_per_day) != (None, None)
@@ -292,6 +292,14 @@ class Gateway:
     async def _live(self, cycle: RequestCycle) -> None:
         await cycle.answer(200, b'{"status":"live"}')
 
+    async def _root(self, cycle: RequestCycle) -> None:
+        """Lead a browser to the dashboard. Programs that ask whether the gateway is there get the
+        answer of ``/health/live``."""
+        if b"text/html" in cycle.header(b"accept").lower():
+            await cycle.answer(302, b"", [(b"location", b"/dashboard")], kind=b"text/plain")
+        else:
+            await self._live(cycle)
+
     async def _ready(self, cycle: RequestCycle) -> None:
         if self.draining:
             await cycle.answer(503, b'{"status":"draining"}')
@@ -361,6 +369,8 @@ class Gateway:
                     (cycle.headers[name] for name in _KEY_HEADERS[1:] if name in cycle.headers), b""
                 )
             )
+        if found.former:  # a former key may expire, so it is looked up again
+            return found
         if len(self._cached_keys) < MAX_CACHED_KEYS and len(authorization) <= LONGEST_CACHED_KEY:
             self._cached_keys[authorization] = found
         return found
@@ -370,7 +380,15 @@ class Gateway:
         so that the time this takes reveals nothing about a key."""
         digest = hashlib.sha256(presented.strip()).digest()
         found = self._keys.get(digest)
-        return found if found is not None and hmac.compare_digest(found.digest, digest) else None
+        if found is None or hmac.compare_digest(found.digest, digest):
+            return found
+        now_s = clock.wall_time().timestamp()
+        valid = (
+            hmac.compare_digest(each.digest, digest)
+            and (each.until_s is None or now_s < each.until_s)
+            for each in found.former
+        )
+        return found if any(valid) else None
 
     def _credentials(self, cycle: RequestCycle, form: ClientFormat) -> ClientCredentials | None:
         """Return the client's own credentials for the vendor of its API; never a key of this

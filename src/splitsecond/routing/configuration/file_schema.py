@@ -1,6 +1,7 @@
 """Schema of `splitsecond.yaml`: the structs that it is read into, and the JSON schema made from
 them."""
 
+from datetime import date
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -54,11 +55,25 @@ class SessionLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         )
 
 
+class FormerKeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key that a client used before, and that is still valid."""
+
+    key: Annotated[Secret, Meta(description="The key: env:NAME or file:PATH.")]
+    until: Annotated[
+        date | None,
+        Meta(description="The last day, in UTC, on which it is valid; without it, it stays valid."),
+    ] = None
+
+
 class KeyConfig(SessionLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A client and what it may use."""
 
     name: Annotated[str, Meta(min_length=1, description="The client's name in logs and metrics.")]
     key: Annotated[Secret, Meta(description="Its key: env:NAME or file:PATH.")]
+    former_keys: Annotated[
+        tuple[FormerKeyConfig, ...],
+        Meta(description="Keys that are valid beside it, while clients change to the new one."),
+    ] = ()
     routes: Annotated[
         tuple[str, ...],
         Meta(

@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,6 +43,7 @@ from splitsecond.routing.router.settings import (
     NO_SIMULATOR,
     OTHERS,
     ClientKey,
+    FormerKey,
     LogSettings,
     ProviderSettings,
     ResumeSettings,
@@ -436,17 +438,36 @@ def _key(
     given = shaped(place, entry, KeyConfig)
     if given.name in others:
         raise bad(f"{place}.name", f"{given.name} is given twice")
-    key = secrets.take(f"{place}.key", given.key)
-    if len(key) < MIN_KEY:
-        hint = "Make one with: openssl rand -hex 32"
-        raise bad(
-            f"{place}.key", f"the key has {len(key)} characters, expected {MIN_KEY} or more", hint
+    digest = _digest(f"{place}.key", given.key, secrets)
+    former = tuple(
+        FormerKey(
+            _digest(f"{place}.former_keys[{number}].key", each.key, secrets), _end_s(each.until)
         )
-    digest = hashlib.sha256(key.encode()).digest()
-    if any(other.digest == digest for other in others.values()):
+        for number, each in enumerate(given.former_keys)
+    )
+    own = [digest, *(each.digest for each in former)]
+    if len({*own}) < len(own):
+        raise bad(f"{place}.former_keys", "a key is given twice")
+    if any(not {*own}.isdisjoint(other.digests) for other in others.values()):
         raise bad(f"{place}.key", "another client has the same key")
     for route in given.routes:
         if route != "*" and "/" not in route and route not in routes:
             raise bad(f"{place}.routes", f"there is no route {route}", nearest(route, routes))
     limits = given.requests_per_minute, given.usd_per_day
-    return ClientKey(given.name, digest, given.routes, *limits, given.budget)
+    return ClientKey(given.name, digest, given.routes, *limits, given.budget, former)
+
+
+def _digest(place: str, reference: str, secrets: Secrets) -> bytes:
+    """Return the SHA-256 of a client's key."""
+    key = secrets.take(place, reference)
+    if len(key) < MIN_KEY:
+        hint = "Make one with: openssl rand -hex 32"
+        raise bad(place, f"the key has {len(key)} characters, expected {MIN_KEY} or more", hint)
+    return hashlib.sha256(key.encode()).digest()
+
+
+def _end_s(last_day: date | None) -> float | None:
+    """Return the end of a day in UTC, in seconds since 1970."""
+    if last_day is None:
+        return None
+    return datetime.combine(last_day, time.max, UTC).timestamp()

@@ -131,12 +131,20 @@ class SessionBudget(Struct, frozen=True, kw_only=True):
     at_limit: Literal["stop", "ask"] = "stop"
 
 
+class FormerKey(Struct, frozen=True):
+    """A client's former key as its SHA-256, valid before `until_s`, in seconds since 1970; None:
+    always."""
+
+    digest: bytes
+    until_s: float | None = None
+
+
 class ClientKey(Struct, frozen=True):
     """A client's key as its SHA-256, and what it may use: route names, "provider/model",
     "provider/*", "/metrics", "*".
 
     `requests_per_minute` and `usd_per_day` are its limits; None: no limit. `session`: the budget of
-    each of its sessions.
+    each of its sessions. `former`: keys that are valid beside this one.
     """
 
     name: str
@@ -145,6 +153,11 @@ class ClientKey(Struct, frozen=True):
     requests_per_minute: int | None = None
     usd_per_day: float | None = None
     session: SessionBudget | None = None
+    former: tuple[FormerKey, ...] = ()
+
+    @property
+    def digests(self) -> list[bytes]:
+        return [self.digest, *(each.digest for each in self.former)]
 
     def allows(self, model: str) -> bool:
         if "*" in self.routes or model in self.routes:
