@@ -89,8 +89,7 @@ class Conversations:
         else:
             self._sessions.move_to_end(session)
         agents = targets.setdefault(target, {})
-        if len(agents) > 1:
-            agents.pop(agent, None)
+        agents.pop(agent, None)
         agents[agent] = prompt
         if len(agents) > MAX_AGENTS:
             del agents[next(iter(agents))]
