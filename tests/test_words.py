@@ -101,12 +101,12 @@ def _phrase(text: str) -> re.Pattern[str]:
     return re.compile(GAP.join([rf"{first}(?<![\w-]{first})", *others]) + r"(?![\w-])")
 
 
-# Of text in lower case: to ignore the case takes several times as long.
 WORDS = {phrase: phrase.split() for phrase in PHRASES}
 
 
 def phrases_in(text: str) -> list[re.Match[str]]:
-    """Return the retired phrases in a text in lower case."""
+    """Return the retired phrases in a text in lower case: to ignore the case takes several times as
+    long."""
     return [
         found
         for phrase, words in WORDS.items()

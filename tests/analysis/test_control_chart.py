@@ -10,6 +10,7 @@ from benchmarks.watching import NOISES, Noise, false_drifts, rounds_until_found
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cases import each_case
+from tests.power import repeated
 
 from splitsecond.benchmark.statistics.control_chart import SETTLES, ControlChart, JudgedRound
 from splitsecond.benchmark.statistics.error_share import RARE, ErrorCount, ErrorShareModel
@@ -203,8 +204,9 @@ def test_rounds_until_a_creep_is_found(scatter: float) -> None:
     assert np.median(rounds) <= 60
 
 
-def test_a_change_by_half_is_found_in_the_third_round() -> None:
-    rounds = rounds_until_found(Noise("", 0.06), shift=0.5, before=72, watches=15, weekday=0)
+@repeated(15, 30)
+def test_a_change_by_half_is_found_in_the_third_round(repeats: int) -> None:
+    rounds = rounds_until_found(Noise("", 0.06), shift=0.5, before=72, watches=repeats, weekday=0)
     assert np.quantile(rounds, 0.9) <= 4
 
 

@@ -461,7 +461,7 @@ def test_faster_server_is_found_in_spite_of_shorter_answers() -> None:
     )
 
 
-@repeated(8, 60)
+@repeated(15, 60)
 def test_intervals_hold_with_autocorrelated_hours(repeats: int) -> None:
     """Coverage of the median with hours of 20% scatter and a correlation of 0.8 between them; 95%
     is promised."""

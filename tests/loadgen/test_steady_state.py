@@ -9,6 +9,7 @@ from splitsecond.benchmark.load.plan import ROUNDS, PlannedLoad
 
 @pytest.fixture(scope="module")
 def truth() -> Truth:
+    """The figures of a long closed loop of 32."""
     return Truth(PlannedLoad(concurrency=32))
 
 

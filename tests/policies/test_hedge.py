@@ -26,6 +26,7 @@ from tests.policies.branches import (
     status,
 )
 from tests.policies.traffic import traffic
+from tests.power import repeated
 
 from splitsecond.core.errors import AllFailed, CallerFault, TimedOut
 from splitsecond.core.service import Service
@@ -189,10 +190,11 @@ def test_a_fifth_of_slow_calls_needs_a_share_like_it() -> None:
     assert p95[0.25] < 2 < p95[0.05]
 
 
-def test_hedges_help_if_more_calls_are_slow_than_may_be_hedged() -> None:
+@repeated(120, 220)
+def test_hedges_help_if_more_calls_are_slow_than_may_be_hedged(repeats: int) -> None:
     """7% of the calls take 3 s: hedged or not, with 5% of extra requests the 95th percentile would
     be a slow one."""
-    sent = traffic('hedge("a/x", "b/x")', late(0.07)(1), seconds=120, arrivals=Random(1))
+    sent = traffic('hedge("a/x", "b/x")', late(0.07)(1), seconds=repeats, arrivals=Random(1))
     assert quantiles(waits(sent), n=20)[-1] < 1
     assert 0.03 < sum(each.attempts > 1 for each in sent) / len(sent) <= 0.05
 

@@ -31,15 +31,15 @@ def text(invented: Invented) -> str:
 
 
 @pytest.fixture(scope="module")
-def small() -> Invented:
-    """A run of fewer rows and requests."""
-    return invented_run(concurrencies=(1,), requests=20)
-
-
-@pytest.fixture(scope="module")
 def page(text: str) -> Page:
     """The same, as a test reads it."""
     return Page(text)
+
+
+@pytest.fixture(scope="module")
+def small() -> Invented:
+    """A run of fewer rows and requests."""
+    return invented_run(concurrencies=(1,), requests=20)
 
 
 def test_the_words_of_a_page(page: Page, golden: Golden) -> None:

@@ -70,7 +70,7 @@ def replay(
     clock of this process while it runs.
     """
     replaying = _Replay(history, expression, info, chance)
-    # Python's Runner formats the result of its task as text: so it is not the arrays
+    # Not as its result: Python's Runner formats that as text, which takes long for the arrays
     run_virtual(replaying.run(sent))
     return replaying.columns()
 
