@@ -118,12 +118,12 @@ def vendor(system: None) -> Iterator[RunningProvider]:
 
 
 def environment(vendor: RunningProvider, folder: Path) -> dict[str, str]:
-    for name in ("data", "temporary"):
+    for name in ("data", "t"):
         (folder / name).mkdir(exist_ok=True)
     address = vendor.origin
     return os.environ | {
         "XDG_DATA_HOME": str(folder / "data"),
-        "TMPDIR": str(folder / "temporary"),
+        "TMPDIR": str(folder / "t"),
         "ANTHROPIC_BASE_URL": address,
         "OPENAI_BASE_URL": f"{address}/v1",
         "GOOGLE_GEMINI_BASE_URL": address,
