@@ -23,19 +23,19 @@ from msgspec.structs import replace
 from benchmarks.capacity_truth import print_searches
 from benchmarks.served_engine import ServedEngine
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import AskedCondition, Capacity
-from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.block import run_block
 from splitsecond.benchmark.load.plan import Condition
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.session_block import SessionBlockRun
-from splitsecond.benchmark.load.sessions import Session, SessionSet, Turn
-from splitsecond.benchmark.load.synthetic_sessions import synthetic_sessions
-from splitsecond.benchmark.load.traced_prompts import PromptScale
-from splitsecond.benchmark.load.words import WORDS
-from splitsecond.benchmark.load.workload import Composer, Workload
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import AskedCondition, Capacity
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.statistics.search import Search
+from splitsecond.benchmark.workload.sessions import Session, SessionSet, Turn
+from splitsecond.benchmark.workload.synthetic_sessions import synthetic_sessions
+from splitsecond.benchmark.workload.traced_prompts import PromptScale
+from splitsecond.benchmark.workload.words import WORDS
+from splitsecond.benchmark.workload.workload import Composer, Workload
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading

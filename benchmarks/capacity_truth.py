@@ -25,12 +25,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.capacity import capacity_of
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import AskedCondition, Capacity
-from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.plan import Condition, PlannedLoad, make_plan
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import AskedCondition, Capacity
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.statistics.search import Search
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import LOAD_ROLES, Observation, Role

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from benchmarks import open_loop
 from benchmarks.processes import add_processes
-from splitsecond.benchmark.findings.round_spread import RoundSpread
 from splitsecond.benchmark.load.plan import PlannedLoad, expected_s
+from splitsecond.benchmark.rows.round_spread import RoundSpread
 from splitsecond.benchmark.runs.planning import plan_run
 from splitsecond.benchmark.runs.settings import BenchSettings
 from splitsecond.log.statistics.sample_comparison import SampleComparison, compare_samples, holm

@@ -24,11 +24,11 @@ from msgspec.structs import replace
 
 from benchmarks.capacity_truth import QueueServer, Response, Server, sent
 from benchmarks.processes import add_processes, in_processes
-from splitsecond.benchmark.findings.findings import AskedCondition, Run
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.plan import RunPlan
 from splitsecond.benchmark.report.headline import run_headline
 from splitsecond.benchmark.report.use_matrix import use_lines
+from splitsecond.benchmark.rows.records import AskedCondition, Run
 from splitsecond.benchmark.runs.concluding import RunRequest, conclude
 from splitsecond.benchmark.runs.planning import plan_run
 from splitsecond.benchmark.runs.settings import BenchSettings

@@ -20,10 +20,10 @@ from msgspec import Struct
 
 from benchmarks.capacity_truth import PAUSE_NS, QueueServer, sent
 from benchmarks.processes import add_processes, in_processes
-from splitsecond.benchmark.findings.condition import condition_findings
-from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
-from splitsecond.benchmark.findings.stationary import NOT_STATIONARY
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.rows.condition import condition_findings
+from splitsecond.benchmark.rows.records import AskedCondition, ConditionFindings
+from splitsecond.benchmark.rows.stationary import NOT_STATIONARY
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import Observation
 

@@ -22,16 +22,16 @@ import msgspec
 from msgspec import Struct
 from tests.faults.world import Provider
 
-from splitsecond.benchmark.findings.row_fields import SessionFindings
-from splitsecond.benchmark.findings.sessions import session_findings
 from splitsecond.benchmark.load.block import run_block
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
 from splitsecond.benchmark.load.session_block import SessionBlockRun
-from splitsecond.benchmark.load.session_files import read_sessions
-from splitsecond.benchmark.load.sessions import SessionSet, Turn
-from splitsecond.benchmark.load.traced_prompts import PromptScale
-from splitsecond.benchmark.load.words import WORDS
-from splitsecond.benchmark.load.workload import Composer, Workload
+from splitsecond.benchmark.rows.row_fields import SessionFindings
+from splitsecond.benchmark.rows.sessions import session_findings
+from splitsecond.benchmark.workload.session_files import read_sessions
+from splitsecond.benchmark.workload.sessions import SessionSet, Turn
+from splitsecond.benchmark.workload.traced_prompts import PromptScale
+from splitsecond.benchmark.workload.words import WORDS
+from splitsecond.benchmark.workload.workload import Composer, Workload
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import Observation

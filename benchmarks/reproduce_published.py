@@ -13,8 +13,8 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.benchmark.runs.planning import Recorded, bench_job
 from splitsecond.benchmark.runs.settings import BenchSettings
 from splitsecond.cli.commands.demo import PROVIDERS

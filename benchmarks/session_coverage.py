@@ -17,9 +17,9 @@ from tests.analysis.simulated_sessions import Server, simulated
 
 from benchmarks.coverage import Layout
 from splitsecond.benchmark.findings.compare import compare_figure
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, ended
-from splitsecond.benchmark.findings.row_fields import Estimated, SessionFindings
-from splitsecond.benchmark.findings.sessions import session_findings
+from splitsecond.benchmark.rows.figures import FIGURES, TOTALS, ended
+from splitsecond.benchmark.rows.row_fields import Estimated, SessionFindings
+from splitsecond.benchmark.rows.sessions import session_findings
 from splitsecond.core.catalog.price import Price
 from splitsecond.log.statistics.sample_comparison import compare_blocks, ratio_blocks
 

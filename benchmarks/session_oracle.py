@@ -16,7 +16,7 @@ from benchmarks.session_providers import (
     shortened,
     wait_s,
 )
-from splitsecond.benchmark.load.sessions import Session
+from splitsecond.benchmark.workload.sessions import Session
 
 BEAM = 48
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from splitsecond.benchmark.load.sessions import Turn
+from splitsecond.benchmark.workload.sessions import Turn
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_S
 

@@ -18,9 +18,9 @@ import msgspec
 from benchmarks.session_oracle import oracle
 from benchmarks.session_providers import SCENARIOS, Outcome, Scenario
 from benchmarks.session_world import FIXED, INFORMED, POLICIES, World
-from splitsecond.benchmark.load.session_files import read_sessions
-from splitsecond.benchmark.load.sessions import Session
-from splitsecond.benchmark.load.synthetic_sessions import synthetic_sessions
+from splitsecond.benchmark.workload.session_files import read_sessions
+from splitsecond.benchmark.workload.sessions import Session
+from splitsecond.benchmark.workload.synthetic_sessions import synthetic_sessions
 from splitsecond.core.pages.axis import linear
 from splitsecond.core.pages.chart import Chart, LegendEntry, picture
 from splitsecond.core.pages.png import standalone

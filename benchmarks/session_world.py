@@ -19,7 +19,7 @@ from benchmarks.session_providers import (
     shortened,
     wait_s,
 )
-from splitsecond.benchmark.load.sessions import Session, Turn
+from splitsecond.benchmark.workload.sessions import Session, Turn
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import Fault, ProviderFault

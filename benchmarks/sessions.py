@@ -21,10 +21,10 @@ import msgspec
 from splitsecond.benchmark.load.coordinator import Calibration, PlanListener, run_plan
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
 from splitsecond.benchmark.load.session_player import SessionPrompts
-from splitsecond.benchmark.load.sessions import Session, SessionSet, Turn
-from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.runs.self_check import simulator_truth
 from splitsecond.benchmark.statistics.accuracy import ServerTruth, accuracy
+from splitsecond.benchmark.workload.sessions import Session, SessionSet, Turn
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call

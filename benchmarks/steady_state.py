@@ -17,11 +17,11 @@ from statistics import median
 import numpy as np
 
 from benchmarks.served_engine import ServedEngine
-from splitsecond.benchmark.findings.condition import condition_findings
-from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
 from splitsecond.benchmark.load.block import RequestBlock, run_block
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
-from splitsecond.benchmark.load.workload import Composer, Workload
+from splitsecond.benchmark.rows.condition import condition_findings
+from splitsecond.benchmark.rows.records import AskedCondition, ConditionFindings
+from splitsecond.benchmark.workload.workload import Composer, Workload
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import Observation
 from splitsecond.simulator.engine import Engine

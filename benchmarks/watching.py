@@ -1,5 +1,5 @@
 """How often a watch reports a false drift, and after how many rounds it finds a change: the tables
-of docs/watch.md.
+of docs/reference/coverage.md.
 
 Rounds are simulated: their logarithm is an AR(1) process, a pattern of the day, weekends and
 outliers. `python -m benchmarks.watching` prints the tables in Markdown, in about ten minutes;

@@ -16,8 +16,8 @@ import pytest
 import typer
 from tests.store.test_reference import default_text, type_text
 
-from splitsecond.benchmark.findings import findings
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
+from splitsecond.benchmark.rows import records as findings
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.cli.app import COMMANDS, app
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.provider import Provider, names, provider

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
-from splitsecond.benchmark.findings.row_fields import Instrument
+from splitsecond.benchmark.rows.records import AskedCondition, ConditionFindings
+from splitsecond.benchmark.rows.row_fields import Instrument
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.core.wording import LINE, Statement
 

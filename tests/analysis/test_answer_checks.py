@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.made import asked, closed_loop
 
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import ConditionFindings
 from splitsecond.core.observation import Observation
 
 

@@ -3,7 +3,6 @@
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.benchmark.money.break_even import (
     break_even,
     break_even_statements,
@@ -11,6 +10,7 @@ from splitsecond.benchmark.money.break_even import (
     monthly_usd,
     tokens_words,
 )
+from splitsecond.benchmark.rows.records import ConditionFindings
 from splitsecond.core.catalog.ownership import Ownership, machines
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.wording import full

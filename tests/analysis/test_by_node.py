@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from tests.analysis.made import MS, S, asked, closed_loop, request
 
-from splitsecond.benchmark.findings.condition import condition_findings
-from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.rows.condition import condition_findings
+from splitsecond.benchmark.rows.records import ConditionFindings
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
 

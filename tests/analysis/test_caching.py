@@ -9,9 +9,9 @@ import pytest
 from tests.analysis.made import MS, S, asked, failure, request
 from tests.cases import each_case
 
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import CacheSaving, ConditionFindings
 from splitsecond.benchmark.money.caching import cache_savings
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import CacheSaving, ConditionFindings
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.money.cost import Prices
 from splitsecond.core.observation import Observation

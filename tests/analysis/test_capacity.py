@@ -14,15 +14,15 @@ from splitsecond.benchmark.findings.capacity import (
     capacity_statements,
     judge,
 )
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
-from splitsecond.benchmark.findings.row_fields import (
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import AskedCondition, ConditionFindings
+from splitsecond.benchmark.rows.row_fields import (
     Estimated,
     Goodput,
     ServerView,
     SessionFindings,
 )
-from splitsecond.benchmark.findings.slo import parse_slo
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.observation import Observation, SessionTurn
 from splitsecond.core.wording import Statement, full

@@ -16,9 +16,9 @@ from splitsecond.benchmark.findings.compare import (
     figure_change,
     parse_match,
 )
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.figures import FIGURES
-from splitsecond.benchmark.findings.findings import AskedCondition, Run
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.figures import FIGURES
+from splitsecond.benchmark.rows.records import AskedCondition, Run
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import paired

@@ -8,9 +8,9 @@ from tests.analysis.made import asked
 from tests.analysis.simulated_sessions import Server, simulated
 
 from splitsecond.benchmark.findings.compare import Comparison, RunData, compare
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import FigureChange, Run
 from splitsecond.benchmark.findings.gate import check_changes, parse_equivalence, parse_gate
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import FigureChange, Run
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.wording import LINE
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.analysis.made import MS, S, asked, closed_loop, failure, request
 
-from splitsecond.benchmark.findings.condition import condition_findings
-from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.lateness import instrument_of
-from splitsecond.benchmark.findings.slo import parse_slo
+from splitsecond.benchmark.rows.condition import condition_findings
+from splitsecond.benchmark.rows.lateness import instrument_of
+from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.statistics.steady import measured_load
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading

@@ -173,7 +173,7 @@ def test_outliers_change_the_band_little() -> None:
 
 
 # Performance in simulations. `python -m benchmarks.watching` has more watches and prints the table
-# of docs/watch.md.
+# of docs/reference/coverage.md.
 
 
 @pytest.mark.sampled(13)

@@ -9,8 +9,8 @@ import pytest
 from tests.analysis.made import asked, failure, request, row
 from tests.cases import each_case
 
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.row_cost import cost_statements, with_cost
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.row_cost import cost_statements, with_cost
 from splitsecond.core.catalog.price import Price, Tier
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.money.cost import bill, billed, cost_usd, price_words, run_cost_usd, usd

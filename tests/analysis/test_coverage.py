@@ -28,7 +28,7 @@ from tests.analysis.made import request
 from tests.power import repeated
 
 from splitsecond.benchmark.findings.compare import compare_figure
-from splitsecond.benchmark.findings.figures import FIGURES
+from splitsecond.benchmark.rows.figures import FIGURES
 
 INDEPENDENT, SECONDS, MINUTES, SLOW_MINUTES, QUEUE = SCATTERS[:5]
 

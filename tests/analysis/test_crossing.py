@@ -8,9 +8,9 @@ import pytest
 from tests.analysis.made import MS, request
 from tests.power import repeated
 
-from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.crossing import crossing_statements, crossings
-from splitsecond.benchmark.findings.findings import AskedCondition, Crossing
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import AskedCondition, Crossing
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import full
 

@@ -12,15 +12,15 @@ from tests.cases import each_case
 from tests.power import repeated
 
 from splitsecond.benchmark.findings.compare import Comparison, RunData, compare
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import ConditionFindings as Row
-from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.findings.gate import (
     Unchecked,
     check_changes,
     parse_equivalence,
     parse_gate,
 )
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import ConditionFindings as Row
+from splitsecond.benchmark.rows.records import Run
 from splitsecond.core.errors import CallerFault
 from splitsecond.log.statistics.summary import Interval, Summary
 

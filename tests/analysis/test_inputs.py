@@ -7,10 +7,10 @@ import pytest
 from tests.analysis.made import MS, asked, request
 
 from splitsecond.benchmark.findings.compare import RunData, compare
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.figures import FIGURES
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.report import rows
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.figures import FIGURES
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.observation import Observation
 

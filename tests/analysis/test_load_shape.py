@@ -5,8 +5,8 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.made import row
 
-from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.benchmark.findings.load_shape import load_shape_statements, load_shapes
+from splitsecond.benchmark.rows.records import ConditionFindings
 from splitsecond.core.wording import full
 from splitsecond.log.statistics.summary import Summary
 

@@ -3,8 +3,8 @@
 from benchmarks.open_loop import SERVICE_S, SLOTS, Plan, cell, measured, true_p95_s
 from tests.power import repeated
 
-from splitsecond.benchmark.findings.stationary import NOT_STATIONARY
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.rows.stationary import NOT_STATIONARY
 
 DEFAULT = Plan(200)
 

@@ -9,15 +9,15 @@ from msgspec.structs import replace
 from tests.analysis.made import closed_loop, failure, renamed, request, row
 from tests.cases import each_case
 
-from splitsecond.benchmark.findings.condition import condition_rows
 from splitsecond.benchmark.findings.evidence import evidence_of_log, evidence_of_run
-from splitsecond.benchmark.findings.findings import AskedCondition, Recommendation
 from splitsecond.benchmark.findings.recommendation import (
     AtLoad,
     quality_sentence,
     recommend,
     use_statements,
 )
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import AskedCondition, Recommendation
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import wall_time
 from splitsecond.core.errors import CallerFault

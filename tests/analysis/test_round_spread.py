@@ -3,7 +3,7 @@
 import pytest
 from tests.analysis.made import renamed, request
 
-from splitsecond.benchmark.findings.round_spread import (
+from splitsecond.benchmark.rows.round_spread import (
     CLAIM_APART_S,
     RoundSpread,
     round_spread,

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from tests.analysis.made import MS, renamed, request
 
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import AskedCondition, RouteGain
 from splitsecond.benchmark.money.route_gain import route_gain_statements, route_gains
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import AskedCondition, RouteGain
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import full

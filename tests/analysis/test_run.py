@@ -4,8 +4,8 @@ other."""
 import pytest
 from tests.analysis.made import S, asked, closed_loop, renamed, request, row
 
-from splitsecond.benchmark.findings.condition import condition_rows, with_batching_efficiency
-from splitsecond.benchmark.findings.slo import parse_slo
+from splitsecond.benchmark.rows.condition import condition_rows, with_batching_efficiency
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.core.timing.instrument import InstrumentReading
 
 

@@ -5,12 +5,12 @@ import pytest
 from tests.analysis.made import MS, S, asked, failure, request
 from tests.analysis.simulated_sessions import Server, simulated
 
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, ended
-from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.row_fields import SessionFindings
-from splitsecond.benchmark.findings.sessions import session_findings
-from splitsecond.benchmark.findings.slo import Slo
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.figures import FIGURES, TOTALS, ended
+from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.row_fields import SessionFindings
+from splitsecond.benchmark.rows.sessions import session_findings
+from splitsecond.benchmark.rows.slo import Slo
 from splitsecond.benchmark.statistics.sessions import critical_path, session_times, sessions_of
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.observation import Observation, SessionTurn

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.analysis.made import MS, failure, request
 from tests.cases import each_case
 
-from splitsecond.benchmark.findings.slo import Slo, parse_slo
+from splitsecond.benchmark.rows.slo import Slo, parse_slo
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import SessionTurn
 from splitsecond.core.timing.uses import USES

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.rows.records import ConditionFindings
 from splitsecond.benchmark.runs.answers import speed_and_price
 from splitsecond.core.wording import full
 from splitsecond.log.production.speed import ProductionSpeed

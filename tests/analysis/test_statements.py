@@ -7,9 +7,9 @@ import msgspec
 from tests.analysis.made import MS, asked, failure, in_both_forms, renamed, request, row
 from tests.golden import Golden
 
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.row_fields import Goodput
 from splitsecond.benchmark.findings.statements import statements
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.row_fields import Goodput
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import Statement, full
 

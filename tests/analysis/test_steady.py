@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.analysis.made import MS, S, closed_loop, failure, request
 from tests.cases import each_case
 
-from splitsecond.benchmark.findings.throughput import per_second
+from splitsecond.benchmark.rows.throughput import per_second
 from splitsecond.benchmark.statistics.steady import (
     TimeWindows,
     event_tokens,

@@ -3,11 +3,11 @@
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.statements import statements
 from splitsecond.benchmark.findings.sweep import workload_changes, workload_statements
-from splitsecond.benchmark.findings.usable_rows import lightest_rows
 from splitsecond.benchmark.report import rows
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
+from splitsecond.benchmark.rows.usable_rows import lightest_rows
 from splitsecond.core.wording import full, level
 from splitsecond.log.statistics.summary import Summary
 

@@ -9,10 +9,10 @@ import pytest
 from tests.analysis.made import MS, S, asked, closed_loop, failure, request
 from tests.cases import each_case
 
-from splitsecond.benchmark.findings.condition import condition_findings
-from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
-from splitsecond.benchmark.findings.lateness import dispatch_late_ns, exposed_lag_ns
-from splitsecond.benchmark.findings.validity import came_at_once
+from splitsecond.benchmark.rows.condition import condition_findings
+from splitsecond.benchmark.rows.lateness import dispatch_late_ns, exposed_lag_ns
+from splitsecond.benchmark.rows.records import AskedCondition, ConditionFindings
+from splitsecond.benchmark.rows.validity import came_at_once
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
 

@@ -6,11 +6,11 @@ import pytest
 from tests.analysis.made import asked, failure, in_both_forms, request, row
 from tests.golden import Golden
 
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.row_fields import Goodput
-from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.findings.verdicts import verdicts
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.row_fields import Goodput
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.core.timing.uses import USES
 from splitsecond.core.wording import full
 from splitsecond.log.statistics.summary import Summary

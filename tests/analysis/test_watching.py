@@ -8,9 +8,9 @@ import pytest
 from tests.analysis.made import row
 from tests.cases import each_case
 
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.gate import parse_gate
 from splitsecond.benchmark.findings.watching import RoundNews, WatchHistory, WatchRound
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.benchmark.statistics.expectation import MIN
 from splitsecond.log.statistics.summary import Summary
 

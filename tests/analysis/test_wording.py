@@ -3,7 +3,7 @@
 import pytest
 from tests.analysis.made import row as a_row
 
-from splitsecond.benchmark.findings.usable_rows import by_place, row
+from splitsecond.benchmark.rows.usable_rows import by_place, row
 from splitsecond.core.wording import (
     chance,
     change,

@@ -12,8 +12,8 @@ import pytest
 from tests.cli.conftest import Ended, Split, run_splitsecond
 from tests.cli.peer import Peer, ReceivedRequest, stream
 
-from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.money.caching import cache_savings
+from splitsecond.benchmark.rows.records import Run
 from splitsecond.core.catalog.price import Price
 from splitsecond.log.store.folder import read_observations
 from splitsecond.simulator.process import RunningProvider, run_simulator

@@ -17,7 +17,7 @@ from tests.noon import noon as noon  # a fixture
 from tests.store.records import answered
 from tests.waiting import until
 
-from splitsecond.benchmark.findings.findings import AskedCondition, Run
+from splitsecond.benchmark.rows.records import AskedCondition, Run
 from splitsecond.benchmark.runs.concluding import RunRequest
 from splitsecond.core import clock
 from splitsecond.core.observation import FaultRecord

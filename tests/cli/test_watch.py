@@ -20,8 +20,8 @@ from tests.cli.peer import Peer, ReceivedRequest, answer, stream
 from tests.processes import Process
 from tests.waiting import WITHIN_S
 
-from splitsecond.benchmark.findings import condition
-from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.rows import condition
+from splitsecond.benchmark.rows.records import Run
 from splitsecond.benchmark.runs import watching
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S

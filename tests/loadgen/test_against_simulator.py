@@ -14,7 +14,7 @@ from splitsecond.benchmark.load.coordinator import (
     run_plan,
 )
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
-from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.cases import each_case
 
-from splitsecond.benchmark.load.answer_checks import (
+from splitsecond.benchmark.workload.answer_checks import (
     AnswerChecker,
     AnswerChecks,
     read_checks,

@@ -15,7 +15,7 @@ from tests.examples import examples
 
 from splitsecond.benchmark.load.block import UNANSWERED, RequestBlock, run_block
 from splitsecond.benchmark.load.cost_lease import CostLease, LeaseAccount
-from splitsecond.benchmark.load.workload import Composer, Workload
+from splitsecond.benchmark.workload.workload import Composer, Workload
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.cases import each_case
 
 from splitsecond.benchmark.load.calibration import WHAT_TO_CHECK, Calibrated, calibrate
-from splitsecond.benchmark.load.workload import Composer, Workload
+from splitsecond.benchmark.workload.workload import Composer, Workload
 from splitsecond.core.errors import CallerFault, Fault, NetworkFault, ProviderFault, TimedOut
 from splitsecond.core.service import Call
 from splitsecond.testing.fake_service import FakeService, Script

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from splitsecond.benchmark.load.conversation import Conversation, answer_message
 from splitsecond.benchmark.load.session_player import Player, SessionPrompts
-from splitsecond.benchmark.load.sessions import Answers, Session, SessionSet, Turn
-from splitsecond.benchmark.load.traced_prompts import PromptScale
-from splitsecond.benchmark.load.words import Filler
-from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.workload.conversation import Conversation, answer_message
+from splitsecond.benchmark.workload.sessions import Answers, Session, SessionSet, Turn
+from splitsecond.benchmark.workload.traced_prompts import PromptScale
+from splitsecond.benchmark.workload.words import Filler
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core.observation import Observation
 
 FILLER = Filler(0, 1000)

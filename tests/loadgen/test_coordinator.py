@@ -21,7 +21,7 @@ from splitsecond.benchmark.load.coordinator import (
 )
 from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
 from splitsecond.benchmark.load.worker_pool import WorkerLost, WorkerPool
-from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault, Fault, NetworkFault, ProviderFault

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from splitsecond.benchmark.load.images import Images, image_parts, parse_images, png
-from splitsecond.benchmark.load.workload import Composer, Workload, WorkloadVariant
+from splitsecond.benchmark.workload.images import Images, image_parts, parse_images, png
+from splitsecond.benchmark.workload.workload import Composer, Workload, WorkloadVariant
 from splitsecond.core.errors import CallerFault
 
 

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from splitsecond.benchmark.findings.round_spread import round_spread
 from splitsecond.benchmark.load.arrivals import schedule
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.coordinator import (
@@ -38,8 +37,9 @@ from splitsecond.benchmark.load.nodes import ClockOffset, on_our_clock, shares
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
 from splitsecond.benchmark.load.worker import LoadWorker
 from splitsecond.benchmark.load.worker_pool import Pipe, WorkerLost
-from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.rows.round_spread import round_spread
 from splitsecond.benchmark.statistics.steady import TimeWindows, in_flight, mean_in_flight
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import CallerFault

@@ -15,7 +15,7 @@ from splitsecond.benchmark.load.messages import (
     TaskEnded,
 )
 from splitsecond.benchmark.load.worker import LoadWorker
-from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core.observation import Observation
 from splitsecond.core.pacing import Pacer
 from splitsecond.core.service import Service

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.cases import each_case
 from tests.worst_case import check_linear, nested, repeated
 
-from splitsecond.benchmark.load import prompt_files
-from splitsecond.benchmark.load.prompt_files import PromptFile, parse_prompts, read_prompts
+from splitsecond.benchmark.workload import prompt_files
+from splitsecond.benchmark.workload.prompt_files import PromptFile, parse_prompts, read_prompts
 from splitsecond.core import json_array
 from splitsecond.core.errors import CallerFault
 

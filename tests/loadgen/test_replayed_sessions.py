@@ -10,7 +10,7 @@ import pytest
 from benchmarks.replayed_sessions import compared, ideals, traced
 from msgspec.structs import replace
 
-from splitsecond.benchmark.load.session_files import read_sessions
+from splitsecond.benchmark.workload.session_files import read_sessions
 from splitsecond.simulator.profile import load
 
 BLOCK = 64

@@ -9,15 +9,15 @@ from benchmarks.served_engine import ServedEngine
 from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.capacity import capacity_of
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import AskedCondition, Capacity
-from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load import search_driver
 from splitsecond.benchmark.load.block import RequestBlock, run_block
 from splitsecond.benchmark.load.plan import Condition
 from splitsecond.benchmark.load.search_driver import FIRST_ROUNDS, ROUNDS, LoadSearchDriver
-from splitsecond.benchmark.load.workload import Composer, Workload
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import AskedCondition, Capacity
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.statistics.search import PRECISION, Search, Verdict
+from splitsecond.benchmark.workload.workload import Composer, Workload
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault

@@ -14,10 +14,10 @@ from tests.faults.world import Provider, profile
 
 from splitsecond.benchmark.load.block import RequestBlock, run_block
 from splitsecond.benchmark.load.session_block import SessionBlockRun
-from splitsecond.benchmark.load.sessions import Branch, Session, SessionSet, Turn
-from splitsecond.benchmark.load.traced_prompts import PromptScale
-from splitsecond.benchmark.load.words import WORDS
-from splitsecond.benchmark.load.workload import Composer, Workload
+from splitsecond.benchmark.workload.sessions import Branch, Session, SessionSet, Turn
+from splitsecond.benchmark.workload.traced_prompts import PromptScale
+from splitsecond.benchmark.workload.words import WORDS
+from splitsecond.benchmark.workload.workload import Composer, Workload
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import Observation
 from splitsecond.core.pacing import Pacer

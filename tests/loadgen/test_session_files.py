@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from splitsecond.benchmark.load import session_files, sessions
-from splitsecond.benchmark.load.session_files import read_sessions
-from splitsecond.benchmark.load.sessions import Session, SessionSet, Turn, distributions
+from splitsecond.benchmark.workload import session_files, sessions
+from splitsecond.benchmark.workload.session_files import read_sessions
+from splitsecond.benchmark.workload.sessions import Session, SessionSet, Turn, distributions
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 

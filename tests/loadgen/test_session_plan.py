@@ -5,7 +5,6 @@ from random import Random
 import pytest
 from msgspec import structs
 
-from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.nodes import shares
 from splitsecond.benchmark.load.plan import (
@@ -18,12 +17,13 @@ from splitsecond.benchmark.load.plan import (
 )
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.session_player import GOLDEN, SessionPrompts
-from splitsecond.benchmark.load.sessions import Session, SessionSet, Turn, distributions
-from splitsecond.benchmark.load.synthetic_sessions import SYNTHETIC, synthetic_sessions
-from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.runs.cost_limit import tokens_of_prompts
 from splitsecond.benchmark.runs.settings import BenchSettings, CapacitySettings
 from splitsecond.benchmark.statistics.search import Search
+from splitsecond.benchmark.workload.sessions import Session, SessionSet, Turn, distributions
+from splitsecond.benchmark.workload.synthetic_sessions import SYNTHETIC, synthetic_sessions
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 

@@ -14,7 +14,7 @@ from splitsecond.benchmark.load.sweep import (
     read_workloads,
     swept,
 )
-from splitsecond.benchmark.load.workload import Workload, WorkloadVariant
+from splitsecond.benchmark.workload.workload import Workload, WorkloadVariant
 from splitsecond.core.errors import CallerFault
 
 SWEEP = Workload(

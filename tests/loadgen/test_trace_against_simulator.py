@@ -8,8 +8,8 @@ import pytest
 from tests.quick import QUICK
 
 from splitsecond import sync
-from splitsecond.benchmark.load.traces import BLOCK_TOKENS
 from splitsecond.benchmark.runs.settings import Server
+from splitsecond.benchmark.workload.traces import BLOCK_TOKENS
 from splitsecond.simulator.process import run_simulator
 
 pytestmark = pytest.mark.system

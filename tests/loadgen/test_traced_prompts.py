@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitsecond.benchmark.load.calibration import calibrate
-from splitsecond.benchmark.load.traced_prompts import PromptScale, TracedPrompts
-from splitsecond.benchmark.load.traces import BLOCK_TOKENS, TracedRequest, read_trace
-from splitsecond.benchmark.load.workload import Composer, Workload
+from splitsecond.benchmark.workload.traced_prompts import PromptScale, TracedPrompts
+from splitsecond.benchmark.workload.traces import BLOCK_TOKENS, TracedRequest, read_trace
+from splitsecond.benchmark.workload.workload import Composer, Workload
 from splitsecond.core.service import Call
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.cases import each_case
 from tests.worst_case import check_linear, repeated
 
-from splitsecond.benchmark.load import traces
-from splitsecond.benchmark.load.traces import Trace, TracedRequest, read_trace
+from splitsecond.benchmark.workload import traces
+from splitsecond.benchmark.workload.traces import Trace, TracedRequest, read_trace
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 

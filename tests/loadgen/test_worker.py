@@ -26,7 +26,7 @@ from splitsecond.benchmark.load.messages import (
     TaskEnded,
     fault_from_record,
 )
-from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core.errors import (
     AllFailed,
     CallerFault,

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.benchmark.load.prompt_files import parse_prompts
-from splitsecond.benchmark.load.words import WORDS
-from splitsecond.benchmark.load.workload import QUESTION, SYSTEM, Composer, Workload
+from splitsecond.benchmark.workload.prompt_files import parse_prompts
+from splitsecond.benchmark.workload.words import WORDS
+from splitsecond.benchmark.workload.workload import QUESTION, SYSTEM, Composer, Workload
 
 
 def composer(shared: str = "", **fields: Any) -> Composer:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from benchmarks.session_providers import PRICE, Provider, Scenario, Turnaround
 from benchmarks.session_world import POLICIES, World
 
-from splitsecond.benchmark.load.sessions import Session, Turn
+from splitsecond.benchmark.workload.sessions import Session, Turn
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.testing.virtual_time import run_virtual
 

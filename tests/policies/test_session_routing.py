@@ -7,7 +7,7 @@ import pytest
 from benchmarks.session_providers import SCENARIOS, Outcome
 from benchmarks.session_routing import outcomes
 
-from splitsecond.benchmark.load.synthetic_sessions import synthetic_sessions
+from splitsecond.benchmark.workload.synthetic_sessions import synthetic_sessions
 
 POLICIES = ("fastest", "cheapest", "sticky", "random", "only a", "only b")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.report.browser import browser
 from tests.report.invented import invented_run
 
-from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.rows.records import Run
 from splitsecond.core.observation import Observation
 
 collect_ignore = [] if browser() or "CI" in os.environ else ["in_chromium"]

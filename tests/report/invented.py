@@ -15,11 +15,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import AskedCondition, Run
-from splitsecond.benchmark.findings.row_cost import with_cost
 from splitsecond.benchmark.findings.statements import statements
 from splitsecond.benchmark.money.caching import cache_savings
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import AskedCondition, Run
+from splitsecond.benchmark.rows.row_cost import with_cost
 from splitsecond.benchmark.runs.answers import add_answers
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S

@@ -8,9 +8,9 @@ from tests.analysis.made import closed_loop, failure
 
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
 from splitsecond.benchmark.findings.conclusion import conclusion
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import AskedCondition, Run
-from splitsecond.benchmark.findings.slo import parse_slo
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import AskedCondition, Run
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import full

@@ -9,7 +9,7 @@ from tests.report.page import Page
 from tests.report.searched import TARGET, searched_run
 
 from splitsecond.benchmark.report.capacity import remarks, step_rows
-from splitsecond.benchmark.report.plots import plots_of
+from splitsecond.benchmark.report.plots.run_plots import plots_of
 from splitsecond.benchmark.report.run_page import render_run
 from splitsecond.benchmark.report.terminal import run_table
 

@@ -14,12 +14,12 @@ from tests.report.invented import invented_run, priced
 
 from splitsecond.benchmark.findings.conclusion import conclusion
 from splitsecond.benchmark.findings.evidence import evidence_of_run
-from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.findings.load_shape import load_shape_statements, load_shapes
 from splitsecond.benchmark.findings.recommendation import recommend
 from splitsecond.benchmark.report import use_matrix
 from splitsecond.benchmark.report.first_screen import first_screen
 from splitsecond.benchmark.report.short_names import short_names
+from splitsecond.benchmark.rows.records import Run
 from splitsecond.core.observation import Observation
 
 PAIR = ("generalcompute/llama-3.1-70b-instruct", "groq/llama-3.1-70b-versatile")

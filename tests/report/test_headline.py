@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from tests.report.invented import PROVIDERS, invented_run, moved
 
 from splitsecond.benchmark.findings.conclusion import conclusion
-from splitsecond.benchmark.findings.findings import Run
-from splitsecond.benchmark.findings.round_spread import round_spread
 from splitsecond.benchmark.report.headline import run_headline
+from splitsecond.benchmark.rows.records import Run
+from splitsecond.benchmark.rows.round_spread import round_spread
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.html import Headline

@@ -11,9 +11,9 @@ from tests.golden import Golden
 from tests.report.invented import invented_run, priced
 from tests.report.page import Page
 
-from splitsecond.benchmark.findings.findings import Run
-from splitsecond.benchmark.findings.row_fields import Goodput
 from splitsecond.benchmark.report.run_page import render_run
+from splitsecond.benchmark.rows.records import Run
+from splitsecond.benchmark.rows.row_fields import Goodput
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.chart import target_entries
 from splitsecond.core.pages.html import HtmlTable, TableCell, render

@@ -7,8 +7,8 @@ import msgspec
 from tests.report.drawing import marks, texts, tips, xs, ys
 from tests.report.invented import PROVIDERS, invented_run
 
-from splitsecond.benchmark.findings.findings import BreakEven, Crossing, Run
-from splitsecond.benchmark.report.money_plots import break_even, choosing_plots, length
+from splitsecond.benchmark.report.plots.money_plots import break_even, choosing_plots, length
+from splitsecond.benchmark.rows.records import BreakEven, Crossing, Run
 from splitsecond.core.pages.chart import NARROW, WIDTH
 from splitsecond.log.production.speed_and_price import PricedSpeed, SpeedAndPrice
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.report import with_new_metrics
 
-from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.rows.records import Run
 
 pytestmark = pytest.mark.system
 

@@ -7,11 +7,11 @@ from tests.report.drawing import elements, keys, marks, texts, tips, xs, ys
 from tests.report.invented import PROVIDERS, invented_run
 from tests.report.searched import TARGET, searched_run
 
-from splitsecond.benchmark.findings.findings import Run
-from splitsecond.benchmark.findings.row_fields import ServerView
-from splitsecond.benchmark.report.plot_frame import legends
-from splitsecond.benchmark.report.plots import for_slide, plots_of
-from splitsecond.benchmark.report.series import over_time
+from splitsecond.benchmark.report.plots.plot_frame import legends
+from splitsecond.benchmark.report.plots.run_plots import for_slide, plots_of
+from splitsecond.benchmark.report.plots.series import over_time
+from splitsecond.benchmark.rows.records import Run
+from splitsecond.benchmark.rows.row_fields import ServerView
 from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries, ServerSource
 from splitsecond.cli.results import Output
 from splitsecond.core.clock import NS_PER_MS

@@ -2,10 +2,10 @@ import msgspec
 from tests.cases import each_case
 from tests.report.invented import invented_run
 
-from splitsecond.benchmark.findings.findings import Run
-from splitsecond.benchmark.findings.row_fields import Instrument, NodeFindings
 from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.report.run_page import render_run
+from splitsecond.benchmark.rows.records import Run
+from splitsecond.benchmark.rows.row_fields import Instrument, NodeFindings
 from splitsecond.core.observation import PacketCounts
 from splitsecond.core.pages import figure_cells
 from splitsecond.log.statistics.summary import Summary

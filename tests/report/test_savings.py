@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from tests.analysis.made import row
 
-from splitsecond.benchmark.findings.findings import CacheSaving, FigureChange, Run
 from splitsecond.benchmark.report.savings import ChangeCell, saving_rows
+from splitsecond.benchmark.rows.records import CacheSaving, FigureChange, Run
 
 
 def wait(**changes: Any) -> FigureChange:

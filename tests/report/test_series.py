@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.invented import invented_run
 
-from splitsecond.benchmark.report import series
+from splitsecond.benchmark.report.plots import series
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation
 

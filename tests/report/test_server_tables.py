@@ -3,10 +3,10 @@
 from msgspec.structs import replace
 from tests.report.invented import PROVIDERS, invented_run
 
-from splitsecond.benchmark.findings.findings import Run
-from splitsecond.benchmark.findings.row_fields import ServerView, TtftCheck
 from splitsecond.benchmark.report import server_tables
 from splitsecond.benchmark.report.run_page import render_run
+from splitsecond.benchmark.rows.records import Run
+from splitsecond.benchmark.rows.row_fields import ServerView, TtftCheck
 
 TARGET = next(iter(PROVIDERS))
 CHECK = TtftCheck(

@@ -14,11 +14,11 @@ from tests.report.invented_sessions import invented_sessions
 from tests.report.page import Page
 
 from splitsecond.api.results import BenchRun
-from splitsecond.benchmark.findings.findings import Run
-from splitsecond.benchmark.findings.sessions import explained_turns
+from splitsecond.benchmark.report.plots.session_plots import session_plots, turn_parts
 from splitsecond.benchmark.report.run_page import render_run
-from splitsecond.benchmark.report.session_plots import session_plots, turn_parts
 from splitsecond.benchmark.report.terminal import run_table
+from splitsecond.benchmark.rows.records import Run
+from splitsecond.benchmark.rows.sessions import explained_turns
 from splitsecond.benchmark.statistics.steady import done_ns, due_ns
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import Observation

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from rich.console import Console
 from tests.cases import each_case
 
-from splitsecond.benchmark.findings.findings import Recommendation, TargetRating
 from splitsecond.benchmark.report.production import speed_table, spending_table
 from splitsecond.benchmark.report.recommendation import recommendation_table
+from splitsecond.benchmark.rows.records import Recommendation, TargetRating
 from splitsecond.log.production.speed import ProductionSpeed
 from splitsecond.log.production.spending import Spending
 from splitsecond.log.statistics.summary import summary_of

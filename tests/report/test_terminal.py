@@ -8,8 +8,8 @@ from rich.console import Console
 from tests.report.invented import invented_run, priced
 
 from splitsecond.benchmark.findings.compare import RunData, compare
-from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report.terminal import comparison_table, run_table
+from splitsecond.benchmark.rows.records import Run
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages import figure_cells

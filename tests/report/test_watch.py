@@ -10,16 +10,16 @@ from tests.golden import Golden
 from tests.report.drawing import keys, marks, texts, tips
 from tests.report.page import Page
 
-from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.benchmark.findings.watching import (
     RoundNews,
     WatchFindings,
     WatchHistory,
     WatchRound,
 )
+from splitsecond.benchmark.report.plots.watch_plots import SHOWN, watch_plots
 from splitsecond.benchmark.report.terminal import round_lines
 from splitsecond.benchmark.report.watch_page import render_watch
-from splitsecond.benchmark.report.watch_plots import SHOWN, watch_plots
+from splitsecond.benchmark.rows.records import ConditionFindings
 from splitsecond.log.statistics.summary import Summary
 
 HOSTILE = "</script><script>alert(1)</script>"

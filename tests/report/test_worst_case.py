@@ -9,8 +9,8 @@ from tests.cases import each_case
 from tests.worst_case import check_linear, repeated
 
 from splitsecond.benchmark.findings.gate import parse_equivalence, parse_gate
-from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.report.exports import csv_text, markdown_text
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.core.pages.html import contents
 from splitsecond.log.store.foreign.formats import parse_map
 from splitsecond.simulator.recording import _is_kept

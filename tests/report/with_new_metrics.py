@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from splitsecond.benchmark.findings import figures
-from splitsecond.benchmark.findings.metric import Figure, Total
+from splitsecond.benchmark.rows import figures
+from splitsecond.benchmark.rows.metric import Figure, Total
 from splitsecond.core.clock import NS_PER_MS
 
 
@@ -56,11 +56,11 @@ def main(folder: Path) -> None:
 
     from splitsecond.api.results import BenchRun
     from splitsecond.benchmark.findings.compare import RunData, compare
-    from splitsecond.benchmark.findings.findings import Run
     from splitsecond.benchmark.findings.gate import parse_gate
     from splitsecond.benchmark.report.definitions import figures_page
     from splitsecond.benchmark.report.run_page import render_run
     from splitsecond.benchmark.report.terminal import comparison_table, run_table
+    from splitsecond.benchmark.rows.records import Run
 
     run, one_round = invented_run(concurrencies=(1,), requests=20)
     observations = [

@@ -10,8 +10,6 @@ from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
 from splitsecond.benchmark.load.repeated_warmups import with_repeated_warmups
-from splitsecond.benchmark.load.sessions import Session, SessionSet, Turn
-from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.runs.cost_limit import (
     announce,
     announce_duration,
@@ -20,6 +18,8 @@ from splitsecond.benchmark.runs.cost_limit import (
     find_prices,
 )
 from splitsecond.benchmark.runs.cost_meter import CostLimit, CostMeter, CostReached, longest_tokens
+from splitsecond.benchmark.workload.sessions import Session, SessionSet, Turn
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.cli.option_values import prices
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tests.analysis.made import MS, failure, request
 
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import AskedCondition, Forecast, Run
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import AskedCondition, Forecast, Run
 from splitsecond.benchmark.runs.forecasting import add_forecasts, forecast_policies
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault

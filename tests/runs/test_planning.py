@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from splitsecond.benchmark.findings.round_spread import CLAIM_APART_S
 from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.rows.round_spread import CLAIM_APART_S
 from splitsecond.benchmark.runs.planning import plan_run
 from splitsecond.benchmark.runs.settings import BenchSettings
 from splitsecond.core.errors import CallerFault

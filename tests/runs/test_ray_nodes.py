@@ -21,7 +21,7 @@ from tests.cases import each_case
 from tests.ports import free_ports
 from tests.processes import Process
 
-from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.rows.records import Run
 from splitsecond.benchmark.runs import ray_nodes
 from splitsecond.benchmark.runs.ray_nodes import RayNode, RayPipe, check_nodes, description
 from splitsecond.benchmark.runs.settings import BenchSettings

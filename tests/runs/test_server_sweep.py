@@ -8,8 +8,8 @@ import pytest
 from tests.analysis.made import row
 from tests.pages import ROOT, blocks
 
-from splitsecond.benchmark.findings.findings import ConditionFindings
 from splitsecond.benchmark.findings.front import front
+from splitsecond.benchmark.rows.records import ConditionFindings
 from splitsecond.benchmark.runs.concluding import recompute
 from splitsecond.benchmark.runs.measuring import NoProgress
 from splitsecond.benchmark.runs.server_sweep import FAILURE, Sweep, SweepPlan, read_plan

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tests.analysis.made import MS, S, asked, closed_loop
 
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.server_view import add_server_views
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.server_view import add_server_views
 from splitsecond.benchmark.server_view.samples import (
     ServerRecord,
     ServerSample,

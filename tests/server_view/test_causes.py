@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from tests.analysis.made import row as plain_row
 
 from splitsecond.benchmark.findings.causes import cause_of_row, check_words, server_statements
-from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.row_fields import ServerView, TtftCheck
+from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.row_fields import ServerView, TtftCheck
 from splitsecond.core.wording import LINE
 from splitsecond.log.statistics.summary import Summary
 

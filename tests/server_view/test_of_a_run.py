@@ -12,7 +12,7 @@ from tests.waiting import WITHIN_S
 from splitsecond import sync
 from splitsecond.api.results import BenchRun, load
 from splitsecond.benchmark.findings.causes import cause_of_row
-from splitsecond.benchmark.findings.row_fields import ServerView
+from splitsecond.benchmark.rows.row_fields import ServerView
 from splitsecond.benchmark.runs.settings import Server
 from splitsecond.simulator.llama_cpp import EngineProcess
 from splitsecond.simulator.llama_cpp.process import unavailable_reason

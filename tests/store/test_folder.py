@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from splitsecond.benchmark.findings.findings import Run
+from splitsecond.benchmark.rows.records import Run
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import FaultRecord, Observation, Role

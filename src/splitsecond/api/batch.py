@@ -8,8 +8,8 @@ import msgspec
 from rich.console import Console
 
 from splitsecond.api.connection import expression_of, resolved_settings
-from splitsecond.benchmark.findings.throughput import BatchThroughput
 from splitsecond.benchmark.report.live import BatchProgress
+from splitsecond.benchmark.rows.throughput import BatchThroughput
 from splitsecond.benchmark.runs.batch import MAX_IN_FLIGHT, BatchSession
 from splitsecond.benchmark.runs.settings import Server
 from splitsecond.gateway.process.reload import ConfigSource

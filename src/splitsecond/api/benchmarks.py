@@ -11,7 +11,6 @@ from splitsecond.api.results import BenchRun
 from splitsecond.benchmark.findings.gate import parse_gate
 from splitsecond.benchmark.load.arrivals import Pattern
 from splitsecond.benchmark.load.plan import PlannedLoad
-from splitsecond.benchmark.load.sessions import LONGEST_TOOL_TIME_S, Answers
 from splitsecond.benchmark.report.live import LiveProgress
 from splitsecond.benchmark.runs.cost_meter import CostMeter
 from splitsecond.benchmark.runs.measuring import Job, Measurement, NoProgress, Progress
@@ -28,6 +27,7 @@ from splitsecond.benchmark.runs.settings import (
 )
 from splitsecond.benchmark.runs.targets import in_thread
 from splitsecond.benchmark.runs.watching import MeasuredRound, Watch, WatchListener
+from splitsecond.benchmark.workload.sessions import LONGEST_TOOL_TIME_S, Answers
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import Fault
 from splitsecond.core.validation import wrong

@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 from splitsecond.api.commands import notebook_html
 from splitsecond.benchmark.findings.compare import Comparison, RunData
 from splitsecond.benchmark.findings.compare import compare as compare_runs
-from splitsecond.benchmark.findings.figures import FIGURES
-from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
-from splitsecond.benchmark.findings.metric import Figure
+from splitsecond.benchmark.rows.figures import FIGURES
+from splitsecond.benchmark.rows.metric import Figure
+from splitsecond.benchmark.rows.records import Capacity, ConditionFindings, Run
 from splitsecond.benchmark.runs.concluding import read_series, recompute, run_folder
 from splitsecond.benchmark.statistics.sessions import SessionTime, session_times
 from splitsecond.core.clock import NS_PER_S

@@ -2,9 +2,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.findings.gate import Equivalence, Gate, Unchecked, parse_gate
-from splitsecond.benchmark.findings.round_spread import RoundSpread
+from splitsecond.benchmark.rows.records import Run
+from splitsecond.benchmark.rows.round_spread import RoundSpread
 from splitsecond.core.errors import CallerFault
 
 

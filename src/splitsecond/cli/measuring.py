@@ -4,9 +4,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.findings.gate import Gate
 from splitsecond.benchmark.report.live import LiveProgress
+from splitsecond.benchmark.rows.records import Run
 from splitsecond.benchmark.runs.measuring import Job, Measurement
 from splitsecond.cli.gates import passed
 from splitsecond.cli.interruption import Interrupted, Interruption

@@ -12,9 +12,9 @@ import msgspec
 from splitsecond.benchmark.findings.recommendation import AtLoad
 from splitsecond.benchmark.load.arrivals import PATTERNS
 from splitsecond.benchmark.load.plan import PlannedLoad
-from splitsecond.benchmark.load.sessions import LONGEST_TOOL_TIME_S
 from splitsecond.benchmark.load.sweep import BUILT_IN, NamedWorkload, read_workloads
 from splitsecond.benchmark.runs.settings import CONCURRENCY, INPUT_TOKENS, Server
+from splitsecond.benchmark.workload.sessions import LONGEST_TOOL_TIME_S
 from splitsecond.core import clock
 from splitsecond.core.catalog.ownership import Ownership, machines
 from splitsecond.core.catalog.price import Price

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report.exports import run_records
 from splitsecond.benchmark.report.first_screen import first_screen
-from splitsecond.benchmark.report.plot_frame import legends
-from splitsecond.benchmark.report.plots import for_slide, plots_of
+from splitsecond.benchmark.report.plots.plot_frame import legends
+from splitsecond.benchmark.report.plots.run_plots import for_slide, plots_of
 from splitsecond.benchmark.report.run_page import render_run
 from splitsecond.benchmark.report.terminal import run_table
+from splitsecond.benchmark.rows.records import Run
 from splitsecond.benchmark.runs.concluding import read_series
 from splitsecond.cli.interruption import discard_output
 from splitsecond.cli.plan_file import PLAN

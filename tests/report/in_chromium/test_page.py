@@ -19,9 +19,9 @@ from tests.report.browser import BROWSERS, browser
 from tests.report.test_speed_page import speed_page
 from tests.report.test_watch import history
 
-from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report.run_page import render_run
 from splitsecond.benchmark.report.watch_page import render_watch
+from splitsecond.benchmark.rows.records import Run
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.theme import DARK, LIGHT
 

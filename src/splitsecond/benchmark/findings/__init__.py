@@ -1,2 +1,1 @@
-"""Observations to findings, without I/O: figures, intervals, comparisons, verdicts,
-recommendations."""
+"""Rows to findings, without I/O: comparisons, verdicts, recommendations and their sentences."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.usable_rows import rows_by_target
+from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.usable_rows import rows_by_target
 from splitsecond.core.wording import load
 
 CARD_CALLS = (1_000, 10_000)

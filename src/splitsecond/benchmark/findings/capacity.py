@@ -29,11 +29,11 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from splitsecond.benchmark.findings.causes import cause_of_row, evidence, with_evidence
-from splitsecond.benchmark.findings.figures import ended, ttft_figure
-from splitsecond.benchmark.findings.findings import Capacity, CapacityStep, ConditionFindings
-from splitsecond.benchmark.findings.slo import Slo
-from splitsecond.benchmark.findings.stationary import NOT_STATIONARY
-from splitsecond.benchmark.findings.usable_rows import load_of
+from splitsecond.benchmark.rows.figures import ended, ttft_figure
+from splitsecond.benchmark.rows.records import Capacity, CapacityStep, ConditionFindings
+from splitsecond.benchmark.rows.slo import Slo
+from splitsecond.benchmark.rows.stationary import NOT_STATIONARY
+from splitsecond.benchmark.rows.usable_rows import load_of
 from splitsecond.benchmark.statistics.search import Verdict, edges
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd

@@ -9,10 +9,10 @@ requests' places away (preemptions).
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from splitsecond.benchmark.findings.figures import ttft_figure
-from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.row_fields import ServerView, TtftCheck
-from splitsecond.benchmark.findings.usable_rows import rows_by_target
+from splitsecond.benchmark.rows.figures import ttft_figure
+from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.row_fields import ServerView, TtftCheck
+from splitsecond.benchmark.rows.usable_rows import rows_by_target
 from splitsecond.core.wording import (
     LINE,
     Statement,

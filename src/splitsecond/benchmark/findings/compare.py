@@ -17,11 +17,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, compared_figures, ended
-from splitsecond.benchmark.findings.findings import ConditionFindings, FigureChange, Run
-from splitsecond.benchmark.findings.metric import Figure, Total, in_words
-from splitsecond.benchmark.findings.round_spread import RoundSpread, round_spread, spread_statement
-from splitsecond.benchmark.findings.usable_rows import Place, by_place, row
+from splitsecond.benchmark.rows.figures import FIGURES, TOTALS, compared_figures, ended
+from splitsecond.benchmark.rows.metric import Figure, Total, in_words
+from splitsecond.benchmark.rows.records import ConditionFindings, FigureChange, Run
+from splitsecond.benchmark.rows.round_spread import RoundSpread, round_spread, spread_statement
+from splitsecond.benchmark.rows.usable_rows import Place, by_place, row
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import price_words

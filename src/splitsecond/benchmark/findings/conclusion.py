@@ -7,12 +7,12 @@ fastest at the lightest and at the heaviest load.
 
 from collections.abc import Mapping, Sequence
 
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, ttft_figure, wait_figure
-from splitsecond.benchmark.findings.findings import ConditionFindings, Recommendation, Run
-from splitsecond.benchmark.findings.metric import Figure
 from splitsecond.benchmark.findings.recommendation import asked_for, figure_words, limit_words
 from splitsecond.benchmark.findings.statements import Lead, leads
-from splitsecond.benchmark.findings.usable_rows import load_order, rows_by_target, rows_by_workload
+from splitsecond.benchmark.rows.figures import FIGURES, TOTALS, ttft_figure, wait_figure
+from splitsecond.benchmark.rows.metric import Figure
+from splitsecond.benchmark.rows.records import ConditionFindings, Recommendation, Run
+from splitsecond.benchmark.rows.usable_rows import load_order, rows_by_target, rows_by_workload
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation

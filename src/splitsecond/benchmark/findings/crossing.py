@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.figures import FIGURES, successful
-from splitsecond.benchmark.findings.findings import ConditionFindings, Crossing
-from splitsecond.benchmark.findings.usable_rows import lightest_rows
+from splitsecond.benchmark.rows.figures import FIGURES, successful
+from splitsecond.benchmark.rows.records import ConditionFindings, Crossing
+from splitsecond.benchmark.rows.usable_rows import lightest_rows
 from splitsecond.core.grouping import grouped
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import Statement, level

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
-from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.usable_rows import load_of, rows_by_target, rows_by_workload
+from splitsecond.benchmark.rows.figures import FIGURES, TOTALS
+from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.usable_rows import load_of, rows_by_target, rows_by_workload
 from splitsecond.core.catalog.price import MILLION
 from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS
 from splitsecond.core.wording import kind, load

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.rows.records import ConditionFindings
 from splitsecond.core.wording import Statement, listed, number
 
 

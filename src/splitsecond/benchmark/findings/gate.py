@@ -23,9 +23,9 @@ from difflib import get_close_matches
 from msgspec import Struct
 
 from splitsecond.benchmark.findings.compare import Comparison, ConditionChange, change_evidence
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
-from splitsecond.benchmark.findings.findings import ConditionFindings, FigureChange
-from splitsecond.benchmark.findings.usable_rows import by_place, row
+from splitsecond.benchmark.rows.figures import FIGURES, TOTALS
+from splitsecond.benchmark.rows.records import ConditionFindings, FigureChange
+from splitsecond.benchmark.rows.usable_rows import by_place, row
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.wording import chance, level, number
 from splitsecond.log.statistics.sample_comparison import SampleComparison, holm_levels

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from splitsecond.benchmark.findings.capacity import knee_of
-from splitsecond.benchmark.findings.figures import TOTALS
-from splitsecond.benchmark.findings.findings import (
+from splitsecond.benchmark.rows.figures import TOTALS
+from splitsecond.benchmark.rows.records import (
     ConditionFindings,
     LoadShape,
     LoadStep,
     ShareOfChange,
 )
-from splitsecond.benchmark.findings.usable_rows import rows_by_target, rows_by_workload
+from splitsecond.benchmark.rows.usable_rows import rows_by_target, rows_by_workload
 from splitsecond.core.grouping import grouped
 from splitsecond.core.wording import LINE, Statement, change, number
 from splitsecond.log.statistics.summary import Summary, advised

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.figures import FIGURES, ttft_figure
-from splitsecond.benchmark.findings.findings import ConditionFindings
+from splitsecond.benchmark.rows.figures import FIGURES, ttft_figure
+from splitsecond.benchmark.rows.records import ConditionFindings
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.wording import counted_as, percent
 

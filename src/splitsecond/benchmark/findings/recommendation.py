@@ -26,10 +26,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.evidence import Evidence
-from splitsecond.benchmark.findings.figures import FIGURES
-from splitsecond.benchmark.findings.findings import Recommendation, TargetRating
-from splitsecond.benchmark.findings.slo import limited
 from splitsecond.benchmark.findings.verdicts import MISSES
+from splitsecond.benchmark.rows.figures import FIGURES
+from splitsecond.benchmark.rows.records import Recommendation, TargetRating
+from splitsecond.benchmark.rows.slo import limited
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.grouping import grouped
 from splitsecond.core.timing.uses import USES, Use

@@ -3,9 +3,9 @@ all of its own."""
 
 from collections.abc import Callable, Iterator, Sequence
 
-from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.row_fields import Estimated, SessionFindings
-from splitsecond.benchmark.findings.usable_rows import load_order, row
+from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.row_fields import Estimated, SessionFindings
+from splitsecond.benchmark.rows.usable_rows import load_order, row
 from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import Statement, counted_as, number, percent, span
 

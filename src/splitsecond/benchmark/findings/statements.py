@@ -18,13 +18,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splitsecond.benchmark.findings.figures import TOTALS, ended, main_figures
-from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.metric import Figure, Total
-from splitsecond.benchmark.findings.round_spread import round_spread
-from splitsecond.benchmark.findings.row_cost import cost_statements
-from splitsecond.benchmark.findings.usable_rows import row
 from splitsecond.benchmark.findings.verdicts import verdicts
+from splitsecond.benchmark.rows.figures import TOTALS, ended, main_figures
+from splitsecond.benchmark.rows.metric import Figure, Total
+from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.round_spread import round_spread
+from splitsecond.benchmark.rows.row_cost import cost_statements
+from splitsecond.benchmark.rows.usable_rows import row
 from splitsecond.core.grouping import grouped
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import (

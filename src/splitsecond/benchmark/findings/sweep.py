@@ -7,8 +7,8 @@ Intervals combine the ends of both intervals, so they are wider than 95%.
 
 from collections.abc import Sequence
 
-from splitsecond.benchmark.findings.findings import ConditionFindings, WorkloadChange
-from splitsecond.benchmark.findings.usable_rows import load_order
+from splitsecond.benchmark.rows.records import ConditionFindings, WorkloadChange
+from splitsecond.benchmark.rows.usable_rows import load_order
 from splitsecond.core.wording import Statement, change, number
 from splitsecond.log.statistics.summary import Interval, Summary
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from splitsecond.benchmark.findings.figures import ttft_figure
-from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.usable_rows import load_order, row
+from splitsecond.benchmark.rows.figures import ttft_figure
+from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.usable_rows import load_order, row
 from splitsecond.core.grouping import grouped
 from splitsecond.core.timing.uses import USES
 from splitsecond.core.wording import (

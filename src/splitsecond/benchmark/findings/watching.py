@@ -15,10 +15,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS, ttft_figure
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.gate import STATISTICS
-from splitsecond.benchmark.findings.usable_rows import Place, by_place, row
+from splitsecond.benchmark.rows.figures import FIGURES, TOTALS, ttft_figure
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
+from splitsecond.benchmark.rows.usable_rows import Place, by_place, row
 from splitsecond.benchmark.statistics.control_chart import (
     ChartDrift,
     ControlChart,

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.findings import AskedCondition
+from splitsecond.benchmark.rows.records import AskedCondition
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault, excerpt
 from splitsecond.core.observation import FaultRecord, Observation

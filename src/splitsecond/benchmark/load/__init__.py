@@ -1,3 +1,3 @@
-"""Load generation: what requests contain (`workload`, `calibration`), when they leave (`arrivals`,
+"""Load generation: how long prompts are (`calibration`), when they leave (`arrivals`,
 `plan`), and the processes that send them (`block` in a `worker` process, started and fed by the
 `coordinator`)."""

@@ -25,7 +25,7 @@ import msgspec
 
 from splitsecond.benchmark.load.measured_call import MeasuredCall
 from splitsecond.benchmark.load.self_monitor import SelfMonitor
-from splitsecond.benchmark.load.workload import Composer
+from splitsecond.benchmark.workload.workload import Composer
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault, NetworkFault, Overloaded, TimedOut
 from splitsecond.core.observation import LOAD_ROLES, Observation, Role

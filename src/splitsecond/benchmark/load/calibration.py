@@ -24,11 +24,11 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
-from splitsecond.benchmark.load.traced_prompts import INSTRUCTION, PromptScale
-from splitsecond.benchmark.load.traces import BLOCK_TOKENS, TracedRequest
-from splitsecond.benchmark.load.words import WORDS
-from splitsecond.benchmark.load.workload import SYSTEM, USER, Composer, Workload
+from splitsecond.benchmark.workload.prompt_files import LENGTH_FIELDS
+from splitsecond.benchmark.workload.traced_prompts import INSTRUCTION, PromptScale
+from splitsecond.benchmark.workload.traces import BLOCK_TOKENS, TracedRequest
+from splitsecond.benchmark.workload.words import WORDS
+from splitsecond.benchmark.workload.workload import SYSTEM, USER, Composer, Workload
 from splitsecond.core import clock
 from splitsecond.core.errors import (
     KEY_REFUSED,

@@ -42,7 +42,7 @@ from splitsecond.benchmark.load.worker_pool import (
     WorkerLost,
     WorkerPool,
 )
-from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.observation import ArrivalClock, Observation

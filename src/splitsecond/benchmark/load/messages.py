@@ -14,7 +14,7 @@ from msgspec import Struct
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.cost_lease import CostLease
-from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core.errors import CallerFault, Fault, NetworkFault, Phase, ProviderFault, TimedOut
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.core.timing.instrument import InstrumentReading

@@ -24,7 +24,7 @@ import msgspec
 
 from splitsecond.benchmark.load.arrivals import Pattern, schedule
 from splitsecond.benchmark.load.block import RequestBlock
-from splitsecond.benchmark.load.sessions import SessionSet
+from splitsecond.benchmark.workload.sessions import SessionSet
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault

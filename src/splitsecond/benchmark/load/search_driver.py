@@ -19,9 +19,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.capacity import batches_of, judge
-from splitsecond.benchmark.findings.condition import condition_findings
-from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings
-from splitsecond.benchmark.findings.slo import Slo
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.plan import (
     EXPECTED_S,
@@ -31,8 +28,11 @@ from splitsecond.benchmark.load.plan import (
     RunPlan,
     make_plan,
 )
-from splitsecond.benchmark.load.sessions import SessionSet
+from splitsecond.benchmark.rows.condition import condition_findings
+from splitsecond.benchmark.rows.records import AskedCondition, ConditionFindings
+from splitsecond.benchmark.rows.slo import Slo
 from splitsecond.benchmark.statistics.search import Search, Verdict
+from splitsecond.benchmark.workload.sessions import SessionSet
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault

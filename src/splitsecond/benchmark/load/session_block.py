@@ -13,10 +13,10 @@ The request of a turn is made while its tool runs, so that it leaves when it is 
 import asyncio
 from typing import Any
 
-from splitsecond.benchmark.load.answer_checks import answer_of
 from splitsecond.benchmark.load.block import BlockRun, RequestInFlight
 from splitsecond.benchmark.load.measured_call import MeasuredCall
 from splitsecond.benchmark.load.session_player import Player, SessionPrompts
+from splitsecond.benchmark.workload.answer_checks import answer_of
 from splitsecond.core import clock
 from splitsecond.core.events import Broken
 from splitsecond.core.observation import Role

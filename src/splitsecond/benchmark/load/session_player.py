@@ -12,12 +12,12 @@ import msgspec
 from msgspec import Raw
 
 from splitsecond.benchmark.load.block import RequestBlock
-from splitsecond.benchmark.load.conversation import Conversation, answer_message
-from splitsecond.benchmark.load.prompt_files import LENGTH_FIELDS
-from splitsecond.benchmark.load.session_texts import BYTES_PER_TOKEN
-from splitsecond.benchmark.load.sessions import Branch, Session, Turn
-from splitsecond.benchmark.load.words import NONCE_WORDS, Filler, picked
-from splitsecond.benchmark.load.workload import Workload, begins_with
+from splitsecond.benchmark.workload.conversation import Conversation, answer_message
+from splitsecond.benchmark.workload.prompt_files import LENGTH_FIELDS
+from splitsecond.benchmark.workload.session_texts import BYTES_PER_TOKEN
+from splitsecond.benchmark.workload.sessions import Branch, Session, Turn
+from splitsecond.benchmark.workload.words import NONCE_WORDS, Filler, picked
+from splitsecond.benchmark.workload.workload import Workload, begins_with
 from splitsecond.core.observation import Observation, SessionTurn
 
 MAX_NAME = 200

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from splitsecond.benchmark.load.images import parse_images
 from splitsecond.benchmark.load.plan import RunPlan
-from splitsecond.benchmark.load.workload import SEPARATOR, Workload
+from splitsecond.benchmark.workload.images import parse_images
+from splitsecond.benchmark.workload.workload import SEPARATOR, Workload
 from splitsecond.core.errors import CallerFault, content_faults, file_faults
 
 

@@ -48,7 +48,7 @@ from splitsecond.benchmark.load.messages import (
 )
 from splitsecond.benchmark.load.priority import raise_priority
 from splitsecond.benchmark.load.session_block import SessionBlockRun
-from splitsecond.benchmark.load.workload import Composer, Workload
+from splitsecond.benchmark.workload.workload import Composer, Workload
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.observation import ArrivalClock, Observation, PacketCounts

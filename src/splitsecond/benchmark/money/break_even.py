@@ -14,8 +14,8 @@ quality.
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from splitsecond.benchmark.findings.findings import BreakEven, ConditionFindings
-from splitsecond.benchmark.findings.usable_rows import lightest_rows
+from splitsecond.benchmark.rows.records import BreakEven, ConditionFindings
+from splitsecond.benchmark.rows.usable_rows import lightest_rows
 from splitsecond.core.catalog.ownership import HOURS_PER_YEAR
 from splitsecond.core.catalog.price import MILLION, Price
 from splitsecond.core.grouping import grouped

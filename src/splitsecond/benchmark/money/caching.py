@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.compare import STATED_PERCENTILES, compare_figure, figure_change
-from splitsecond.benchmark.findings.figures import ended, successful, ttft_figure
-from splitsecond.benchmark.findings.findings import CacheSaving, ConditionFindings, FigureChange
-from splitsecond.benchmark.findings.round_spread import round_spread
-from splitsecond.benchmark.findings.row_cost import WORTH_SAYING
-from splitsecond.benchmark.findings.usable_rows import row
+from splitsecond.benchmark.rows.figures import ended, successful, ttft_figure
+from splitsecond.benchmark.rows.records import CacheSaving, ConditionFindings, FigureChange
+from splitsecond.benchmark.rows.round_spread import round_spread
+from splitsecond.benchmark.rows.row_cost import WORTH_SAYING
+from splitsecond.benchmark.rows.usable_rows import row
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import Prices, bill, usd
 from splitsecond.core.observation import LOAD_ROLES, Observation

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from splitsecond.benchmark.findings.figures import FIGURES, successful, ttft_figure
-from splitsecond.benchmark.findings.findings import ConditionFindings, RouteGain
+from splitsecond.benchmark.rows.figures import FIGURES, successful, ttft_figure
+from splitsecond.benchmark.rows.records import ConditionFindings, RouteGain
 from splitsecond.core.grouping import grouped
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import Statement, change, level, listed, number, ratio

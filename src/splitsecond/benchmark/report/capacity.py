@@ -2,9 +2,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.findings import Capacity, CapacityStep, ConditionFindings, Run
-from splitsecond.benchmark.findings.slo import limited
 from splitsecond.benchmark.report import rows
+from splitsecond.benchmark.rows.records import Capacity, CapacityStep, ConditionFindings, Run
+from splitsecond.benchmark.rows.slo import limited
 from splitsecond.core.pages import figure_cells
 from splitsecond.core.pages.figure_cells import FigureCell, Remark, number
 

@@ -1,10 +1,10 @@
 from collections.abc import Sequence
 
 from splitsecond.benchmark.findings.compare import STATED_PERCENTILES, Comparison, ConditionChange
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
-from splitsecond.benchmark.findings.findings import FigureChange
-from splitsecond.benchmark.findings.metric import Figure, Total
 from splitsecond.benchmark.report import rows, sessions
+from splitsecond.benchmark.rows.figures import FIGURES, TOTALS
+from splitsecond.benchmark.rows.metric import Figure, Total
+from splitsecond.benchmark.rows.records import FigureChange
 from splitsecond.core.pages.axis import linear
 from splitsecond.core.pages.chart import ROW, Chart, LegendEntry, Plot, palette_entries, picture
 from splitsecond.core.pages.figure_cells import MISSING

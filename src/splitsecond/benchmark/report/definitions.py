@@ -1,7 +1,7 @@
 from collections.abc import Iterable
 
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
-from splitsecond.benchmark.findings.metric import Figure, Total
+from splitsecond.benchmark.rows.figures import FIGURES, TOTALS
+from splitsecond.benchmark.rows.metric import Figure, Total
 
 CONCEPTS = {
     "First token": (
@@ -75,7 +75,7 @@ _OPENING = """\
 # Figures
 
 Every metric, by its name in `run.json`, `--fail-if` and the data frame. This page is generated
-from the table in `src/splitsecond/benchmark/findings/figures.py`: change the table, then run
+from the table in `src/splitsecond/benchmark/rows/figures.py`: change the table, then run
 `pytest tests/report/test_definitions.py --update-golden`.
 
 ## Per request

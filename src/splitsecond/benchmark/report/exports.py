@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.findings.compare import Comparison
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.report.rows import load_words
+from splitsecond.benchmark.rows.figures import FIGURES, TOTALS
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
 
 WIDER_THAN_ANY_TABLE = 10_000
 PERCENTILES = ("p50", "p95", "p99")

@@ -14,7 +14,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.report import rows, use_matrix
 from splitsecond.benchmark.report.short_names import ShortNames, short_names
 from splitsecond.benchmark.report.tables import (
@@ -30,6 +29,7 @@ from splitsecond.benchmark.report.terminal import (
     print_sessions,
     print_steps,
 )
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.core.pages import figure_cells
 from splitsecond.core.pages.figure_cells import number, share
 from splitsecond.core.wording import counted_as, listed

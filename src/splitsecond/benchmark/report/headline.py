@@ -1,11 +1,11 @@
 from collections.abc import Sequence
 
 from splitsecond.benchmark.findings.conclusion import TPS, TTFT, by_figure, has_interval
-from splitsecond.benchmark.findings.figures import FIGURES, LATENCY, TOTALS
-from splitsecond.benchmark.findings.findings import Capacity, ConditionFindings, Run
 from splitsecond.benchmark.findings.statements import Lead, leads
-from splitsecond.benchmark.findings.usable_rows import lightest_rows
 from splitsecond.benchmark.report import rows
+from splitsecond.benchmark.rows.figures import FIGURES, LATENCY, TOTALS
+from splitsecond.benchmark.rows.records import Capacity, ConditionFindings, Run
+from splitsecond.benchmark.rows.usable_rows import lightest_rows
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages import figure_cells
 from splitsecond.core.pages.figure_cells import number

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from splitsecond.benchmark.findings.figures import FIGURES
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.report.rows import load_words
+from splitsecond.benchmark.rows.figures import FIGURES
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.log.statistics.summary import PERCENTILES, Summary
 
 VERSION = "0.2"

@@ -5,11 +5,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.findings.findings import Recommendation, TargetRating
 from splitsecond.benchmark.findings.recommendation import asked_for, limit_words, quality_sentence
 from splitsecond.benchmark.report.production import figure_text, fitting, table_of_names
 from splitsecond.benchmark.report.tables import name_text, print_item
 from splitsecond.benchmark.report.use_matrix import KEEPS, short_load
+from splitsecond.benchmark.rows.records import Recommendation, TargetRating
 from splitsecond.core.money.cost import usd_or_free
 from splitsecond.core.pages.figure_cells import (
     MISSING,

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from splitsecond.benchmark.findings.causes import check_words
 from splitsecond.benchmark.findings.compare import ConditionChange
-from splitsecond.benchmark.findings.figures import (
+from splitsecond.benchmark.rows.figures import (
     FIGURES,
     LATENCY,
     TOTALS,
@@ -19,10 +19,10 @@ from splitsecond.benchmark.findings.figures import (
     main_totals,
     wait_figure,
 )
-from splitsecond.benchmark.findings.findings import ConditionFindings, FigureChange, Run
-from splitsecond.benchmark.findings.metric import Figure, Total
-from splitsecond.benchmark.findings.row_fields import Instrument, NodeFindings
-from splitsecond.benchmark.findings.usable_rows import load_of
+from splitsecond.benchmark.rows.metric import Figure, Total
+from splitsecond.benchmark.rows.records import ConditionFindings, FigureChange, Run
+from splitsecond.benchmark.rows.row_fields import Instrument, NodeFindings
+from splitsecond.benchmark.rows.usable_rows import load_of
 from splitsecond.core.money.cost import price_words, usd, usd_or_free
 from splitsecond.core.pages.figure_cells import (
     MAIN_PERCENTILES,

@@ -2,10 +2,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from splitsecond.benchmark.findings.call_costs import cost_card
-from splitsecond.benchmark.findings.figures import FIGURES, GROUPS, TOTALS
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.recommendation import limit_words
-from splitsecond.benchmark.findings.row_fields import NodeFindings
 from splitsecond.benchmark.report import (
     call_costs,
     capacity,
@@ -17,10 +14,13 @@ from splitsecond.benchmark.report import (
 )
 from splitsecond.benchmark.report.definitions import definitions
 from splitsecond.benchmark.report.headline import run_headline
-from splitsecond.benchmark.report.plot_frame import legends
-from splitsecond.benchmark.report.plots import plots_of
+from splitsecond.benchmark.report.plots.plot_frame import legends
+from splitsecond.benchmark.report.plots.run_plots import plots_of
+from splitsecond.benchmark.report.plots.series import STAGES, stages_of
 from splitsecond.benchmark.report.rows import MetricColumn
-from splitsecond.benchmark.report.series import STAGES, stages_of
+from splitsecond.benchmark.rows.figures import FIGURES, GROUPS, TOTALS
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
+from splitsecond.benchmark.rows.row_fields import NodeFindings
 from splitsecond.benchmark.server_view.samples import ServerSeries
 from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation

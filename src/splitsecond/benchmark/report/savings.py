@@ -1,7 +1,7 @@
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.findings import CacheSaving, FigureChange, Run
 from splitsecond.benchmark.report.rows import load_words
+from splitsecond.benchmark.rows.records import CacheSaving, FigureChange, Run
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages.figure_cells import MISSING, number, share
 from splitsecond.core.wording import change

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from splitsecond.benchmark.findings.causes import check_words
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
-from splitsecond.benchmark.findings.row_fields import ServerView
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
+from splitsecond.benchmark.rows.row_fields import ServerView
 from splitsecond.core import wording
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages.figure_cells import MISSING, number, share

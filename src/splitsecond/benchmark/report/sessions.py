@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from splitsecond.benchmark.findings.compare import ConditionChange
-from splitsecond.benchmark.findings.figures import FIGURES, TOTALS
-from splitsecond.benchmark.findings.findings import ConditionFindings
-from splitsecond.benchmark.findings.row_fields import TurnClass
 from splitsecond.benchmark.report.rows import LoadLevel, MetricColumn
+from splitsecond.benchmark.rows.figures import FIGURES, TOTALS
+from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.row_fields import TurnClass
 from splitsecond.core.pages.figure_cells import MISSING, FigureCell, cell
 
 TITLE = "Sessions"

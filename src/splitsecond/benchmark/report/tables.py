@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.findings.figures import FIGURES
-from splitsecond.benchmark.findings.metric import Figure
+from splitsecond.benchmark.rows.figures import FIGURES
+from splitsecond.benchmark.rows.metric import Figure
 from splitsecond.core.pages.figure_cells import safe_text
 
 SHORTEST_NAME = 12

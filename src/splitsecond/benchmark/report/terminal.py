@@ -15,9 +15,6 @@ from rich.text import Text
 
 from splitsecond.benchmark.findings.call_costs import cost_card
 from splitsecond.benchmark.findings.compare import Comparison, ConditionChange
-from splitsecond.benchmark.findings.figures import FIGURES, LATENCY
-from splitsecond.benchmark.findings.findings import Capacity, FigureChange, Run
-from splitsecond.benchmark.findings.throughput import BatchThroughput
 from splitsecond.benchmark.findings.watching import RoundNews, WatchRound, minute
 from splitsecond.benchmark.report import call_costs, capacity, rows, savings, sessions, use_matrix
 from splitsecond.benchmark.report.tables import (
@@ -32,6 +29,9 @@ from splitsecond.benchmark.report.tables import (
     print_table,
     titled_table,
 )
+from splitsecond.benchmark.rows.figures import FIGURES, LATENCY
+from splitsecond.benchmark.rows.records import Capacity, FigureChange, Run
+from splitsecond.benchmark.rows.throughput import BatchThroughput
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages import figure_cells

@@ -2,8 +2,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.findings import Recommendation, Run, TargetRating
 from splitsecond.benchmark.findings.recommendation import MIN_REQUESTS, asked_for
+from splitsecond.benchmark.rows.records import Recommendation, Run, TargetRating
 from splitsecond.core.grouping import grouped
 from splitsecond.core.wording import counted_as, listed
 from splitsecond.log.statistics.summary import advised

@@ -9,7 +9,7 @@ from splitsecond.benchmark.findings.watching import (
     WatchFindings,
     minute,
 )
-from splitsecond.benchmark.report.watch_plots import STATES, skipped_words, watch_plots
+from splitsecond.benchmark.report.plots.watch_plots import STATES, skipped_words, watch_plots
 from splitsecond.benchmark.statistics.control_chart import SETTLES
 from splitsecond.benchmark.statistics.expectation import MIN
 from splitsecond.benchmark.statistics.times_model import HOURS_KNOWN_AFTER, WINDOW_HOURS

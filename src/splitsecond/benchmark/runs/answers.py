@@ -5,15 +5,15 @@ from msgspec.structs import replace
 from splitsecond.benchmark.findings.conclusion import conclusion
 from splitsecond.benchmark.findings.crossing import crossing_statements, crossings
 from splitsecond.benchmark.findings.evidence import evidence_of_run
-from splitsecond.benchmark.findings.figures import TOTALS
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.load_shape import load_shape_statements, load_shapes
 from splitsecond.benchmark.findings.recommendation import recommend, use_statements
-from splitsecond.benchmark.findings.round_spread import round_spread, spread_statement
 from splitsecond.benchmark.findings.sweep import workload_changes, workload_statements
-from splitsecond.benchmark.findings.usable_rows import lightest_rows
 from splitsecond.benchmark.money.break_even import break_even_statements, break_evens
 from splitsecond.benchmark.money.route_gain import route_gain_statements, route_gains
+from splitsecond.benchmark.rows.figures import TOTALS
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
+from splitsecond.benchmark.rows.round_spread import round_spread, spread_statement
+from splitsecond.benchmark.rows.usable_rows import lightest_rows
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import Statement, level
 from splitsecond.log.production.speed_and_price import (

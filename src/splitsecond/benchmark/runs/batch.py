@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from splitsecond.benchmark.findings.throughput import BatchThroughput, TokenUsage, per_second
+from splitsecond.benchmark.rows.throughput import BatchThroughput, TokenUsage, per_second
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, file_faults
 from splitsecond.core.money.closed_early import attempt_cost

@@ -7,22 +7,22 @@ import msgspec
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
 from splitsecond.benchmark.findings.causes import server_statements
 from splitsecond.benchmark.findings.conclusion import conclusion
-from splitsecond.benchmark.findings.condition import condition_rows
-from splitsecond.benchmark.findings.findings import SCHEMA, AskedCondition, Run
 from splitsecond.benchmark.findings.front import front_statements
-from splitsecond.benchmark.findings.round_spread import round_spread, spread_statement
-from splitsecond.benchmark.findings.server_view import add_server_views
 from splitsecond.benchmark.findings.session_statements import session_statements
-from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.findings.statements import statements
 from splitsecond.benchmark.foreign.formats import SUFFIXES, read_result
 from splitsecond.benchmark.foreign.result import ORIGIN_NS, ForeignResult
-from splitsecond.benchmark.load.sessions import Answers, SessionSet, distributions
 from splitsecond.benchmark.load.sweep import swept
 from splitsecond.benchmark.money.caching import cache_savings
+from splitsecond.benchmark.rows.condition import condition_rows
+from splitsecond.benchmark.rows.records import SCHEMA, AskedCondition, Run
+from splitsecond.benchmark.rows.round_spread import round_spread, spread_statement
+from splitsecond.benchmark.rows.server_view import add_server_views
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.runs.answers import add_answers
 from splitsecond.benchmark.runs.forecasting import add_forecasts
 from splitsecond.benchmark.server_view.samples import ServerRecord, ServerSeries
+from splitsecond.benchmark.workload.sessions import Answers, SessionSet, distributions
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault

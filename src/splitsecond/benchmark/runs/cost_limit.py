@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from splitsecond.benchmark.findings.round_spread import CLAIM, CLAIM_APART_S
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.plan import COOLDOWNS_PER_SLOT, Condition, RunPlan, expected_s
-from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.rows.round_spread import CLAIM, CLAIM_APART_S
 from splitsecond.benchmark.runs.cost_meter import CostLimit, called
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.prices import prices

@@ -15,7 +15,7 @@ from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import CHECKS
 from splitsecond.benchmark.load.cost_lease import CostLease, spent_usd
 from splitsecond.benchmark.load.sweep import plain
-from splitsecond.benchmark.load.workload import Workload
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import Fault

@@ -3,8 +3,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from splitsecond.benchmark.findings.figures import ended
-from splitsecond.benchmark.findings.findings import ConditionFindings, Forecast, Run
+from splitsecond.benchmark.rows.figures import ended
+from splitsecond.benchmark.rows.records import ConditionFindings, Forecast, Run
 from splitsecond.benchmark.statistics.forecast import Outcomes, fallback, hedge, quantile, race
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS

@@ -17,12 +17,8 @@ from typing import Any, Protocol
 import msgspec
 
 from splitsecond import __version__
-from splitsecond.benchmark.findings.condition import condition_findings
-from splitsecond.benchmark.findings.figures import ended
-from splitsecond.benchmark.findings.findings import AskedCondition, ConditionFindings, Run
 from splitsecond.benchmark.findings.precision import Precision, Unmet, unmet
 from splitsecond.benchmark.findings.precision import in_words as precision_in_words
-from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.load.coordinator import (
@@ -37,8 +33,11 @@ from splitsecond.benchmark.load.plan import Condition, RunPlan, rounds_until
 from splitsecond.benchmark.load.repeated_warmups import with_repeated_warmups
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.sweep import plain
-from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.report.capacity import VERDICTS
+from splitsecond.benchmark.rows.condition import condition_findings
+from splitsecond.benchmark.rows.figures import ended
+from splitsecond.benchmark.rows.records import AskedCondition, ConditionFindings, Run
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.runs.concluding import RunRequest, SessionsRecord, conclude
 from splitsecond.benchmark.runs.cost_limit import (
     announce,
@@ -53,6 +52,7 @@ from splitsecond.benchmark.server_view.discovery import FoundPages
 from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries
 from splitsecond.benchmark.server_view.watcher import ServerWatcher
 from splitsecond.benchmark.statistics.search import Verdict
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import Fault, cannot_write

@@ -6,14 +6,6 @@ from typing import Any
 import msgspec
 
 from splitsecond.benchmark.findings.precision import parse_precision
-from splitsecond.benchmark.findings.round_spread import CLAIM_APART_S
-from splitsecond.benchmark.findings.slo import parse_slo
-from splitsecond.benchmark.load.answer_checks import (
-    AnswerChecks,
-    read_checks,
-    read_questions,
-)
-from splitsecond.benchmark.load.images import parse_images
 from splitsecond.benchmark.load.plan import (
     MIN_BLOCK,
     REQUESTS,
@@ -23,14 +15,10 @@ from splitsecond.benchmark.load.plan import (
     make_plan,
     spread_rounds,
 )
-from splitsecond.benchmark.load.prompt_files import PromptFile, read_prompts
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
-from splitsecond.benchmark.load.session_files import read_sessions
-from splitsecond.benchmark.load.sessions import SessionSet
 from splitsecond.benchmark.load.sweep import NamedWorkload, merged, swept
-from splitsecond.benchmark.load.synthetic_sessions import SYNTHETIC, synthetic_sessions
-from splitsecond.benchmark.load.traces import Trace, read_trace
-from splitsecond.benchmark.load.workload import Workload, WorkloadVariant
+from splitsecond.benchmark.rows.round_spread import CLAIM_APART_S
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.runs.cost_limit import find_prices
 from splitsecond.benchmark.runs.measuring import Job, new_run_id
 from splitsecond.benchmark.runs.server_software import server_software
@@ -46,6 +34,18 @@ from splitsecond.benchmark.runs.settings import (
 from splitsecond.benchmark.runs.targets import parse_policies, resolve_all
 from splitsecond.benchmark.server_view.discovery import FoundPages, find_pages
 from splitsecond.benchmark.statistics.search import Search
+from splitsecond.benchmark.workload.answer_checks import (
+    AnswerChecks,
+    read_checks,
+    read_questions,
+)
+from splitsecond.benchmark.workload.images import parse_images
+from splitsecond.benchmark.workload.prompt_files import PromptFile, read_prompts
+from splitsecond.benchmark.workload.session_files import read_sessions
+from splitsecond.benchmark.workload.sessions import SessionSet
+from splitsecond.benchmark.workload.synthetic_sessions import SYNTHETIC, synthetic_sessions
+from splitsecond.benchmark.workload.traces import Trace, read_trace
+from splitsecond.benchmark.workload.workload import Workload, WorkloadVariant
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.service import Operation
 from splitsecond.core.upstream.spec import Timeouts

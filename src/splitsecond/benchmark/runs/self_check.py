@@ -21,10 +21,10 @@ from splitsecond.benchmark.load.coordinator import (
     run_plan,
 )
 from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
-from splitsecond.benchmark.load.workload import Workload
 from splitsecond.benchmark.server_view.reader import MetricsPage
 from splitsecond.benchmark.server_view.watcher import ServerWatcher
 from splitsecond.benchmark.statistics.accuracy import Accuracy, ServerTruth, accuracy
+from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core.errors import Fault
 from splitsecond.core.observation import ArrivalClock, Observation
 from splitsecond.core.timing.instrument import InstrumentReading

@@ -24,9 +24,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from splitsecond.benchmark.findings.findings import AskedCondition, Run
-from splitsecond.benchmark.findings.slo import parse_slo
 from splitsecond.benchmark.load.plan import PlannedLoad
+from splitsecond.benchmark.rows.records import AskedCondition, Run
+from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.runs.concluding import RunRequest, conclude
 from splitsecond.benchmark.runs.measuring import Measurement, Progress
 from splitsecond.benchmark.runs.planning import Recorded, bench_job

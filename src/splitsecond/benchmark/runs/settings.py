@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from splitsecond.benchmark.findings.precision import parse_precision
-from splitsecond.benchmark.load.images import parse_images
 from splitsecond.benchmark.load.plan import PlannedLoad
-from splitsecond.benchmark.load.sessions import ANSWERS, LONGEST_TOOL_TIME_S, Answers
 from splitsecond.benchmark.load.sweep import NamedWorkload, check_workloads
+from splitsecond.benchmark.workload.images import parse_images
+from splitsecond.benchmark.workload.sessions import ANSWERS, LONGEST_TOOL_TIME_S, Answers
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import ArrivalClock

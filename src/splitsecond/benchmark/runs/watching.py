@@ -16,9 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from splitsecond.benchmark.findings.findings import ConditionFindings, Run
 from splitsecond.benchmark.findings.gate import Gate
-from splitsecond.benchmark.findings.usable_rows import row
 from splitsecond.benchmark.findings.watching import (
     RoundNews,
     WatchFindings,
@@ -27,6 +25,8 @@ from splitsecond.benchmark.findings.watching import (
 )
 from splitsecond.benchmark.load.calibration import fault_note
 from splitsecond.benchmark.load.plan import without
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
+from splitsecond.benchmark.rows.usable_rows import row
 from splitsecond.benchmark.runs.cost_limit import announce_rounds
 from splitsecond.benchmark.runs.cost_meter import CostLimit, CostMeter, CostReached
 from splitsecond.benchmark.runs.measuring import (

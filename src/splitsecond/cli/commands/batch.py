@@ -6,9 +6,9 @@ import typer
 import uvloop
 from rich.console import Console
 
-from splitsecond.benchmark.findings.throughput import BatchThroughput
 from splitsecond.benchmark.report.live import BatchProgress
 from splitsecond.benchmark.report.terminal import throughput_lines
+from splitsecond.benchmark.rows.throughput import BatchThroughput
 from splitsecond.benchmark.runs.batch import BatchSession
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.interruption import Interruption

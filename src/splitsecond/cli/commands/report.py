@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from splitsecond.benchmark.findings.findings import Run
 from splitsecond.benchmark.report.exports import run_records
 from splitsecond.benchmark.report.llm_d import llm_d_reports
 from splitsecond.benchmark.report.terminal import run_table
+from splitsecond.benchmark.rows.records import Run
 from splitsecond.benchmark.runs.concluding import is_foreign, recompute, run_folder
 from splitsecond.benchmark.runs.forecasting import forecast_policies
 from splitsecond.cli.options import Csv, Json, Markdown

@@ -20,7 +20,7 @@ Criterion = Literal["ttft_ms", "tps", "agent_ms", "tokens_per_usd"]
 class Use(Struct, frozen=True, kw_only=True):
     """Requirements of one use of responses.
 
-    `limit` names a limit of requests (`benchmark.findings.slo`) and its value: at most that many
+    `limit` names a limit of requests (`benchmark.rows.slo`) and its value: at most that many
     ms, for "tps" at least that many tokens/s; None: nobody waits. A target meets it if this
     `percentile` of its requests does. `good_ms`: stricter limit below which the use is served well.
     `by`: the figure that ranks the targets that meet the limit. `alone`: the user waits for one

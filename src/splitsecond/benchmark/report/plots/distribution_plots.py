@@ -1,0 +1,243 @@
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from splitsecond.benchmark.report import rows
+from splitsecond.benchmark.report.plots import series
+from splitsecond.benchmark.report.plots.plot_frame import level_slug, on_axis, target_entries_of
+from splitsecond.benchmark.report.plots.series import LoadOverTime, Samples
+from splitsecond.benchmark.report.rows import LoadLevel
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
+from splitsecond.benchmark.server_view.samples import ServerSeries
+from splitsecond.benchmark.server_view.terms import TERMS
+from splitsecond.core import wording
+from splitsecond.core.grouping import grouped
+from splitsecond.core.observation import Observation
+from splitsecond.core.pages.axis import Axis, fitted, linear, shares
+from splitsecond.core.pages.chart import LINE, Chart, Plot, Point, picture
+from splitsecond.core.pages.figure_cells import number
+from splitsecond.log.statistics.summary import Floats
+
+AREA_HEIGHT, STRIP_HEIGHT = 220, 64
+STRIPS = {
+    "waiting": "waiting",
+    "kv_use": "KV cache in use",
+    "preemptions": "preemptions",
+    "power_w": "power, W",
+}
+"""The names of what the server reported, beside its values over time."""
+MIN_ITL_MS = 0.01
+"""Shorter gaps count as this on an axis of gaps: they were read together."""
+MIN_ITL_PERCENTILE = 2
+"""Where an axis of gaps begins: the few tokens that arrived together would take decades of it."""
+
+
+def ttft_distributions(run: Run, samples: Samples) -> list[Plot]:
+    decides = on_axis(run)
+    values = {c.condition: series.ttft_values(c, samples[c.condition]) for c in run.conditions}
+    everything = [
+        ms
+        for c in run.conditions
+        if decides(c.target)
+        for ms in values[c.condition].tolist()
+        if ms > 0
+    ]
+    if not everything:
+        return []
+    x = fitted(f"{_wait(run)}, ms", everything, zero=False)
+    return [
+        _distribution(run, level, x, "ttft", values, _percentile_marks)
+        for level in rows.levels(run)
+        if any(len(values[c.condition]) for c in level.conditions)
+    ]
+
+
+def itl_distributions(run: Run, samples: Samples) -> list[Plot]:
+    decides = on_axis(run)
+    values = {
+        c.condition: series.itl_values(samples[c.condition]).clip(MIN_ITL_MS)
+        for c in run.conditions
+    }
+    shown = [
+        values[c.condition]
+        for c in run.conditions
+        if decides(c.target) and len(values[c.condition])
+    ]
+    if not shown:
+        return []
+    ends = [edge for own in shown for edge in (np.percentile(own, MIN_ITL_PERCENTILE), own.max())]
+    x = fitted("gap between two events, ms", map(float, ends), zero=False)
+
+    def marks(condition: ConditionFindings) -> list[tuple[str, float, float]]:
+        found = (("p50", condition.itl_ms.p50, 0.5), ("p95", condition.itl_ms.p95, 0.95))
+        return [(name, value, at) for name, value, at in found if value is not None]
+
+    return [
+        _distribution(run, level, x, "itl", values, marks)
+        for level in rows.levels(run)
+        if any(len(values[c.condition]) for c in level.conditions)
+    ]
+
+
+def _distribution(
+    run: Run,
+    level: LoadLevel,
+    x: Axis,
+    name: str,
+    values: Mapping[str, Floats],
+    marks: Callable[[ConditionFindings], list[tuple[str, float, float]]],
+) -> Plot:
+    chart, entries = (
+        Chart(x, shares("share of " + ("requests" if name == "ttft" else "gaps"))),
+        target_entries_of(run),
+    )
+    label = {"ttft": "latency" if level.inputs else "TTFT", "itl": "ITL"}[name]
+    beyond = [c for c in level.conditions if len(of := values[c.condition]) and of.min() > x.high]
+    for condition in level.conditions:
+        curve: list[Point] = series.ecdf(values[condition.condition])
+        if not curve:
+            continue
+        entry = entries[condition.target]
+        chart.add(
+            entry,
+            chart.line([*curve, (x.high, 1.0)], steps=True, tip=condition.target),
+            *(
+                chart.mark(entry, ms, share, f"{condition.target}\n{label} {which} {number(ms)} ms")
+                for which, ms, share in marks(condition)
+            ),
+        )
+    for at, condition in enumerate(beyond):
+        median = (rows.ttft(condition) if name == "ttft" else condition.itl_ms).p50
+        words = f"{condition.target} is beyond this axis: p50 {number(median)} ms"
+        place = chart.left + chart.width - 4, chart.top + chart.height - 8 - at * (LINE + 3)
+        chart.add(entries[condition.target], chart.text(*place, words, anchor="end"))
+    what = {
+        "ttft": (
+            _wait(run).capitalize(),
+            "of requests that had their " + ("answer" if level.inputs else "first token"),
+        ),
+        "itl": ("ITL", "of gaps"),
+    }
+    heading, words = what[name]
+    medians = (
+        (c.target, (rows.ttft(c) if name == "ttft" else c.itl_ms).p50) for c in level.conditions
+    )
+    listed = ", ".join(f"{target} {number(p50)} ms" for target, p50 in medians if p50 is not None)
+    return picture(
+        chart,
+        name=f"{name}-{level_slug(level)}",
+        section=name,
+        title=level.title,
+        description=f"The share {words} by a given time: one curve per target, with marks at p50 "
+        f"and p95. "
+        f"Medians: {listed}.",
+        heading=f"{heading} · {level.title}",
+    )
+
+
+def _wait(run: Run) -> str:
+    return "latency" if any(c.inputs for c in run.conditions) else "time to first token"
+
+
+def _percentile_marks(condition: ConditionFindings) -> list[tuple[str, float, float]]:
+    ttft = rows.ttft(condition)
+    return [
+        (name, ms, at)
+        for name, ms, at in (("p50", ttft.p50, 0.5), ("p95", ttft.p95, 0.95))
+        if ms is not None
+    ]
+
+
+def over_time(
+    run: Run, observations: Sequence[Observation], server: ServerSeries | None = None
+) -> list[Plot]:
+    decides = on_axis(run)
+    by_condition = grouped(observations, lambda o: o.condition)
+    courses = {
+        c.condition: course
+        for c in run.conditions
+        if (course := series.over_time(c, by_condition.get(c.condition, ()), server)).ttft
+    }
+    deciding = [
+        courses[c.condition] for c in run.conditions if c.condition in courses and decides(c.target)
+    ]
+    values = [ms for course in deciding or courses.values() for _, ms in course.ttft if ms > 0]
+    if not values:
+        return []
+    drawn = []
+    for level in rows.levels(run):
+        own = {c.target: courses[c.condition] for c in level.conditions if c.condition in courses}
+        if own:
+            what = "latency" if level.inputs else "TTFT"
+            axis = fitted(f"{what}, ms", values, zero=True)
+            drawn.append(_course_plot(run, level, own, axis))
+    return drawn
+
+
+def _worth_drawing(points: Sequence[Point]) -> bool:
+    return any(value for _, value in points)
+
+
+def _below(title: str, most: float, words: str, end: float, left: float, *, last: bool) -> Chart:
+    """Return a strip below the dots, from 0 to `most`, with the time at its foot if it is the last
+    one."""
+    seconds = linear(
+        "seconds under this load, its rounds joined" if last else "", 0, end or 1, grid=False
+    )
+    high = max(most * 1.1, 1)
+    return Chart(
+        seconds,
+        Axis(title=title, low=0, high=high, ticks=[(0, "0"), (most, words)]),
+        height=STRIP_HEIGHT,
+        left=left,
+    )
+
+
+def _course_plot(
+    run: Run, level: LoadLevel, courses: Mapping[str, LoadOverTime], ttft: Axis
+) -> Plot:
+    decides, entries = on_axis(run), target_entries_of(run)
+    deciding = [course for target, course in courses.items() if decides(target)] or [
+        *courses.values()
+    ]
+    end = max(course.in_flight[-1][0] for course in deciding)
+    most = max(count for course in deciding for _, count in course.in_flight)
+    upper = Chart(linear("", 0, end or 1, grid=False), ttft, height=AREA_HEIGHT)
+    reported = [
+        term
+        for term in series.SERVER_TERMS
+        if any(_worth_drawing(c.server.get(term, ())) for c in deciding)
+    ]
+    below = [_below("in flight", most, f"{most:,.0f}", end, upper.left, last=not reported)]
+    for term in reported:
+        high = max(value for course in deciding for _, value in course.server.get(term, ()))
+        high, words = (1.0, "100%") if TERMS[term].unit == "share" else (high, wording.number(high))
+        below.append(_below(STRIPS[term], high, words, end, upper.left, last=term == reported[-1]))
+    for target, course in courses.items():
+        upper.add(entries[target], upper.dots(course.ttft))
+        below[0].add(
+            entries[target], below[0].line(course.in_flight, steps=True, tip=target), look="thin"
+        )
+        for term, chart in zip(reported, below[1:], strict=True):
+            chart.add(
+                entries[target], chart.line(course.server.get(term, ()), tip=target), look="thin"
+            )
+    if len(courses) == 1:
+        (course,) = courses.values()
+        upper.add(None, *(upper.upright_rule(at) for at in course.rounds[1:]), look="weak")
+    server_words = (
+        f" Then, as the server tells: {wording.listed([STRIPS[term] for term in reported])}."
+        if reported
+        else ""
+    )
+    return picture(
+        upper,
+        *below,
+        name=f"time-{level_slug(level)}",
+        section="time",
+        title=level.title,
+        description="Above, the TTFT of each request at the moment it was sent; below, the number "
+        "of requests "
+        f"in flight.{server_words} The time between rounds is left out.",
+        heading=f"TTFT and requests in flight · {level.title}",
+    )

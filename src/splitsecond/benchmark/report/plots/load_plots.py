@@ -1,0 +1,242 @@
+from collections.abc import Sequence
+from itertools import product
+
+from splitsecond.benchmark.report import rows
+from splitsecond.benchmark.report.plots import series
+from splitsecond.benchmark.report.plots.plot_frame import kind_suffix, on_axis, target_entries_of
+from splitsecond.benchmark.report.plots.series import Samples
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
+from splitsecond.benchmark.rows.usable_rows import load_of
+from splitsecond.core.pages.axis import fitted, load_axis, load_unit
+from splitsecond.core.pages.chart import NAMES, ROW, Chart, Plot, picture
+from splitsecond.core.pages.figure_cells import number
+from splitsecond.log.statistics.summary import Floats
+
+MARK, HEAVIEST_MARK = 4.0, 8.0
+
+
+def by_load(run: Run, samples: Samples) -> list[Plot]:
+    drawn = []
+    for open_loop, (reuse, workload) in product((False, True), rows.kinds(run)):
+        ttft: list[_Range] = []
+        tps: list[_Range] = []
+        for condition in run.conditions:
+            if (
+                rows.open_loop(condition) == open_loop
+                and (condition.cache_reuse, condition.workload) == (reuse, workload)
+                and load_of(condition)
+            ):
+                observed = samples[condition.condition]
+                ttft += _range(
+                    condition, rows.ttft(condition).p50, series.ttft_values(condition, observed)
+                )
+                tps += _range(condition, condition.tps.p50, series.tps_values(observed))
+        suffix = ("-open" if open_loop else "") + kind_suffix(reuse, workload)
+        wait = "Latency" if any(c.inputs for c in run.conditions) else "Time to first token"
+        for name, title, unit, found in (
+            ("ttft-by-load", wait, "ms", ttft),
+            ("tps-by-load", "TPS of one request", "tokens/s", tps),
+        ):
+            if found:
+                title += rows.kind_title(cache_reuse=reuse, workload=workload)
+                drawn.append(
+                    _against_load(run, name + suffix, title, unit, found, open_loop=open_loop)
+                )
+    return drawn
+
+
+_Range = tuple[str, float, float, float, float]
+
+
+def _range(condition: ConditionFindings, median: float | None, values: Floats) -> list[_Range]:
+    load = load_of(condition)
+    if median is None or not load:
+        return []
+    return [(condition.target, load, median, *(series.band(values) or (median, median)))]
+
+
+def _against_load(
+    run: Run, name: str, title: str, unit: str, found: Sequence[_Range], *, open_loop: bool
+) -> Plot:
+    loads = {load for _, load, *_ in found}
+    draw = _lines if len(loads) > 1 else _ranges
+    shape = "a line through the loads" if len(loads) > 1 else "a mark"
+    decides = on_axis(run)
+    ends = [end for target, _, _, low, high in found if decides(target) for end in (low, high)]
+    return picture(
+        draw(
+            run, found, unit, ends or [end for one in found for end in one[3:]], open_loop=open_loop
+        ),
+        name=name,
+        section="load",
+        title=f"{title}, {unit}",
+        description=f"{title}: the median of each target as {shape}, with the range from p5 to "
+        f"p95 of its requests. "
+        "The tables above list the medians.",
+    )
+
+
+def _tip(target: str, load: str, median: float, low: float, high: float, unit: str) -> str:
+    return (
+        f"{target}{load}\np50 {number(median)} {unit}\np5 to p95: {number(low)} to {number(high)}"
+    )
+
+
+def _lines(
+    run: Run, found: Sequence[_Range], unit: str, ends: Sequence[float], *, open_loop: bool
+) -> Chart:
+    what = load_unit(open_loop=open_loop, in_sessions=any(c.in_sessions for c in run.conditions))
+    chart = Chart(load_axis({load for _, load, *_ in found}, what), fitted("", ends))
+    entries = target_entries_of(run)
+    for place, (target, entry) in enumerate(entries.items()):
+        own = sorted(one[1:] for one in found if one[0] == target)
+        if not own:
+            continue
+        # so that the bars of targets stand side by side
+        beside = 1 + 0.012 * (place - (len(entries) - 1) / 2)
+        bars = [
+            chart.upright(load * beside, low, high)
+            for load, _, low, high in own
+            if chart.y and chart.y.shows(low)
+        ]
+        chart.add(entry, *bars)
+        marks = [
+            chart.mark(
+                entry,
+                load * beside,
+                median,
+                _tip(target, f", {what} {load:g}", median, low, high, unit),
+            )
+            for load, median, low, high in own
+        ]
+        chart.add(
+            entry,
+            chart.line([(load * beside, median) for load, median, *_ in own], tip=target),
+            *marks,
+        )
+    return chart
+
+
+def _ranges(
+    run: Run, found: Sequence[_Range], unit: str, ends: Sequence[float], *, open_loop: bool
+) -> Chart:
+    row = 2 * ROW
+    chart = Chart(fitted(unit, ends), None, height=row * len(found), left=NAMES)
+    entries = target_entries_of(run)
+    for at, (target, _, median, low, high) in enumerate(found):
+        middle = row * (at + 0.5)
+        tip = _tip(target, "", median, low, high, unit)
+        inside = chart.x.shows(low) and chart.x.shows(high)
+        span = chart.span(low, high, middle, tip) if inside else ""
+        chart.add(entries[target], span, chart.mark(entries[target], median, middle, tip, size=5.5))
+        chart.add(None, chart.name(target, middle))
+    return chart
+
+
+_Place = tuple[ConditionFindings, float, float]
+"""A row, the figure of one request there, and the throughput of the system."""
+
+
+def throughput(run: Run) -> list[Plot]:
+    return [
+        drawn for reuse, workload in rows.kinds(run) for drawn in _throughput(run, reuse, workload)
+    ]
+
+
+def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
+    alike = [
+        c for c in run.conditions if (c.cache_reuse, c.workload) == (reuse, workload) and load_of(c)
+    ]
+    end = rows.kind_title(cache_reuse=reuse, workload=workload)
+    speeds = [
+        (c, one, system) for c in alike if (one := c.tps.p50) and (system := c.output_tokens_per_s)
+    ]
+    times = [
+        (c, one, system)
+        for c in alike
+        if (one := c.e2e_ms.p50) and (system := c.output_tokens_per_s)
+    ]
+    drawn = []
+    decides = on_axis(run)
+    for name, title, axis, found, faster_is in (
+        (
+            "throughput",
+            "System throughput against the speed of one request",
+            "TPS p50 of one request",
+            speeds,
+            1,
+        ),
+        (
+            "latency",
+            "System throughput against the time of one request",
+            "E2E p50 of one request, ms",
+            times,
+            -1,
+        ),
+    ):
+        if sum(decides(c.target) for c, *_ in found) > 1:  # one mark is no plot
+            chart, best = _front(run, axis, found, faster_is)
+            where = "right" if faster_is > 0 else "left"
+            drawn.append(
+                picture(
+                    chart,
+                    name=f"{name}{kind_suffix(reuse, workload)}",
+                    section="throughput",
+                    title=title + end,
+                    description=f"Each mark is one target at one load; larger marks are heavier "
+                    f"loads. Marks further "
+                    f"{where} are faster for one request, marks further up have more system "
+                    f"throughput. On the Pareto "
+                    f"front: {', '.join(f'{c.target} at {rows.load_words(c)}' for c in best)}.",
+                )
+            )
+    return drawn
+
+
+def _front(
+    run: Run, axis: str, found: Sequence[_Place], faster_is: int
+) -> tuple[Chart, list[ConditionFindings]]:
+    decides = on_axis(run)
+    shown = [one for one in found if decides(one[0].target)] or found
+    chart = Chart(
+        fitted(axis, [one for _, one, _ in shown], zero=False),
+        fitted("tokens per second of the system", [system for *_, system in shown]),
+    )
+    best = _pareto([place for place in found if not place[0].invalid], faster_is)
+    chart.add(None, chart.line([(one, system) for _, one, system in best], dash=True))
+    loads = [load_of(c) for c, *_ in found]
+    for target, entry in target_entries_of(run).items():
+        own = sorted(
+            (each for each in found if each[0].target == target), key=lambda each: load_of(each[0])
+        )
+        if not own:
+            continue
+        chart.add(
+            entry, chart.line([(one, system) for _, one, system in own], tip=target), look="thin"
+        )
+        for c, one, system in own:
+            grown = (load_of(c) - min(loads)) / (max(loads) - min(loads) or 1)
+            tip = (
+                f"{target}, {rows.load_words(c)}\n{axis}: {number(one)}\nsystem: "
+                f"{number(system)} tokens/s"
+            )
+            mark = chart.mark(
+                entry, one, system, tip, size=MARK + (HEAVIEST_MARK - MARK) * grown**0.5
+            )
+            chart.add(entry, mark, look="hollow" if c.invalid else "")
+    return chart, [c for c, *_ in best]
+
+
+def _pareto(places: Sequence[_Place], faster_is: int) -> list[_Place]:
+    """Return the places that no other beats on both axes, from left to right."""
+
+    def beats(other: _Place, place: _Place) -> bool:
+        speed, other_speed = place[1] * faster_is, other[1] * faster_is
+        return (
+            (other_speed, other[2]) != (speed, place[2])
+            and other_speed >= speed
+            and other[2] >= place[2]
+        )
+
+    best = [place for place in places if not any(beats(other, place) for other in places)]
+    return sorted(best, key=lambda place: place[1])

@@ -1,0 +1,55 @@
+"""What the plots of a run share: legends, the targets that decide an axis, and names."""
+
+import re
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from splitsecond.benchmark.report import rows
+from splitsecond.benchmark.report.plots import series
+from splitsecond.benchmark.report.plots.series import SPLIT, STAGES, STEPS, TURN_PARTS
+from splitsecond.benchmark.report.rows import LoadLevel
+from splitsecond.benchmark.rows.records import Run
+from splitsecond.core.pages.chart import LegendEntry, Legends, palette_entries, target_entries
+from splitsecond.core.wording import ENGINE
+
+
+def legends(run: Run) -> Legends:
+    """Return the entries of each legend. Stages and steps count their colours from the end.
+
+    The parts of TTFT have the colour of the stage that they are, or that they are most of.
+    """
+    every = palette_entries("stage", list(STAGES.values()), from_end=True)
+    of_stage = {"network": "network", "queue": "TLS", "prefill": "provider", "rest": "DNS"}
+    return {
+        "targets": target_entries(rows.targets(run)),
+        "stages": {STAGES[stage]: every[STAGES[stage]] for stage in series.stages_of(run)},
+        "split": {part: replace(every[of_stage[part]], label=part) for part in SPLIT},
+        "steps": palette_entries("stage", STEPS, from_end=True),
+        "session": palette_entries("stage", TURN_PARTS, from_end=True)
+        | {"tools": LegendEntry(label="tools", palette="stage", index=len(every) - 1)},
+    }
+
+
+def on_axis(run: Run) -> Callable[[str], bool]:
+    """Return which targets decide the length of an axis: not the built-in engine, unless there is
+    nothing else."""
+    only_engines = all(target.startswith(ENGINE) for target in rows.targets(run))
+    return lambda target: only_engines or not target.startswith(ENGINE)
+
+
+def target_entries_of(run: Run) -> dict[str, LegendEntry]:
+    return target_entries(rows.targets(run))
+
+
+def level_slug(level: LoadLevel) -> str:
+    kind = "open" if level.open_loop else "concurrency"
+    load = kind if level.load is None else f"{kind}-{level.load:g}".replace(".", "_")
+    return load + kind_suffix(level.cache_reuse, level.workload)
+
+
+def kind_suffix(reuse: bool, workload: str) -> str:
+    """Return the end of a plot's name; characters that no file name can have become hyphens."""
+    return ("-reuse" if reuse else "") + (
+        f"-{re.sub(r'[^a-z0-9]+', '-', workload.lower())}" if workload else ""
+    )
