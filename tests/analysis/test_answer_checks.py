@@ -10,7 +10,7 @@ from splitsecond.core.observation import Observation
 
 
 def answers(condition: str, concurrency: int, valid: int) -> list[Observation]:
-    """A row of which `valid` of 10 answers are valid."""
+    """Return the answers of a row. Of each ten, `valid` are valid."""
     made = closed_loop(concurrency, 40)
     return [_checked(o, condition, number % 10 < valid) for number, o in enumerate(made)]
 

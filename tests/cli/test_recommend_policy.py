@@ -1,4 +1,4 @@
-"""`splitsecond recommend --policy` over a log of two targets, of which one is faster."""
+"""`splitsecond recommend --policy`, with a log of two targets. One target is faster."""
 
 from pathlib import Path
 

@@ -93,7 +93,8 @@ class Identity(Struct, frozen=True, kw_only=True):
 class Robust(Struct, frozen=True, kw_only=True):
     """The doubly robust estimate beside the direct one.
 
-    `refused`: why there is none. `effective_calls`: as many calls of equal weight it rests on.
+    `refused`: why there is no estimate; "": there is one. `effective_calls`: the number of calls of
+    equal weight that would be as informative as the weighted ones.
     `figures`: the estimate. `differs`: the names of figures for which the direct method is off by
     more than chance; the answer has the doubly robust ones in their place.
     """

@@ -175,9 +175,11 @@ def changes(
 
 
 def _chance_of_percentile(name: str, today: Estimate, other: Estimate, places: Integers) -> float:
-    """Return half the interval of the difference of a percentile by Woodruff's method: the share
-    beyond it is off by the chance of the calls of which one time is beyond it and the other is
-    not."""
+    """Return half the interval of the difference of a percentile, by Woodruff's method.
+
+    The share of calls above the percentile is uncertain. Only calls count for which one of the two
+    times is above it and the other is not.
+    """
     figure, q = _PERCENTILES[name]
     pairs = [getattr(each, figure)[places] for each in (today, other)]
     first, second = (each[~np.isnan(each)] for each in pairs)

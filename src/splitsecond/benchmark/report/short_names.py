@@ -31,8 +31,8 @@ class ShortNames(Struct, frozen=True):
 
 
 def short_names(names: Iterable[str]) -> ShortNames:
-    """Return the names without their common beginning and end, of which as much is kept as every
-    name needs to be recognised; as they are if one of them is a policy."""
+    """Return shorter names: their common beginning and end is removed, except for the part that
+    each name needs to be recognised. If one of them is a policy, nothing is removed."""
     found = list(dict.fromkeys(names))
     parts = [PARTS.findall(name) for name in found]
     if len(found) < 2 or any("(" in name for name in found):

@@ -110,8 +110,8 @@ class CostMeter:
         return usd * (self._until_ns[o.target] - until_ns) / (S_PER_HOUR * clock.NS_PER_S)
 
     def check_calibration(self, targets: Iterable[str]) -> None:
-        """Raises `CostReached` if the first requests, of which the last has a full answer, could
-        exceed the limit."""
+        """Raise `CostReached` if the first requests could exceed the limit. The answer of the last
+        one is taken to have the greatest length that is allowed."""
         most = self._allowance.most_usd
         if most is None or self._workload is None:
             return
