@@ -22,7 +22,8 @@ from difflib import get_close_matches
 
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.compare import Comparison, ConditionChange, change_evidence
+from splitsecond.benchmark.findings.change_statements import ConditionChange, change_evidence
+from splitsecond.benchmark.findings.compare import Comparison
 from splitsecond.benchmark.rows.figures import FIGURES, TOTALS
 from splitsecond.benchmark.rows.records import ConditionFindings, FigureChange
 from splitsecond.benchmark.rows.usable_rows import by_place, row

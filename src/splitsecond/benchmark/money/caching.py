@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from splitsecond.benchmark.findings.compare import STATED_PERCENTILES, compare_figure, figure_change
+from splitsecond.benchmark.findings.change_statements import STATED_PERCENTILES
+from splitsecond.benchmark.findings.compare import compare_figure, figure_change
 from splitsecond.benchmark.rows.figures import ended, successful, ttft_figure
 from splitsecond.benchmark.rows.records import CacheSaving, ConditionFindings, FigureChange
 from splitsecond.benchmark.rows.round_spread import round_spread

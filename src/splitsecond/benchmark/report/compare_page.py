@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 
-from splitsecond.benchmark.findings.compare import STATED_PERCENTILES, Comparison, ConditionChange
+from splitsecond.benchmark.findings.change_statements import STATED_PERCENTILES, ConditionChange
+from splitsecond.benchmark.findings.compare import Comparison
 from splitsecond.benchmark.report import rows, sessions
 from splitsecond.benchmark.rows.figures import FIGURES, TOTALS
 from splitsecond.benchmark.rows.metric import Figure, Total

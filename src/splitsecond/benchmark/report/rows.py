@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from splitsecond.benchmark.findings.causes import check_words
-from splitsecond.benchmark.findings.compare import ConditionChange
+from splitsecond.benchmark.findings.change_statements import ConditionChange
 from splitsecond.benchmark.rows.figures import (
     FIGURES,
     LATENCY,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from splitsecond.benchmark.findings.compare import ConditionChange
+from splitsecond.benchmark.findings.change_statements import ConditionChange
 from splitsecond.benchmark.report.rows import LoadLevel, MetricColumn
 from splitsecond.benchmark.rows.figures import FIGURES, TOTALS
 from splitsecond.benchmark.rows.records import ConditionFindings

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.findings.call_costs import cost_card
-from splitsecond.benchmark.findings.compare import Comparison, ConditionChange
+from splitsecond.benchmark.findings.change_statements import ConditionChange
+from splitsecond.benchmark.findings.compare import Comparison
 from splitsecond.benchmark.findings.watching import RoundNews, WatchRound, minute
 from splitsecond.benchmark.report import call_costs, capacity, rows, savings, sessions, use_matrix
 from splitsecond.benchmark.report.tables import (
