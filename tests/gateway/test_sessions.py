@@ -22,7 +22,7 @@ from splitsecond.core.session import CallSession
 from splitsecond.gateway.http.app import Gateway
 from splitsecond.gateway.process.session_secret import session_secret
 from splitsecond.gateway.records.response_owners import ResponseOwners
-from splitsecond.gateway.records.sessions import _USED, CACHES, MAX_AGENTS, WAYS, Sessions
+from splitsecond.gateway.records.sessions import _BEGAN_AT, _KEY, CACHES, MAX_AGENTS, WAYS, Sessions
 from splitsecond.routing.machinery.conversation import without_cache_marks
 from splitsecond.routing.requests.session_names import LONGEST_NAME, session_name
 from splitsecond.routing.router.settings import ClientKey, LogSettings
@@ -258,7 +258,8 @@ def test_the_agents_used_longest_ago_are_forgotten() -> None:
     key = int(began(sessions, call(start_s=1)).id, 16)
     for number in range(1, WAYS + 1):
         at_same_place = (key + number * MAX_AGENTS) % (1 << 64)
-        sessions._cells[sessions._entry(at_same_place) + _USED] = 2 * NS_PER_S
+        used_at = sessions._entry(at_same_place) + _BEGAN_AT
+        _KEY.pack_into(sessions._table, used_at, 2 * NS_PER_S)
     assert began(sessions, call(start_s=9)).turn == 1
 
 
