@@ -25,6 +25,8 @@ from struct import Struct
 
 from msgspec.json import encode
 
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.session import CONVERSATION, CallSession
 from splitsecond.core.upstream.prompt_size import text_tokens
@@ -60,6 +62,9 @@ _BORDER = Struct("=Q8s")
 _PROMPT = _PROMPT_HEAD.size + BORDERS * _BORDER.size
 # since when, 0 for an unused place; the target; the agent; the tokens
 _CACHE = Struct("=4Q")
+_SAVED = Struct("=Q8sq")
+MAX_CLOCK_STEP_NS = 60 * NS_PER_S
+"""How far the wall clock may be corrected between two starts."""
 _ENDED_AT = _KEY.size
 _BEGAN_AT = _ENDED_AT + _ENDED.size
 _PROMPTS_AT = _AGENT.size - _PROMPT_HEAD.size
@@ -95,6 +100,35 @@ class Sessions:
         memory = create_memory(_SIZE)
         mapped(memory, _SIZE)[:SECRET_BYTES] = secret
         return memory
+
+    def saved(self) -> bytes:
+        """Return the agents of the table, for `restore`."""
+        entries = [
+            _KEY.pack(at) + self._table[at : at + _WIDTH]
+            for at in range(0, _TABLE, _WIDTH)
+            if _KEY.unpack_from(self._table, at)[0]
+        ]
+        return b"".join([self._saved_head(), *entries])
+
+    def restore(self, data: bytes) -> None:
+        """Add the agents of a saved table. Ignore those of another installation, another version or
+        an earlier boot of this machine, whose clock began again."""
+        head = self._saved_head()
+        before, now = (
+            _SAVED.unpack_from(each) if len(each) >= _SAVED.size else () for each in (data, head)
+        )
+        if before[:-1] != now[:-1] or abs(before[-1] - now[-1]) > MAX_CLOCK_STEP_NS:
+            return
+        entry = Struct(f"=Q{_WIDTH}s")
+        whole = (len(data) - _SAVED.size) // entry.size * entry.size
+        for at, agent in entry.iter_unpack(data[_SAVED.size : _SAVED.size + whole]):
+            if at in range(0, _TABLE, _WIDTH):
+                self._table[at : at + _WIDTH] = agent
+
+    def _saved_head(self) -> bytes:
+        """Return what shows that a saved table fits: the size of an entry, a hash of the secret,
+        and the wall clock's offset."""
+        return _SAVED.pack(_WIDTH, self._keyed.digest(), clock.wall_offset_ns())
 
     def began(
         self, headers: Mapping[bytes, bytes], call: Call, continued: str = ""
