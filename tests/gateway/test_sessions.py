@@ -15,14 +15,15 @@ from tests.cases import each_case
 from tests.gateway.test_response_owners import TwoTargets
 from tests.gateway.visitor import CHAT, OneRoute, visits
 
+from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call, Reply
 from splitsecond.core.session import CallSession
 from splitsecond.gateway.http.app import Gateway
-from splitsecond.gateway.process.session_secret import session_secret
+from splitsecond.gateway.process.session_table import session_secret, session_table
 from splitsecond.gateway.records.response_owners import ResponseOwners
-from splitsecond.gateway.records.sessions import _USED, CACHES, MAX_AGENTS, WAYS, Sessions
+from splitsecond.gateway.records.sessions import _BEGAN_AT, _KEY, CACHES, MAX_AGENTS, WAYS, Sessions
 from splitsecond.routing.machinery.conversation import without_cache_marks
 from splitsecond.routing.requests.session_names import LONGEST_NAME, session_name
 from splitsecond.routing.router.settings import ClientKey, LogSettings
@@ -258,7 +259,8 @@ def test_the_agents_used_longest_ago_are_forgotten() -> None:
     key = int(began(sessions, call(start_s=1)).id, 16)
     for number in range(1, WAYS + 1):
         at_same_place = (key + number * MAX_AGENTS) % (1 << 64)
-        sessions._cells[sessions._entry(at_same_place) + _USED] = 2 * NS_PER_S
+        used_at = sessions._entry(at_same_place) + _BEGAN_AT
+        _KEY.pack_into(sessions._table, used_at, 2 * NS_PER_S)
     assert began(sessions, call(start_s=9)).turn == 1
 
 
@@ -359,6 +361,54 @@ def test_the_secret_beside_a_log_stays_the_same(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["log.db.secret"]
     assert session_secret(None, said.append) != session_secret(None, said.append)
     assert not said
+
+
+def test_a_session_goes_on_after_a_restart(tmp_path: Path) -> None:
+    log, said = LogSettings(f"sqlite:///{tmp_path}/log.db"), list[str]()
+    with session_table(log, said.append) as memory:
+        sessions = Sessions(memory)
+        first = began(sessions, call(SYSTEM, QUESTION))
+        sessions.ended(first, 2 * NS_PER_S, "a/m")
+        sessions.note_cached(first, "a/m", 1_000, 10)
+    assert stat.S_IMODE(os.stat(tmp_path / "log.db.sessions").st_mode) == 0o600
+    with session_table(log, said.append) as memory:
+        sessions, turn = Sessions(memory), call(SYSTEM, QUESTION, ANSWER, NEXT, start_s=5)
+        second = began(sessions, turn)
+        assert (second.id, second.turn, second.idle_ns) == (first.id, 2, 3 * NS_PER_S)
+        assert second.reusable_tokens >= first.new_tokens - 1
+        assert turn.notes.home
+        assert list(sessions.cached(second, ["a/m"])) == [("a/m", "", 1_000, 10)]
+    assert not said
+
+
+def test_a_saved_table_that_does_not_fit_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = b"s" * 32
+    one, other = Sessions(Sessions.create(secret)), Sessions(Sessions.create(b"t" * 32))
+    began(one, call())
+    saved, again = one.saved(), Sessions(Sessions.create(secret))
+    other.restore(saved)
+    for broken in (b"", saved[:20], saved[:-1], saved[:24] + b"\xff" * 8 + saved[32:]):
+        again.restore(broken)
+    offset_ns = clock.wall_offset_ns()
+    with monkeypatch.context() as booted:
+        booted.setattr(clock, "wall_offset_ns", lambda: offset_ns + 3600 * NS_PER_S)
+        again.restore(saved)
+    assert [began(each, call()).turn for each in (other, again)] == [1, 1]
+    again = Sessions(Sessions.create(secret))
+    again.restore(saved)
+    assert began(again, call()).turn == 2
+
+
+def test_sessions_that_cannot_be_saved_are_reported(tmp_path: Path) -> None:
+    said: list[str] = []
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    with session_table(LogSettings(f"sqlite:///{folder}/log.db"), said.append):
+        for each in folder.iterdir():
+            each.unlink()
+        folder.rmdir()
+    assert len(said) == 1
+    assert "log.db.sessions" in said[0]
 
 
 def test_gateways_of_one_server_have_one_secret() -> None:

@@ -40,8 +40,8 @@ def test_two_replicas_halve_the_share_at_every_age() -> None:
     random = Random(2)
     lifetime = learned(lambda age_s: float(age_s < 300 and random.random() < 0.5))
     assert 0.35 < lifetime.share(10 * NS_PER_S) < 0.65
-    assert lifetime.keeps(200 * NS_PER_S)
-    assert not lifetime.keeps(500 * NS_PER_S)
+    assert lifetime.kept_share(200 * NS_PER_S)
+    assert not lifetime.kept_share(500 * NS_PER_S)
 
 
 def test_an_unknown_share_is_the_prior_and_never_rises_with_age() -> None:
@@ -60,7 +60,7 @@ def test_a_lifetime_that_changes_is_learned_again() -> None:
     lifetime = learned(lambda age_s: float(age_s < 3600))
     for _ in range(60):
         lifetime.add(200 * NS_PER_S, 0.0)
-    assert not lifetime.keeps(200 * NS_PER_S)
+    assert not lifetime.kept_share(200 * NS_PER_S)
 
 
 def fitted(turns: int, slower: Callable[[int], float] = lambda turn: 1.0) -> PrefillFit:

@@ -23,11 +23,10 @@ from splitsecond.core.transport.kernel import raise_file_limit
 from splitsecond.gateway.process.hub_process import gateway_folder, hub, hub_socket
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
-from splitsecond.gateway.process.session_secret import session_secret
+from splitsecond.gateway.process.session_table import session_table
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.gateway.records.orphans import journal_stem, open_journal, recover, remove_journals
-from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.routing.configuration.settings import GatewaySettings
 
 GARBAGE_OBJECTS = 20_000
@@ -83,8 +82,9 @@ def serve(
     (listening,) = bind(settings.listen.host, settings.listen.port)
     with listening, contextlib.ExitStack() as stack:
         hub_at = hub_socket(gateway_folder(stack).path)
+        sessions = stack.enter_context(session_table(settings.log, say))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(source, settings, listening, hub_at, simulated))
+            runner.run(_serve(source, settings, listening, hub_at, sessions, simulated))
 
 
 async def _serve(
@@ -92,12 +92,13 @@ async def _serve(
     settings: GatewaySettings,
     listening: socket.socket,
     hub_at: Path,
+    sessions: int,
     simulated: socket.socket | None,
 ) -> None:
     recover(settings.log, say)
     stem = journal_stem(settings.log)
     slot = WorkerSlot(
-        sessions=Sessions.create(session_secret(settings.log, say)),
+        sessions=sessions,
         journal=None if stem is None else open_journal(stem, 0, say),
         hub=str(hub_at),
     )

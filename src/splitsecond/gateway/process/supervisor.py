@@ -28,7 +28,7 @@ from splitsecond.gateway.process.hub_process import gateway_folder, hub, hub_soc
 from splitsecond.gateway.process.keeping import keep_running
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_hangup
 from splitsecond.gateway.process.service_manager import ServiceManager
-from splitsecond.gateway.process.session_secret import session_secret
+from splitsecond.gateway.process.session_table import session_table
 from splitsecond.gateway.process.simulation import simulator
 from splitsecond.gateway.process.worker import SharedTables, WorkerSlot
 from splitsecond.gateway.records.journal import Journal
@@ -40,7 +40,6 @@ from splitsecond.gateway.records.orphans import (
     remove_journals,
     settle,
 )
-from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.routing.configuration.settings import GatewaySettings, decode, encode
 from splitsecond.routing.router.router import check_settings
@@ -83,7 +82,7 @@ def serve(
         journals, hub_at = journal_stem(settings.log), hub_socket(scratch.path)
         shared = SharedTables.create(len(sockets))
         fleet = "" if settings.shared is None else settings.shared.url
-        sessions = Sessions.create(session_secret(settings.log, say, shared=fleet))
+        sessions = stack.enter_context(session_table(settings.log, say, shared=fleet))
         slots = [
             WorkerSlot(
                 number=number,

@@ -8,8 +8,9 @@ another hash elsewhere.
 
 What is remembered of an agent of a session is in memory that all workers share, because the next
 call may reach any of them: when its latest answer ended and which target gave it, how many calls
-there were, and hashes of its latest prompts. A hash at each border of a block covers the prompt up
-to there, so two prompts are compared without their text. The entry of a session also has which
+there were, and hashes of its latest prompts. A prompt has borders: those of equal blocks in the
+first one, and then the ends of the turns that continued it. A hash at each border covers the prompt
+up to there, so two prompts are compared without their text. The entry of a session also has which
 targets have how much of it in their caches, which each worker adds to what it knows itself
 (`routing/targets/conversations`). A new entry replaces the one of its neighbours that was used
 longest ago. There is no lock: a call of the same agent at another worker in the same microsecond
@@ -17,18 +18,21 @@ may not be counted, and a half-written prompt is not recognised.
 """
 
 import secrets
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
 
+from msgspec.json import encode
+
+from splitsecond.core import clock
+from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.service import Call, Spoken
 from splitsecond.core.session import CONVERSATION, CallSession
-from splitsecond.core.upstream.prompt_size import raw_bytes, text_tokens
+from splitsecond.core.upstream.prompt_size import text_tokens
 from splitsecond.core.wire.stored_ids import CONTINUES
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
-from splitsecond.routing.machinery.conversation import first_messages, without_cache_marks
+from splitsecond.routing.machinery.conversation import MARK, first_messages, without_cache_marks
 from splitsecond.routing.requests.session_names import session_name
 
 MAX_AGENTS = 8192
@@ -36,27 +40,40 @@ MAX_AGENTS = 8192
 WAYS = 8
 """Places in which an agent can be: that of its hash and those after it."""
 MIN_BLOCK = 1024
-"""Least bytes of a block. A block has the least power of two with which a prompt has at most
-`BLOCKS`."""
-BLOCKS = 32
+"""Least bytes of a block."""
+BORDERS = 24
+"""The most borders that are remembered of a prompt. At more turns every second one is forgotten."""
 PROMPTS = 4
 """The latest prompts of an agent that are remembered: clients send others between those of the
 conversation, for the title of a session for instance."""
 SECRET_BYTES = 32
 _HASH = 8
-_PROMPT = _HASH * (2 + BLOCKS)  # its size, the hash of all of it, and that at each border
 CACHES = 16
 """Targets, or agents at a target, whose cached prompts are remembered of a session."""
-_KEY, _USED, _TURN, _BEGAN, _ENDED, _TOKENS, _STORED_TOKENS, _TARGET, _PROMPTS_AT = range(9)
-_CACHES_AT = _PROMPTS_AT + PROMPTS * _PROMPT // _HASH
+_KEY = Struct("=Q")
+_ENDED = Struct("=2Q")
+"""When the latest answer ended, and its target."""
+_BEGAN = Struct("=7Q8s")
+"""When the agent was used, its turns, when the latest of these began, the tokens of its prompt,
+those that the provider has stored, and the borders, the size and the hash of the prompt."""
+_AGENT = Struct("=Q2Q7Q8s")  # the hash of the agent, and both
+_PROMPT_HEAD = Struct("=2Q8s")
+_BORDER = Struct("=Q8s")
+_PROMPT = _PROMPT_HEAD.size + BORDERS * _BORDER.size
 # since when, 0 for an unused place; the target; the agent; the tokens
-_CACHED_AT_NS, _CACHE = 0, Struct("=4Q")
-_CACHE_CELLS = _CACHE.size // _HASH
-_WIDTH = _CACHES_AT + CACHES * _CACHE_CELLS
-_CELLS = MAX_AGENTS * _WIDTH
-_SIZE = SECRET_BYTES + _CELLS * _HASH
+_CACHE = Struct("=4Q")
+_SAVED = Struct("=Q8sq")
+MAX_CLOCK_STEP_NS = 60 * NS_PER_S
+"""How far the wall clock may be corrected between two starts."""
+_ENDED_AT = _KEY.size
+_BEGAN_AT = _ENDED_AT + _ENDED.size
+_PROMPTS_AT = _AGENT.size - _PROMPT_HEAD.size
+_BORDERS_AT = _PROMPTS_AT + _PROMPT_HEAD.size
+_CACHES_AT = _PROMPTS_AT + PROMPTS * _PROMPT
+_WIDTH = _CACHES_AT + CACHES * _CACHE.size
+_TABLE = MAX_AGENTS * _WIDTH
+_SIZE = SECRET_BYTES + _TABLE
 _CONTINUING = frozenset(CONTINUES)
-_cell = partial(int.from_bytes, byteorder=sys.byteorder)
 _END = b' \n]"'
 """What ends the messages. Without it, each turn begins with the whole turn before."""
 _FIELDS: Mapping[Spoken, Sequence[str]] = {
@@ -72,17 +89,46 @@ class Sessions:
     this process, with a secret of its own."""
 
     def __init__(self, memory: int | None = None) -> None:
-        self._bytes = mapped(memory, _SIZE)
+        data = mapped(memory, _SIZE)
         if memory is None:
-            self._bytes[:SECRET_BYTES] = secrets.token_bytes(SECRET_BYTES)
-        self._keyed = blake2b(key=self._bytes[:SECRET_BYTES], digest_size=_HASH)
-        self._cells = self._bytes[SECRET_BYTES:].cast("Q")
+            data[:SECRET_BYTES] = secrets.token_bytes(SECRET_BYTES)
+        self._keyed = blake2b(key=data[:SECRET_BYTES], digest_size=_HASH)
+        self._table = data[SECRET_BYTES:]
 
     @staticmethod
     def create(secret: bytes) -> int:
         memory = create_memory(_SIZE)
         mapped(memory, _SIZE)[:SECRET_BYTES] = secret
         return memory
+
+    def saved(self) -> bytes:
+        """Return the agents of the table, for `restore`."""
+        entries = [
+            _KEY.pack(at) + self._table[at : at + _WIDTH]
+            for at in range(0, _TABLE, _WIDTH)
+            if _KEY.unpack_from(self._table, at)[0]
+        ]
+        return b"".join([self._saved_head(), *entries])
+
+    def restore(self, data: bytes) -> None:
+        """Add the agents of a saved table. Ignore those of another installation, another version or
+        an earlier boot of this machine, whose clock began again."""
+        head = self._saved_head()
+        before, now = (
+            _SAVED.unpack_from(each) if len(each) >= _SAVED.size else () for each in (data, head)
+        )
+        if before[:-1] != now[:-1] or abs(before[-1] - now[-1]) > MAX_CLOCK_STEP_NS:
+            return
+        entry = Struct(f"=Q{_WIDTH}s")
+        whole = (len(data) - _SAVED.size) // entry.size * entry.size
+        for at, agent in entry.iter_unpack(data[_SAVED.size : _SAVED.size + whole]):
+            if at in range(0, _TABLE, _WIDTH):
+                self._table[at : at + _WIDTH] = agent
+
+    def _saved_head(self) -> bytes:
+        """Return what shows that a saved table fits: the size of an entry, a hash of the secret,
+        and the wall clock's offset."""
+        return _SAVED.pack(_WIDTH, self._keyed.digest(), clock.wall_offset_ns())
 
     def began(
         self, headers: Mapping[bytes, bytes], call: Call, continued: str = ""
@@ -93,7 +139,8 @@ class Sessions:
         `continued`: the session of the stored response that it continues, "" for none. Takes time
         in proportion to the prompt; a thread may call it.
         """
-        named, parts = session_name(headers, call.body), prompt_parts(call)
+        parts, prompt = prompt_parts(call)
+        named = session_name(headers, call.body)
         agent = parent = 0
         if named is not None:
             source, session = named.source, self._hash(call.client.encode(), named.name)
@@ -111,31 +158,42 @@ class Sessions:
             )
         else:
             return None
-        cells, at = self._cells, self._entry(agent or session)
-        start_ns = call.start_ns
-        began_ns, ended_ns = cells[at + _BEGAN], cells[at + _ENDED]
-        cells[at + _USED] = start_ns
-        if start_ns > began_ns:
-            cells[at + _BEGAN] = start_ns
-        cells[at + _TURN] = turn = cells[at + _TURN] + 1
-        call.notes.home = cells[at + _TARGET]
-        prompt = b"\0".join(parts).rstrip(_END)
+        table, key, start_ns = self._table, agent or session, call.start_ns
+        at = key % MAX_AGENTS * _WIDTH
+        entry = _AGENT.unpack_from(table, at)
+        if entry[0] != key:
+            at = self._entry(key)
+            entry = _AGENT.unpack_from(table, at)
+        _, ended_ns, call.notes.home, _, turn, began_ns, tokens, stored, borders, size, digest = (
+            entry
+        )
         if _CONTINUING.isdisjoint(call.body):
-            before = cells[at + _PROMPTS_AT]
-            if self._continues(at, prompt):
-                new, reusable = text_tokens(memoryview(prompt)[before:]), cells[at + _TOKENS]
+            running = self._keyed.copy()
+            running.update(prompt[:size])
+            if size and running.digest() == digest:  # as with nearly all turns
+                reusable, new = tokens, text_tokens(prompt[size:])
+                if len(prompt) > size:
+                    borders = self._add_border(at, borders, size, digest)
+                    running.update(prompt[size:])
+                    size, digest = len(prompt), running.digest()
             else:
                 new, reusable = self._compare(at, prompt)
-            cells[at + _TOKENS] = cells[at + _STORED_TOKENS] = new + reusable
+                borders, size, digest = _PROMPT_HEAD.unpack_from(table, at + _PROMPTS_AT)
+            tokens = stored = new + reusable
         else:  # the provider adds what it has stored
-            new, reusable = text_tokens(prompt), cells[at + _STORED_TOKENS]
-            cells[at + _STORED_TOKENS] = new + reusable
-        if turn == 1:
+            new, reusable = text_tokens(prompt), stored
+            stored += new
+        if not turn:
             idle_ns = None
         elif ended_ns < began_ns:  # also while a client, which has its answer, is quicker than us
             idle_ns = 0
         else:
             idle_ns = max(start_ns - ended_ns, 0)
+        turn += 1
+        began_ns = max(start_ns, began_ns)
+        _BEGAN.pack_into(
+            table, at + _BEGAN_AT, start_ns, turn, began_ns, tokens, stored, borders, size, digest
+        )
         return CallSession(
             id=f"{session:016x}",
             source=source,
@@ -150,33 +208,35 @@ class Sessions:
     def ended(self, session: CallSession, end_ns: int, target: str) -> None:
         """Note when an answer to the agent of `session` ended, and the target that gave it; "":
         none did."""
-        cells, at = self._cells, self._entry(int(session.agent or session.id, 16))
-        cells[at + _ENDED] = end_ns
+        at = self._entry(int(session.agent or session.id, 16)) + _ENDED_AT
         if target:
-            cells[at + _TARGET] = target_hash(target)
+            _ENDED.pack_into(self._table, at, end_ns, target_hash(target))
+        else:
+            _KEY.pack_into(self._table, at, end_ns)
 
     def note_cached(self, session: CallSession, target: str, tokens: int, at_ns: int) -> None:
         """Note that since `at_ns` so many `tokens` of the agent of `session` are in the cache of
         `target`."""
-        cells, entry = self._cells, self._entry(int(session.id, 16))
-        cells[entry + _USED] = at_ns
+        table, entry = self._table, self._entry(int(session.id, 16))
+        _KEY.pack_into(table, entry + _BEGAN_AT, at_ns)
         where = target_hash(target), int(session.agent or "0", 16)
-        places = range(entry + _CACHES_AT, entry + _WIDTH, _CACHE_CELLS)
-        same = (at for at in places if (cells[at + 1], cells[at + 2]) == where)
-        place = next(same, None) or min(places, key=lambda at: cells[at + _CACHED_AT_NS])
-        cells[place + _CACHED_AT_NS] = 0  # not to be read before all of it is there
-        cells[place + 1], cells[place + 2], cells[place + 3] = *where, tokens
-        cells[place + _CACHED_AT_NS] = at_ns
+        places = range(entry + _CACHES_AT, entry + _WIDTH, _CACHE.size)
+        known = {at: _CACHE.unpack_from(table, at) for at in places}
+        same = (at for at in places if known[at][1:3] == where)
+        place = next(same, None) or min(places, key=lambda at: known[at][0])
+        _KEY.pack_into(table, place, 0)  # not to be read before all of it is there
+        _CACHE.pack_into(table, place, 0, *where, tokens)
+        _KEY.pack_into(table, place, at_ns)
 
     def cached(
         self, session: CallSession, targets: Iterable[str]
     ) -> Iterator[tuple[str, str, int, int]]:
         """Yield what all workers noted about `targets`: the target, the agent, its tokens there,
         and since when."""
-        begin = SECRET_BYTES + (self._entry(int(session.id, 16)) + _CACHES_AT) * _HASH
+        entry = self._entry(int(session.id, 16))
         names = {target_hash(name): name for name in targets}
         for at_ns, target, agent, tokens in _CACHE.iter_unpack(
-            self._bytes[begin : begin + CACHES * _CACHE.size]
+            self._table[entry + _CACHES_AT : entry + _WIDTH]
         ):
             if at_ns and target in names:
                 yield names[target], f"{agent:016x}" if agent else "", tokens, at_ns
@@ -188,84 +248,64 @@ class Sessions:
 
     def _entry(self, key: int) -> int:
         """Return the place of an agent's entry, which is new if there was none."""
-        cells, at = self._cells, key % MAX_AGENTS * _WIDTH
-        if cells[at] == key:
+        table, at = self._table, key % MAX_AGENTS * _WIDTH
+        if _KEY.unpack_from(table, at)[0] == key:
             return at
-        places = [(at + way * _WIDTH) % _CELLS for way in range(WAYS)]
+        places = [(at + way * _WIDTH) % _TABLE for way in range(WAYS)]
         for place in places:
-            if cells[place] == key:
+            if _KEY.unpack_from(table, place)[0] == key:
                 return place
-        oldest = min(places, key=lambda place: cells[place + _USED])
-        begin = SECRET_BYTES + oldest * _HASH
-        self._bytes[begin : begin + _WIDTH * _HASH] = bytes(_WIDTH * _HASH)
-        cells[oldest] = key
+        oldest = min(places, key=lambda place: _KEY.unpack_from(table, place + _BEGAN_AT))
+        table[oldest : oldest + _WIDTH] = bytes(_WIDTH)
+        _KEY.pack_into(table, oldest, key)
         return oldest
 
-    def _compare(self, entry: int, prompt: bytes) -> tuple[int, int]:
+    def _add_border(self, entry: int, borders: int, size: int, digest: bytes) -> int:
+        """Remember where the agent's latest prompt ended, which is continued. Return the number of
+        its borders."""
+        begin = entry + _BORDERS_AT
+        if borders == BORDERS:
+            end = begin + BORDERS * _BORDER.size
+            every = list(_BORDER.iter_unpack(self._table[begin:end]))
+            borders = BORDERS // 2
+            self._table[begin : begin + borders * _BORDER.size] = _packed(every[1::2])
+        _BORDER.pack_into(self._table, begin + borders * _BORDER.size, size, digest)
+        return borders + 1
+
+    def _compare(self, entry: int, prompt: memoryview) -> tuple[int, int]:
         """Return how many tokens of `prompt` are new, and with how many one of the agent's latest
         prompts begins. Remember the prompt."""
+        begin, size = entry + _PROMPTS_AT, len(prompt)
+        stored = self._table[begin : begin + PROMPTS * _PROMPT].tobytes()
+        prompts = [stored[at : at + _PROMPT] for at in range(0, len(stored), _PROMPT)]
+        ends = [_ends(each) for each in prompts]
+        block = max(-(-size // (BORDERS + 1)), MIN_BLOCK)
+        blocks = range(block, size, block)
+        hashes = self._hashes(prompt, {size, *blocks, *(end for each in ends for end in each)})
+        common = [
+            max((end for end in each if hashes.get(end) == each[end]), default=0) for each in ends
+        ]
+        own = _PROMPT_HEAD.pack(len(blocks), size, hashes[size])
+        own += _packed((border, hashes[border]) for border in blocks)
+        kept = [
+            one
+            for one, same, each in zip(prompts, common, ends, strict=True)
+            if each and 2 * same <= max(each)
+        ]
+        now = b"".join([own.ljust(_PROMPT, b"\0"), *kept]).ljust(len(stored), b"\0")
+        self._table[begin : begin + len(stored)] = now[: len(stored)]
         tokens = text_tokens(prompt)
-        reusable = tokens * self._sent_before(entry, prompt) // max(len(prompt), 1)
+        reusable = tokens * max(common) // max(size, 1)
         return tokens - reusable, reusable
 
-    def _continues(self, entry: int, prompt: bytes) -> bool:
-        """Return whether `prompt` begins with the latest one of the agent, if there is one; then it
-        takes its place.
-
-        Nearly all prompts do, so this compares one hash, and adds those of what is new.
-        """
-        cells, at = self._cells, entry + _PROMPTS_AT
-        size, done = len(prompt), cells[at]
-        running, view = self._keyed.copy(), memoryview(prompt)
-        if done:
-            running.update(view[:done])
-            if _cell(running.digest()) != cells[at + 1]:
-                return False
-            if done == size:
-                return True
-        block = _block(size)
-        kept = (done - 1) // block if done else 0
-        if kept and block > MIN_BLOCK and (wider := block // _block(done)) > 1:
-            cells[at + 2 : at + 2 + kept] = cells[at + 1 + wider : at + 2 + wider * kept : wider]
-        for place, border in enumerate(range((kept + 1) * block, size, block), at + 2 + kept):
-            running.update(view[done:border])
-            cells[place] = _cell(running.digest())
-            done = border
-        running.update(view[done:])
-        cells[at + 1] = _cell(running.digest())
-        cells[at] = size
-        return True
-
-    def _sent_before(self, entry: int, prompt: bytes) -> int:
-        """Return how many bytes of `prompt` one of the agent's latest prompts begins with; remember
-        the prompt."""
-        begin, size = SECRET_BYTES + (entry + _PROMPTS_AT) * _HASH, len(prompt)
-        stored = self._bytes[begin : begin + PROMPTS * _PROMPT].tobytes()
-        known = [stored[at : at + _PROMPT] for at in range(0, len(stored), _PROMPT)]
-        sizes = [int.from_bytes(each[:_HASH], sys.byteorder) for each in known]
-        hashes = self._hashes(prompt, sizes)
-        common = [_common(hashes, size, *each) for each in zip(known, sizes, strict=True)]
-        kept = [
-            each for each, same, own in zip(known, common, sizes, strict=True) if 2 * same <= own
-        ]
-        own = b"".join([hashes[border] for border in (size, *_borders(size))])
-        new = (size.to_bytes(_HASH, sys.byteorder) + own).ljust(_PROMPT, b"\0")
-        self._bytes[begin : begin + PROMPTS * _PROMPT] = b"".join([new, *kept, bytes(len(stored))])[
-            : len(stored)
-        ]
-        return max(common)
-
-    def _hashes(self, prompt: bytes, ends: Iterable[int]) -> dict[int, bytes]:
-        """Return the hash of the prompt up to each border of its blocks, to each of `ends`, and of
-        all of it."""
-        size, running, view, done = len(prompt), self._keyed.copy(), memoryview(prompt), 0
+    def _hashes(self, prompt: memoryview, ends: Iterable[int]) -> dict[int, bytes]:
+        """Return the hash of the prompt up to each of `ends` that is within it."""
+        running, done = self._keyed.copy(), 0
         found: dict[int, bytes] = {}
-        for border in sorted({size, *ends, *_borders(size)}):
-            if border > size:
-                break
-            running.update(view[done:border])
-            found[border] = running.digest()
-            done = border
+        for end in sorted(each for each in ends if each <= len(prompt)):
+            running.update(prompt[done:end])
+            found[end] = running.digest()
+            done = end
         return found
 
 
@@ -275,36 +315,25 @@ def target_hash(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=_HASH).digest(), "big") | 1
 
 
-def prompt_parts(call: Call) -> list[bytes]:
-    """Return the parts of the prompt, the messages last, without marks for caches."""
+def prompt_parts(call: Call) -> tuple[list[bytes], memoryview]:
+    """Return the parts of the prompt, the messages last, and all of it as it is compared with
+    others; both without marks for caches."""
     body = call.body
-    return [
-        without_cache_marks(bytes(raw_bytes(body[name])))
-        for name in _FIELDS[call.api_format]
-        if name in body
-    ]
+    parts = [encode(body[name]) for name in _FIELDS[call.api_format] if name in body]
+    prompt = b"\0".join(parts)
+    if MARK in prompt:
+        parts = [without_cache_marks(each) for each in parts]
+        prompt = b"\0".join(parts)
+    return parts, memoryview(prompt.rstrip(_END))
 
 
-def _common(hashes: Mapping[int, bytes], size: int, known: bytes, known_size: int) -> int:
-    """Return how many bytes a prompt with these `hashes` and a `known` one have in common, to a
-    border of blocks."""
-    if known_size and hashes.get(known_size) == known[_HASH : 2 * _HASH]:
-        return known_size
-    own = _block(known_size)
-    step = max(own, _block(size))
-    common = 0
-    for border in range(step, min(size, known_size), step):
-        at = (1 + border // own) * _HASH
-        if hashes.get(border) != known[at : at + _HASH]:
-            break
-        common = border
-    return common
+def _ends(prompt: bytes) -> dict[int, bytes]:
+    """Return the hash of a remembered prompt up to each of its borders, and of all of it."""
+    borders, size, digest = _PROMPT_HEAD.unpack_from(prompt)
+    end = _PROMPT_HEAD.size + min(borders, BORDERS) * _BORDER.size
+    found = dict(_BORDER.iter_unpack(prompt[_PROMPT_HEAD.size : end]))
+    return {**found, size: digest} if size else {}
 
 
-def _borders(size: int) -> range:
-    block = _block(size)
-    return range(block, size, block)
-
-
-def _block(size: int) -> int:
-    return max(1 << ((size - 1) // BLOCKS).bit_length(), MIN_BLOCK)
+def _packed(borders: Iterable[tuple[int, bytes]]) -> bytes:
+    return b"".join([_BORDER.pack(*each) for each in borders])

@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.json import encode
 
-from splitsecond.core.upstream.prompt_size import raw_bytes
 from splitsecond.core.validation import MAX_VALUES, has_too_many_values
 
 BEGINNING_BYTES = 1024
 """The part of a plain prompt that is its beginning. Providers cache from about as many tokens on,
 but by then prompts differ already."""
-_MARK = b'"cache_control"'
+MARK = b'"cache_control"'
 _BEFORE = ("system", "instructions", "tools")
 _CONVERSATIONS = ("messages", "input", "prompt")
 
@@ -26,34 +26,33 @@ class _Message(Struct, gc=False):
 _messages = msgspec.json.Decoder(list[_Message]).decode
 
 
-def conversation_beginning(body: Mapping[str, Raw | Any]) -> list[bytes | memoryview] | None:
+def conversation_beginning(body: Mapping[str, Raw | Any]) -> list[bytes] | None:
     """Return the system prompt, the tools, and the messages up to the first one of the user; None:
     there is no prompt.
 
     Takes time in proportion to the messages' size.
     """
-    parts: list[bytes | memoryview] = []
+    parts: list[bytes] = []
     for name in _CONVERSATIONS:
         if name in body:
-            parts += first_messages(raw_bytes(body[name]))
+            parts += first_messages(without_cache_marks(encode(body[name])))
     if not parts:
         return None
     for name in _BEFORE:
         if name in body:
-            parts.append(without_cache_marks(bytes(raw_bytes(body[name]))))
+            parts.append(without_cache_marks(encode(body[name])))
     return parts
 
 
-def first_messages(data: bytes | memoryview) -> list[bytes | memoryview]:
-    """Return the messages up to the first one of the user, without marks for caches; of a plain
-    text its beginning."""
+def first_messages(data: bytes) -> list[bytes]:
+    """Return the messages up to the first one of the user; of a plain text its beginning."""
     try:
         messages = [] if len(data) > MAX_VALUES and has_too_many_values(data) else _messages(data)
     except (ValueError, RecursionError):  # a text, or a form that only the provider knows
         messages = []
-    parts: list[bytes | memoryview] = []
+    parts: list[bytes] = []
     for message in messages:
-        parts.append(without_cache_marks(bytes(message.content)))
+        parts.append(bytes(message.content))
         if message.role == "user":
             break
     return parts or [data[:BEGINNING_BYTES]]
@@ -66,11 +65,11 @@ def without_cache_marks(data: bytes) -> bytes:
     A mark is removed with the comma before it (or after it, if it is the first field). A text
     cannot look like one: its quotes are escaped.
     """
-    if _MARK not in data:
+    if MARK not in data:
         return data
     parts: list[bytes] = []
     done = 0
-    while (at := data.find(_MARK, done)) >= 0:
+    while (at := data.find(MARK, done)) >= 0:
         end = data.find(b"}", at) + 1 or len(data)  # the mark is an object of plain fields
         before = data[done:at].rstrip()
         parts.append(before.removesuffix(b","))

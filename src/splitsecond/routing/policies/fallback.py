@@ -92,7 +92,7 @@ class _InTurn(PolicyService):
         ]
         steps = [TokenDeadline(step, limit) for step, limit in zip(twice, limits, strict=True)]
         self._steps = tuple(zip(branches, steps, strict=True))
-        self._last = branches[-1]
+        self._first, self._last = branches[0].names[0], branches[-1]
         self._restarts = context.make_encoder is not None
         self._homes: dict[Branch, Service] = {}
         """Branches of one model, where a session may stay, each as the first of its call."""
@@ -127,7 +127,7 @@ class _InTurn(PolicyService):
         return RestartableReply(reply, restart).reader(watched=call.watched)
 
     def _from_home(self, call: Call, session: CallSession) -> Iterator[tuple[Branch, Service]]:
-        if self._states.conversations.is_only_at(session, self._steps[0][0].names[0]):
+        if self._states.conversations.is_only_at(session, self._first):
             return iter(self._steps)
         available = [branch for branch in self._homes if branch.available(self._states, call)]
         home = (

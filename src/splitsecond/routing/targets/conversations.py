@@ -48,8 +48,7 @@ class Conversations:
 
     def is_only_at(self, session: CallSession, target: str) -> bool:
         """Return whether no other target has been sent anything of the session."""
-        targets = self._sessions.get(session.id, _NO_TARGETS)
-        return not targets or (len(targets) == 1 and target in targets)
+        return self._sessions.get(session.id, _NO_TARGETS).keys() <= {target}
 
     def latest(self, count: int, among: Collection[str]) -> list[CallSession]:
         """Return the latest sessions that are at one of the targets `among`, as their next turns
@@ -81,18 +80,14 @@ class Conversations:
                 self._add(session, target, agent, CachedPrompt(tokens, at_ns))
 
     def _add(self, session: str, target: str, agent: str, prompt: CachedPrompt) -> None:
-        targets = self._sessions.get(session)
-        if targets is None:
-            targets = self._sessions[session] = {}
-            if len(self._sessions) > MAX_SESSIONS:
-                self._sessions.popitem(last=False)
-        else:
-            self._sessions.move_to_end(session)
-        agents = targets.setdefault(target, {})
-        agents.pop(agent, None)
+        sessions = self._sessions
+        agents = sessions.setdefault(session, {}).setdefault(target, {})
         agents[agent] = prompt
+        sessions.move_to_end(session)
+        if len(sessions) > MAX_SESSIONS:
+            sessions.popitem(last=False)
         if len(agents) > MAX_AGENTS:
-            del agents[next(iter(agents))]
+            del agents[min(agents, key=lambda each: agents[each].at_ns)]
 
     def forget(self, target: str, now_ns: int) -> None:
         """Forget `target`, which is another server from `now_ns` on."""

@@ -90,9 +90,10 @@ class CacheLifetime:
     def share(self, age_ns: float) -> float:
         return self._shares[bisect_right(_AGES_NS, age_ns)]
 
-    def keeps(self, age_ns: float) -> bool:
-        """Return whether at least half of what a young prompt finds is still there."""
-        return self._shares[bisect_right(_AGES_NS, age_ns)] >= self._shares[0] / 2
+    def kept_share(self, age_ns: float) -> float:
+        """Return the share if it is at least half of what a young prompt finds, else 0."""
+        share = self._shares[bisect_right(_AGES_NS, age_ns)]
+        return share if 2 * share >= self._shares[0] else 0.0
 
     def variance(self, age_ns: float) -> float:
         share = self.share(age_ns)
@@ -103,7 +104,7 @@ class CacheLifetime:
     @property
     def lasts_s(self) -> float:
         """The time in seconds that prompts are kept; infinite: longer than any wait so far."""
-        return max(end for end in AGES_S if self.keeps(end * NS_PER_S - 1))
+        return max(end for end in AGES_S if self.kept_share(end * NS_PER_S - 1))
 
     def _fit(self) -> None:
         pools: list[tuple[float, float, int]] = []  # share, weight and number of classes
@@ -314,18 +315,15 @@ def _bounded(variance: float, value: float) -> float:
 
 
 class TurnAtTarget(Struct, frozen=True):
-    """A turn of a session that was sent to a target. `cached`: the tokens of its prompt that the
-    target had `age_ns` ago."""
+    """A turn of a session that was sent to a target. `prompt`: the tokens of its prompt; `cached`:
+    those that the target had `age_ns` ago."""
 
     session: CallSession
+    prompt: int
     cached: int
     in_flight: int
     age_ns: float
     began_ns: int
-
-    @property
-    def prompt(self) -> int:
-        return self.session.new_tokens + self.session.reusable_tokens
 
 
 class PromptCacheModel:

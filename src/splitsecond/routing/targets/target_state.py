@@ -205,7 +205,10 @@ class TargetState:
 
     def record_turn(self, attempt: str, session: CallSession, now_ns: int) -> None:
         cached, age_ns = self.conversations.cached(session, self.name, now_ns)
-        self.turns[attempt] = TurnAtTarget(session, cached, len(self.in_flight), age_ns, now_ns)
+        prompt = session.new_tokens + session.reusable_tokens
+        self.turns[attempt] = TurnAtTarget(
+            session, prompt, cached, len(self.in_flight), age_ns, now_ns
+        )
 
     def seed_turn(self, attempt: Observation, session: CallSession, came_ns: int) -> None:
         """Learn from an earlier turn, whose call came in at `came_ns` and got a first token."""

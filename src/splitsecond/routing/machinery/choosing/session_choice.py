@@ -107,16 +107,16 @@ class SessionChoice:
         if session.reusable_tokens < MIN_CACHED:
             return None
         conversations, now_ns = self._states.conversations, clock.now_ns()
-        targets = conversations.targets(session)
         home, most = None, float(MIN_CACHED)
-        for branch in among:
-            for name in branch.names:
-                if name not in targets:
-                    continue
-                sent, age_ns = conversations.cached(session, name, now_ns)
-                lifetime = self._known(name).lifetime
-                if lifetime.keeps(age_ns) and (cached := sent * lifetime.share(age_ns)) >= most:
+        for name in conversations.targets(session):
+            sent, age_ns = conversations.cached(session, name, now_ns)
+            cached = sent * self._known(name).lifetime.kept_share(age_ns)
+            if cached < most:
+                continue
+            for branch in among:
+                if name in branch.names:
                     home, most = branch, cached
+                    break
         return None if home is None else (home, _stays(home, most), 1.0, among)
 
     def instead(

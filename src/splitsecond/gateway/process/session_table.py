@@ -1,18 +1,45 @@
-"""The secret with which ids of sessions are hashed: the same for all gateways of a fleet or log,
-after restarts too."""
+"""The table of sessions of a gateway, and the secret with which their ids are hashed. Both are kept
+beside a SQLite log, so that a session goes on after a restart."""
 
 import contextlib
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-from splitsecond.gateway.records.sessions import SECRET_BYTES
+from splitsecond.gateway.records.sessions import SECRET_BYTES, Sessions
 from splitsecond.log.store.database import sqlite_file
 from splitsecond.routing.router.settings import LogSettings
 
-_SUFFIX = ".secret"
+_SECRET, _TABLE = ".secret", ".sessions"
+
+
+@contextlib.contextmanager
+def session_table(
+    log: LogSettings | None, say: Callable[[str], None], *, shared: str = ""
+) -> Iterator[int]:
+    """Create the memory of `Sessions` for all processes of a gateway, with the sessions that the
+    last one with the same log saved at its end. Save them when the context ends."""
+    memory = Sessions.create(session_secret(log, say, shared=shared))
+    sessions, path = Sessions(memory), None if log is None else sqlite_file(log.url)
+    path = path and path.with_name(path.name + _TABLE)
+    if path is None:
+        yield memory
+        return
+    try:
+        sessions.restore(path.read_bytes())
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        say(f"The sessions in {path} cannot be read: {error.strerror}. They begin again.")
+    try:
+        yield memory
+    finally:
+        try:
+            _write(path, sessions.saved(), replace=True)
+        except OSError as error:
+            say(f"The sessions cannot be saved in {path}: {error.strerror}. They will begin again.")
 
 
 def session_secret(
@@ -32,7 +59,7 @@ def session_secret(
     file = sqlite_file(log.url)
     if file is None:
         return _of_server(log.url)
-    path = file.with_name(file.name + _SUFFIX)
+    path = file.with_name(file.name + _SECRET)
     try:
         return _kept(path)
     except OSError as error:
@@ -51,16 +78,25 @@ def _kept(path: Path) -> bytes:
     """Return the secret in the file. Create the file if it does not exist. Raises `OSError`."""
     with contextlib.suppress(FileNotFoundError):
         return _read(path)
+    with contextlib.suppress(FileExistsError):  # another gateway has just created it
+        _write(path, secrets.token_bytes(SECRET_BYTES), replace=False)
+    return _read(path)
+
+
+def _write(path: Path, data: bytes, *, replace: bool) -> None:
+    """Create a file that only this user may read, in one step. `replace`: one that exists; else it
+    raises `FileExistsError`."""
     new = path.with_name(f"{path.name}-{secrets.token_hex(4)}")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "wb") as writing:
-            writing.write(secrets.token_bytes(SECRET_BYTES))
-        with contextlib.suppress(FileExistsError):  # another gateway has just created it
+            writing.write(data)
+        if replace:
+            new.replace(path)
+        else:
             os.link(new, path)
     finally:
-        new.unlink()
-    return _read(path)
+        new.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> bytes:
