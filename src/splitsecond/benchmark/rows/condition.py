@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from splitsecond.benchmark.rows.answer_checks import checked, with_fallen
 from splitsecond.benchmark.rows.check_inputs import CheckInputs
 from splitsecond.benchmark.rows.figures import FIGURES, TOTALS, ended, successful
 from splitsecond.benchmark.rows.lateness import instrument_of, ordered_ms
@@ -23,6 +22,7 @@ from splitsecond.benchmark.rows.row_fields import NodeFindings
 from splitsecond.benchmark.rows.sessions import session_findings
 from splitsecond.benchmark.rows.slo import Slo
 from splitsecond.benchmark.rows.throughput import per_second
+from splitsecond.benchmark.rows.valid_answers import checked, with_fallen
 from splitsecond.benchmark.rows.validity import invalid_of_node, invalid_reasons, notes
 from splitsecond.benchmark.statistics.sessions import session_load
 from splitsecond.benchmark.statistics.steady import (
