@@ -30,7 +30,8 @@ from splitsecond.gateway.dashboard.data import (
     worker_overviews,
 )
 from splitsecond.gateway.dashboard.speed_grades import SpeedPages, SpeedQuestion
-from splitsecond.gateway.records.key_limits import KeyLimits, today
+from splitsecond.gateway.records.key_limits import KeyLimits
+from splitsecond.gateway.records.limits import today
 from splitsecond.gateway.records.metrics import MetricCounts, Metrics, ProcessMetrics
 from splitsecond.gateway.records.recent_calls import RecentCalls
 from splitsecond.log.production.token_cost import spent_usd

@@ -169,7 +169,7 @@ class Supervisor:
                 SharedCounters(slot.shared.counters, workers=slot.workers, number=slot.number),
                 Journal(slot.journal, say),
                 worker=slot.number,
-                keys=[key.name for key in self._settings.keys],
+                keys=self._settings.keys,
                 keep=lambda orphans: log_orphans(self._settings.log, orphans, say),
                 say=say,
             )
