@@ -67,8 +67,8 @@ class WorkersFailed(Fault):
 def serve(
     source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None
 ) -> None:
-    """Serve with several workers until SIGINT or SIGTERM. Prints ``READY url`` when all of them are
-    ready.
+    """Serve with several workers until SIGINT or SIGTERM. Prints ``READY url dashboard=url`` when
+    all of them are ready.
 
     Raises `CallerFault`: the address is not available, or a policy cannot be built;
     `WorkersFailed`.
@@ -272,7 +272,8 @@ class Supervisor:
         waiting = len(self._been_ready) < len(self._slots)
         self._been_ready.add(number)
         if waiting and len(self._been_ready) == len(self._slots):
-            self._manager.announce(self._address)
+            has_page = self._settings.listen.metrics != "off"
+            self._manager.announce(self._address, dashboard=has_page)
 
 
 class WorkerProcess:
