@@ -139,13 +139,12 @@ class KeyLimits:
         for spending in self._spending.get(key.name, ()):
             self._check_money(spending)
         admitted: dict[str, tuple[int, Headers]] = {}
-        minute = self._minutes_ns() // MINUTE_NS
         try:
             for limit in self._requests.get(key.name, ()):
                 admitted[limit.counter] = self._admit_request(limit)
         except LimitReached:
             for counter in admitted:  # the team refuses what the key allows
-                self._counters.request(counter, minute, -1)
+                self._counters.request(counter, self._minutes_ns() // MINUTE_NS, -1)
             raise
         return min(admitted.values())[1] if admitted else []
 
@@ -247,8 +246,9 @@ class KeyLimits:
 
     def charge(self, client: str, attempt: Observation) -> None:
         if client in self._spending and (usd := self._price(attempt)):
+            day = today()
             for counter in self._counted[client]:
-                self._counters.spend(counter, today(), usd)
+                self._counters.spend(counter, day, usd)
 
     def requests_used(self, counter: str) -> float:
         minute, into_ns = divmod(self._minutes_ns(), MINUTE_NS)

@@ -33,6 +33,7 @@ _NAME = 0
 _MINUTE, _COUNT = 1, 3  # two minutes and their counts: the even, the odd
 # from the place of a period: two of its numbers and their sums, and which of them was charged last:
 # 0 or 1
+_DAY, _MONTH = 5, 11
 _SPENT, _LATEST = 2, 4
 _RESERVED = 10
 _NANO = 1_000_000_000
@@ -42,7 +43,6 @@ _MAX_USD = 9e9
 _EPOCH = date(1970, 1, 1).toordinal()
 
 SpendingPeriod = Literal["day", "month"]
-_PERIODS: dict[SpendingPeriod, int] = {"day": 5, "month": 11}
 
 
 class SharedTable:
@@ -131,17 +131,15 @@ class SharedCounters(SharedTable):
         return self._count(places, minute), self._count(places, minute - 1)
 
     def spend(self, name: str, day: int, usd: float) -> None:
-        at = self._taken(self._row, name)
-        self._add(at, "day", day, usd)
-        self._add(at, "month", month_of(day), usd)
+        amount = nano(usd)
+        self._add(self._taken(self._row, name), day, amount, amount)
 
     def carry_over(self, name: str, day: int, usd: float, earlier_usd: float = 0.0) -> None:
         """Add spending from before the table was made: `usd` of this day, and `earlier_usd` of the
         days before it in its month. Only the first call counts, and only one worker may call it."""
         if self._place(self._rows - 1, name) < 0:
             at = self._taken(self._rows - 1, name)
-            self._add(at, "day", day, usd)
-            self._add(at, "month", month_of(day), usd + earlier_usd)
+            self._add(at, day, nano(usd), nano(usd + earlier_usd))
 
     def is_carried_over(self, name: str) -> bool:
         return self._place(self._rows - 1, name) >= 0
@@ -149,12 +147,12 @@ class SharedCounters(SharedTable):
     def spent_usd(self, name: str, day: int, period: SpendingPeriod = "day") -> float:
         """Return what was spent on `day`, or in its month."""
         cells, total = self._cells, 0
-        number = day if period == "day" else month_of(day)
+        begin, number = (_DAY, day) if period == "day" else (_MONTH, month_of(day))
         for row in range(self._rows):
             at = self._place(row, name)
             if at < 0:
                 continue
-            at += _PERIODS[period]
+            at += begin
             if cells[at] == number:
                 total += cells[at + _SPENT]
             elif cells[at + 1] == number:
@@ -181,8 +179,7 @@ class SharedCounters(SharedTable):
         for at in range(begin, begin + MAX_NAMES * self.width, self.width):
             usd = self._cells[at + _RESERVED] / _NANO
             if usd > 0:
-                self._add(at, "day", day, usd)
-                self._add(at, "month", month_of(day), usd)
+                self._add(at, day, nano(usd), nano(usd))
                 name = known.get(self._cells[at + _NAME], "")
                 found[name] = found.get(name, 0.0) + usd
             self._cells[at + _RESERVED] = 0
@@ -194,9 +191,13 @@ class SharedCounters(SharedTable):
             cells[at + _COUNT + parity] for at in places if cells[at + _MINUTE + parity] == minute
         )
 
-    def _add(self, at: int, period: SpendingPeriod, number: int, usd: float) -> None:
+    def _add(self, at: int, day: int, of_day: int, of_month: int) -> None:
+        """Add billionths of a dollar to a day, and to its month."""
+        self._add_to(at + _DAY, day, of_day)
+        self._add_to(at + _MONTH, month_of(day), of_month)
+
+    def _add_to(self, at: int, number: int, amount: int) -> None:
         cells = self._cells
-        at += _PERIODS[period]
         place = cells[at + _LATEST]
         if cells[at + place] != number:
             place = 1 - place
@@ -204,7 +205,7 @@ class SharedCounters(SharedTable):
                 cells[at + _SPENT + place] = 0
                 cells[at + place] = number
             cells[at + _LATEST] = place
-        cells[at + _SPENT + place] = within_cell(cells[at + _SPENT + place] + nano(usd))
+        cells[at + _SPENT + place] = within_cell(cells[at + _SPENT + place] + amount)
 
 
 @lru_cache(64)
