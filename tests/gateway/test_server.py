@@ -212,6 +212,23 @@ def test_the_budget_of_a_team_outlives_a_restart_without_its_key(configured: Con
 
 
 @pytest.mark.usefixtures("noon")
+def test_earlier_cost_of_a_target_that_has_left_is_reported(
+    configured: Configured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def spend(worker: GatewayWorker) -> None:
+        assert (await visits(worker.gateway).asks(CHAT, headers=AS_WEB)).status == 200
+
+    async def spent(worker: GatewayWorker) -> None:
+        refused = await visits(worker.gateway).asks(CHAT, headers=AS_WEB)
+        assert refused.status == 502
+
+    play(configured(FAST + LIMITED + LOGGED), spend)
+    settings = configured(DOWN + LIMITED + LOGGED)
+    play(structs.replace(settings, providers={"down": settings.providers["down"]}), spent)
+    assert "sim/quick has left the configuration and has no known price" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("noon")
 def test_unwritten_calls_of_an_earlier_gateway_count_as_spent(
     configured: Configured, tmp_path: Path
 ) -> None:

@@ -301,6 +301,13 @@ class GatewayWorker:
         awaited = [*self._awaited]
         self._awaited.clear()
         await self.router.learn_prices([*awaited, *self.router.routed(), *used_targets, *unpriced])
+        for name in sorted(used_targets):
+            has_left = name.partition("/")[0] not in self._settings.providers
+            if has_left and self.router.price(name) is None:
+                say(
+                    f"{name} has left the configuration and has no known price, so spending limits "
+                    f"do not count what it cost earlier."
+                )
         self._limits.carry_over(
             {
                 counter: (spent_usd(now, self.router.price), spent_usd(before, self.router.price))
