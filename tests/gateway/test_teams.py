@@ -221,6 +221,18 @@ def test_a_budget_by_the_month_reads_the_whole_month(tmp_path: Path, calendar: C
     assert (allowance.spent_usd("alice"), allowance.spent_usd("alice", "month")) == (0, 0.75)
 
 
+def test_use_since_the_start_is_not_earlier_use(tmp_path: Path, calendar: Calendar) -> None:
+    """The gateway began before midnight, and reads the log after it."""
+    (key, _) = keys(Team("research"), usd_per_month=1.0)
+    calendar.now = datetime(2026, 11, 28, 0, 1, tzinfo=UTC)
+    with Log.open(f"sqlite:///{tmp_path}/log.db") as log:
+        for number, ago_s in enumerate((120, 240)):
+            log.put(answered(number, client="alice", ago_s=ago_s))
+    with Log.open(f"sqlite:///{tmp_path}/log.db") as log:
+        today, earlier = earlier_use(log, key, datetime(2026, 11, 27, 23, 58, tzinfo=UTC))
+    assert [sum(each.attempts for each in part) for part in (today, earlier)] == [0, 1]
+
+
 TEAMS = "teams: {research: {usd_per_day: 20, usd_per_month: 400}, other: }\n"
 
 
@@ -281,12 +293,12 @@ def test_a_fleet_shares_the_limits_of_a_team_once() -> None:
         member = FleetMember(settings, print)
         assert [*member._holders] == [
             "usd of alice",
-            "requests together of team research",
-            "usd per month together of team research",
+            "team requests of research",
+            "team usd per month of research",
         ]
         member._counters.spend(team.counter, member._day(), 2.0)
         member._counters.spend(team.counter, member._day() - 1, 1.0)
-        holder = member._holders["usd per month together of team research"]
+        holder = member._holders["team usd per month of research"]
         assert member._use(holder).used == 3 * NANO
         member._apply()
         ceilings = member.metrics().fleet_ceilings

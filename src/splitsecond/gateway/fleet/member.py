@@ -77,14 +77,15 @@ class FleetMember:
         wanted: dict[str, tuple[Period, str, int]] = {}
         for key in keys:
             counter = Team(key.name).counter if key.is_team else key.name
-            # a key may be named "team x", so the name of a team's limit begins otherwise
-            of = f"together of team {key.name}" if key.is_team else f"of {key.name}"
+            # a key may have the name of a team
+            kind = "team " if key.is_team else ""
             if key.requests_per_minute is not None:
-                wanted[f"requests {of}"] = "minute", counter, key.requests_per_minute
+                wanted[f"{kind}requests of {key.name}"] = "minute", counter, key.requests_per_minute
             if key.usd_per_day is not None:
-                wanted[f"usd {of}"] = "day", counter, nano(key.usd_per_day)
+                wanted[f"{kind}usd of {key.name}"] = "day", counter, nano(key.usd_per_day)
             if key.usd_per_month is not None:
-                wanted[f"usd per month {of}"] = "month", counter, nano(key.usd_per_month)
+                amount = nano(key.usd_per_month)
+                wanted[f"{kind}usd per month of {key.name}"] = "month", counter, amount
         for name, (period, client, amount) in wanted.items():
             if name in self._holders:
                 self._holders[name].limit = amount

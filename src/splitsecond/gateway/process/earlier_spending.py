@@ -27,6 +27,7 @@ def earlier_use(log: "Log", bearer: ClientKey | Team, until: datetime) -> "Earli
     read = log.team_tokens if isinstance(bearer, Team) else log.spent_tokens
     now = clock.wall_time()
     midnight = begin_of("day", now)
-    monthly = bearer.usd_per_month is not None
-    earlier = read(bearer.name, begin_of("month", now), midnight) if monthly else []
+    earlier: list[SpentTokens] = []
+    if bearer.usd_per_month is not None:
+        earlier = read(bearer.name, begin_of("month", now), min(midnight, until))
     return read(bearer.name, midnight, until), earlier
