@@ -29,6 +29,7 @@ from splitsecond.gateway.records.session_budgets import SessionCounters
 from splitsecond.gateway.records.shared_counters import SharedCounters, month_of
 from splitsecond.log.store.call_record import CallAccounting
 from splitsecond.log.store.log import Log
+from splitsecond.routing.configuration.checkup import checkup
 from splitsecond.routing.configuration.reading import read
 from splitsecond.routing.configuration.settings import decode, encode
 from splitsecond.routing.configuration.warnings import problems
@@ -247,6 +248,12 @@ def test_a_key_names_its_team() -> None:
     assert key.usd_per_month == 90
     assert [each.name for each in key.bearers] == ["web", "research"]
     assert decode(encode(settings)).keys == settings.keys
+
+
+def test_the_check_of_a_configuration_lists_its_teams(tmp_path: Path) -> None:
+    lines = checkup(read(with_team(), ENVIRONMENT, folder=tmp_path))
+    assert "client web: fast, groq/*; 90 USD per month; team research" in lines
+    assert "team research: 20 USD per day, 400 USD per month" in lines
 
 
 @pytest.mark.parametrize(
