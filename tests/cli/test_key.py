@@ -76,10 +76,11 @@ def test_a_rotated_key_overlaps_with_the_former_one(split: Split, configuration:
 
 def test_a_removed_client_has_no_access(split: Split, configuration: Path) -> None:
     split("key", "add", "alice")
+    split("key", "rotate", "alice")
     ended = split("key", "remove", "alice")
     assert ended.code == 0, ended.err
     assert "alice has no access any more" in ended.words
-    assert "You can delete the file splitsecond.alice.key" in ended.words
+    assert "Not used any more: splitsecond.alice.2.key, splitsecond.alice.key." in ended.words
     assert configuration.read_text() == CONFIGURATION
 
 

@@ -171,16 +171,15 @@ def _with_new_key(path: Path, client: str, edited: Callable[[str], str]) -> None
 
 def _remove(path: Path, client: str) -> None:
     text = key_files.read_text(path)
-    found = next(
-        each
-        for each in [*key_editing.entries(text), {}]
-        if not each or (isinstance(each, dict) and each.get("name") == client)
-    )
     _write(path, key_editing.without_key(text, client))
+    entries = [each for each in key_editing.entries(text) if isinstance(each, dict)]
+    found = next(each for each in entries if each.get("name") == client)
     typer.echo(f"Wrote {path}. {printable(client)} has no access any more.")
-    reference = str(found.get("key", ""))
-    if reference.startswith("file:"):
-        typer.echo(f"You can delete the file {reference.removeprefix('file:')}.")
+    keys = [found, *(found.get("former_keys") or [])]
+    references = [str(each.get("key")) for each in keys if isinstance(each, dict)]
+    files = [each.removeprefix("file:") for each in references if each.startswith("file:")]
+    if files:
+        typer.echo(f"Not used any more: {', '.join(files)}.")
 
 
 def _write(path: Path, text: str) -> None:
