@@ -61,7 +61,7 @@ def gateway(folder: Path) -> Iterator[str]:
         program("splitsecond serve"), cwd=folder, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        url = process.stdout.readline().split()[-1]
+        url = process.stdout.readline().split()[1]
         for number in range(CALLS):
             call(url, number)
         ended = Event()

@@ -283,7 +283,7 @@ def test_two_commands_start_a_working_gateway(tmp_path: Path, system: None) -> N
     with Process(
         [*command, "serve", "--port", "0"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
     ) as gateway:
-        url = gateway.read_line().removeprefix("READY ").strip()
+        url = gateway.read_line().split()[1]
         printed = printed.replace("http://127.0.0.1:8800/v1", url)
         blocks = re.findall(r"(?:^    .*\n?)+", printed, re.MULTILINE)
         curl, python = blocks[1], "\n".join(line.strip() for line in blocks[2].splitlines())

@@ -156,8 +156,8 @@ def ready(process: "subprocess.Popen[bytes]") -> str:
     """The base URL that the gateway prints when it answers."""
     assert process.stdout is not None
     assert select.select([process.stdout], [], [], START_S)[0], "the gateway does not answer"
-    word, url = process.stdout.readline().decode().split()
-    assert word == "READY"
+    word, url, page = process.stdout.readline().decode().split()
+    assert (word, page) == ("READY", f"dashboard={url.removesuffix('/v1')}/dashboard")
     return url
 
 

@@ -16,7 +16,8 @@ from splitsecond.core import clock
 from splitsecond.core.errors import ProviderFault
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call
-from splitsecond.gateway.records.key_limits import DAY_S, MAX_RESERVED_USD, KeyLimits
+from splitsecond.gateway.records.key_limits import MAX_RESERVED_USD, KeyLimits
+from splitsecond.gateway.records.limits import DAY_S
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.policies.race import race
@@ -35,7 +36,7 @@ ATTEMPT = Observation(id="r.1", call="r", target="a/x")
 def limited(
     name: str = "web", *, requests: int | None = None, usd: float | None = None
 ) -> ClientKey:
-    return ClientKey(name, b"", ("*",), requests, usd)
+    return ClientKey(name, b"", requests_per_minute=requests, usd_per_day=usd)
 
 
 class Moment:
@@ -146,7 +147,7 @@ def test_daily_spending_limit_counts_all_workers(moment: Moment) -> None:
     with clock.using(moment.monotonic_ns, moment.wall_ns):
         day_counters = SharedCounters()
         one, two = (key_limits([key], lambda attempt: 0.3, counters=day_counters) for _ in range(2))
-        one.carry_over({"web": 0.2})
+        one.carry_over({"web": (0.2, 0.0)})
         for worker in (one, two):
             worker.charge("web", ATTEMPT)
             worker.charge("nobody", ATTEMPT)
@@ -190,7 +191,8 @@ KEY = "a-key-of-a-client-of-ours"
 
 
 def client_key(*, requests: int | None = None, usd: float | None = None) -> ClientKey:
-    return ClientKey("web", hashlib.sha256(KEY.encode()).digest(), ("*",), requests, usd)
+    digest = hashlib.sha256(KEY.encode()).digest()
+    return ClientKey("web", digest, requests_per_minute=requests, usd_per_day=usd)
 
 
 def test_exceeded_rate_limit_has_openais_error_and_headers() -> None:

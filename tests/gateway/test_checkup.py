@@ -39,7 +39,7 @@ def test_checkup_lists_all_parts_of_the_example(tmp_path: Path) -> None:
     )
     assert "target tuned/big: http://10.0.0.6/v1, openai, no key, $2 in, $3 out" in text
     assert "client web: fast, smart; 600 requests per minute; 50 USD per day" in text
-    assert f"log: sqlite:///{tmp_path}/splitsecond.db, kept for 30 days" in text
+    assert f"log: sqlite:///{tmp_path}/splitsecond.db, kept for 31 days" in text
     assert f"seeds: 1 run in {tmp_path}/runs/2026-11-*" in text
     assert lines[-1] == "ok: 2 routes, 1 key, listens on 127.0.0.1:8800, 1 worker"
     problems = [line for line in lines if line.startswith("problem")]
@@ -117,7 +117,7 @@ def test_password_of_the_log_url_is_not_shown() -> None:
     (line,) = [
         each for each in checkup(read("log: env:LOG_URL", environment)) if each.startswith("log")
     ]
-    assert line == "log: postgresql://db:5432/splitsecond, kept for 30 days"
+    assert line == "log: postgresql://db:5432/splitsecond, kept for 31 days"
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 PROVIDERS = ("GROQ", "CEREBRAS", "TOGETHER", "DEEPINFRA", "OPENAI", "ANTHROPIC")
 KEYS = ("WEB_KEY", *(f"{name}_API_KEY" for name in PROVIDERS))
 SHARED = {"SHARED_URL": "postgresql://splitsecond:PASSWORD@db.internal/splitsecond"}
-ROTATION = {f"WEB_KEY_{year}": f"a-key-of-the-year-{year}" for year in (2026, 2027)}
-ENVIRONMENT = {**dict.fromkeys(KEYS, "a-key-that-is-long-enough"), **ROTATION, **SHARED}
+TEAM = {f"{name}_KEY": f"a-key-of-the-client-{name}" for name in ("ALICE", "BOB")}
+ENVIRONMENT = {**dict.fromkeys(KEYS, "a-key-that-is-long-enough"), **TEAM, **SHARED}
 ROUTES = "routes: {fast: {policy: sim/groq}}\n"
 """The rest of a configuration of which only a part is shown."""
 

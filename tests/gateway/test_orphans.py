@@ -27,7 +27,7 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call
 from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
 from splitsecond.gateway.records.journal import SLOT_BYTES, SLOTS, Journal, Reservation
-from splitsecond.gateway.records.key_limits import today
+from splitsecond.gateway.records.limits import today
 from splitsecond.gateway.records.orphans import open_journal, settle
 from splitsecond.gateway.records.reservation import ReservedTokens
 from splitsecond.gateway.records.shared_counters import SharedCounters
@@ -85,7 +85,7 @@ class SlotUser:
             records.extend(orphans)
             return True
 
-        settle(self.counters, self.journal, worker=0, keys=["web"], keep=keep, say=said.append)
+        settle(self.counters, self.journal, worker=0, keys=[limited()], keep=keep, say=said.append)
         return records, said
 
 
@@ -166,7 +166,12 @@ def test_orphaned_calls_survive_a_successor_that_dies(slot: WorkerSlot) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         settle(
-            dying.counters, dying.journal, worker=0, keys=["web"], keep=dies, say=lambda words: None
+            dying.counters,
+            dying.journal,
+            worker=0,
+            keys=[limited()],
+            keep=dies,
+            say=lambda words: None,
         )
     records, _ = SlotUser(slot).settle()
     assert [each.call for each in records] == ["r"]

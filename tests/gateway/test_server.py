@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from tests.cli.conftest import run_splitsecond
 from tests.gateway.conftest import KEY, ServedGateway
 from tests.gateway.visitor import CHAT, visits
 from tests.noon import noon as noon  # a fixture
@@ -26,8 +27,9 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.process import worker as worker_module
 from splitsecond.gateway.process.server import worker_server
 from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
+from splitsecond.log.store.call_record import CallAccounting
 from splitsecond.log.store.database import unwritten_stem
-from splitsecond.log.store.log import Log
+from splitsecond.log.store.log import Log, Past
 from splitsecond.log.store.remote_writer import encode
 from splitsecond.log.store.unwritten import save
 from splitsecond.routing.configuration.reading import read
@@ -179,6 +181,53 @@ def test_a_limit_in_money_holds_and_outlives_a_restart(configured: Configured) -
     play(configured(DOWN + LIMITED + LOGGED), spent)
 
 
+TEAM = """
+keys: [{name: web, key: env:WEB_KEY, team: research}]
+teams: {research: {usd_per_month: 0.02}}
+"""
+
+
+@pytest.mark.usefixtures("noon")
+def test_the_budget_of_a_team_outlives_a_restart_without_its_key(configured: Configured) -> None:
+    async def spend(worker: GatewayWorker) -> None:
+        assert (await visits(worker.gateway).asks(CHAT, headers=AS_WEB)).status == 200
+
+    async def spent(worker: GatewayWorker) -> None:
+        refused = await visits(worker.gateway).asks(CHAT, headers=AS_WEB)
+        assert refused.status == 429
+        message = refused.json["error"]["message"]
+        assert "the team 'research' has spent its 0.02 USD for this month" in message
+
+    play(configured(FAST + TEAM + LOGGED), spend)
+    settings = configured(FAST + TEAM.replace("web,", "new,") + LOGGED)
+    play(settings, spent)
+    assert settings.log is not None
+    since = clock.wall_time() - timedelta(days=1)
+    ((_, record),) = Past.open(settings.log.url).calls(since)
+    assert record.accounting == CallAccounting(team="research")
+    for command, field in (("cost", "rows"), ("speed", "speeds")):
+        asked = "--log", settings.log.url, "--by", "team", "--json", "-"
+        rows = run_splitsecond(command, *asked).json[field]
+        assert [row["name"] for row in rows] == ["research"]
+
+
+@pytest.mark.usefixtures("noon")
+def test_earlier_cost_of_a_target_that_has_left_is_reported(
+    configured: Configured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def spend(worker: GatewayWorker) -> None:
+        assert (await visits(worker.gateway).asks(CHAT, headers=AS_WEB)).status == 200
+
+    async def spent(worker: GatewayWorker) -> None:
+        refused = await visits(worker.gateway).asks(CHAT, headers=AS_WEB)
+        assert refused.status == 502
+
+    play(configured(FAST + LIMITED + LOGGED), spend)
+    settings = configured(DOWN + LIMITED + LOGGED)
+    play(structs.replace(settings, providers={"down": settings.providers["down"]}), spent)
+    assert "sim/quick has left the configuration and has no known price" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("noon")
 def test_unwritten_calls_of_an_earlier_gateway_count_as_spent(
     configured: Configured, tmp_path: Path
@@ -285,7 +334,7 @@ def test_model_without_a_known_price_refuses_limited_keys(
 
     play(settings, main)
     assert (
-        "bare/quick has no known price. Keys with usd_per_day cannot use it"
+        "bare/quick has no known price. Keys with a limit in USD cannot use it"
         in capfd.readouterr().err
     )
 
@@ -315,9 +364,7 @@ def test_other_workers_wait_until_the_first_has_read_the_log(configured: Configu
     )
     try:
         assert (
-            first._unknown(["sim/quick"])
-            == second._unknown(["sim/quick"])
-            == "what it has spent today"
+            first._unknown(["sim/quick"]) == second._unknown(["sim/quick"]) == "what it has spent"
         )
         first._note_spending_read()
         assert first._unknown(["sim/quick"]) == second._unknown(["sim/quick"]) == ""

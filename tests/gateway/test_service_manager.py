@@ -59,6 +59,22 @@ def test_unreachable_manager_is_reported_once(tmp_path: Path) -> None:
     assert "cannot be reached" in said[0]
 
 
+@pytest.mark.parametrize(
+    ("address", "dashboard", "line"),
+    [
+        ("127.0.0.1:8800", True, "READY http://127.0.0.1:8800/v1 dashboard=http://127.0.0.1:8800"),
+        ("0.0.0.0:8800", True, "READY http://0.0.0.0:8800/v1 dashboard=http://127.0.0.1:8800"),
+        ("[::]:8800", True, "READY http://[::]:8800/v1 dashboard=http://[::1]:8800"),
+        ("127.0.0.1:8800", False, "READY http://127.0.0.1:8800/v1"),
+    ],
+)
+def test_ready_names_the_dashboard_if_there_is_one(
+    capfd: pytest.CaptureFixture[str], address: str, dashboard: bool, line: str
+) -> None:
+    ServiceManager(pytest.fail, {}).announce(f"http://{address}/v1", dashboard=dashboard)
+    assert capfd.readouterr().out == f"{line}{'/dashboard' if dashboard else ''}\n"
+
+
 @pytest.mark.system
 @pytest.mark.parametrize("number", ["1", "2"])
 def test_a_gateway_under_a_service_manager(

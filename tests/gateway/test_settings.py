@@ -147,7 +147,7 @@ routes:
     policy: >-
       by_complexity(simple="groq/llama-3.1-8b-instant", medium="openai/gpt-4o",
         complex="anthropic/claude-opus-4-6")
-log: sqlite:///splitsecond.db      # or {url: ..., keep_days: 30}; env:NAME for URLs with passwords
+log: sqlite:///splitsecond.db      # or {url: ..., keep_days: 31}; env:NAME for URLs with passwords
 seeds: [runs/2026-11-*]            # run folders whose figures seed the estimates; optional
 """
 

@@ -23,7 +23,7 @@ from splitsecond.testing.virtual_time import run_virtual
 
 LIMIT_USD = 0.10
 PRICE = Price(input_usd=3, output_usd=15, cache_write_usd=3.75, by_tier={"priority": 2.0})
-KEY = ClientKey("web", b"", ("*",), None, LIMIT_USD)
+KEY = ClientKey("web", b"", usd_per_day=LIMIT_USD)
 LETTERS = "QUJD" * 15_000
 TARGET = parse('"a/x"')
 TRICKS: dict[str, tuple[Spoken, dict[str, Any], int]] = {

@@ -38,6 +38,7 @@ COMMANDS = {
     "Serve": {
         "init": "Write splitsecond.yaml from the keys and servers found here.",
         "serve": "Run the gateway: routes over your providers and servers.",
+        "key": "Add, list, rotate and remove the clients' keys of a gateway.",
         "run": "Run a coding agent, or any program, through a gateway of its own.",
         "explain": "Show where calls to a route would go now, and why.",
         "batch": "Send a file of requests through the gateway's routes.",

@@ -92,8 +92,9 @@ class Notes(Struct, kw_only=True):
     `left`: the target that answered the session's agent before, if it is not the one that answers
     now.
 
-    `meter` is set for a call whose cost is limited. `large`: the body is large (`large_bodies`), so
-    work on it goes to a thread. `estimate`: what it may use, estimated there; None: not yet.
+    `team`: that of the client's key, or "". `meter` is set for a call whose cost is limited.
+    `large`: the body is large (`large_bodies`), so work on it goes to a thread. `estimate`: what it
+    may use, estimated there; None: not yet.
     """
 
     attempts: int = 0
@@ -112,6 +113,7 @@ class Notes(Struct, kw_only=True):
     role: Role = "measured"
     observer: Callable[[Observation], None] | None = None
     session: CallSession | None = None
+    team: str = ""
     home: int = 0
     left: str = ""
     meter: OutputMeter | None = None

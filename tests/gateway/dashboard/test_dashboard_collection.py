@@ -3,7 +3,7 @@
 import asyncio
 import os
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -93,7 +93,7 @@ def test_dashboard_shows_exactly_the_served_calls(configured: Configured) -> Non
         assert (web.name, web.requests.all) == ("web", 4)
         assert web.requests_used == pytest.approx(4, abs=0.1)
         assert web.usd == pytest.approx(found.usd)
-        assert web.spent_usd == pytest.approx(found.usd)
+        assert web.usd_today == pytest.approx(found.usd)
         assert found.usd == pytest.approx((found.input_tokens + found.output_tokens) * 1000 / 1e6)
 
     play(configured(PLAYED), main)
@@ -167,18 +167,24 @@ async def eventually(true: Callable[[], bool]) -> None:
 
 
 class Log:
-    """A fake log. `days`: the use that each reading returns; None: the reading fails."""
+    """A fake log. `days`: the use of today that each reading returns; None: the reading fails.
+    `before`: that of the days before it, by any client or team."""
 
-    def __init__(self, *days: list[SpentTokens] | None) -> None:
+    def __init__(self, *days: list[SpentTokens] | None, before: Sequence[SpentTokens] = ()) -> None:
         self.days = [*days]
+        self.before = [*before]
         self.asked: list[tuple[str, datetime]] = []
 
-    def spent_tokens(self, client: str, since: datetime) -> list[SpentTokens]:
+    def spent_tokens(self, client: str, since: datetime, until: datetime) -> list[SpentTokens]:
+        if since.day == 1:
+            return self.before
         self.asked.append((client, since))
         used = self.days.pop(0)
         if used is None:
             raise CallerFault("no disk", kind="log")
         return used
+
+    team_tokens = spent_tokens
 
 
 class Played:
@@ -249,6 +255,33 @@ def test_log_is_read_for_each_configured_client() -> None:
     played = Played(PRICED + keys, hour=3, log=log)
     assert played.data(after_s=60).usd_today == pytest.approx(4)
     assert [client for client, _ in log.asked] == ["web", "more"]
+
+
+def test_clients_and_teams_have_what_they_spent_in_the_month() -> None:
+    log = Log([], MILLION, MILLION, before=MILLION)
+    text = (
+        "keys: [{name: web, key: env:WEB_KEY, team: ours}, {name: more, key: env:MORE_KEY}]\n"
+        "teams: {ours: {requests_per_minute: 5}}\n"
+    )
+    played = Played(PRICED + text, hour=3, log=log)
+    played.data(after_s=1)
+    played.metrics.took(record(attempt()))
+    found = played.data(after_s=60)
+    spent = [(each.name, each.usd_today, each.usd_month) for each in (*found.clients, *found.teams)]
+    assert spent == [("web", 0.5, 2.5), ("more", 2, 4), ("ours", 2.5, 4.5)]
+    assert [name for name, _ in log.asked] == ["web", "more", "ours"]
+
+
+def test_without_a_log_spending_is_known_since_the_start() -> None:
+    played = Played(PRICED + "keys: [{name: web, key: env:WEB_KEY}]\n", hour=22)
+    played.metrics.took(record(attempt()))
+    found = [played.data(after_s=each).clients[0] for each in (60, 7200, 9 * 86_400)]
+    assert [(each.usd_today, each.usd_month) for each in found] == [
+        (0.5, 0.5),
+        (None, 0.5),
+        (None, 0.5),
+    ]
+    assert played.data(after_s=86_400).clients[0].usd_month is None  # the 1st of December
 
 
 def test_a_log_that_cannot_be_read_is_reported_once() -> None:

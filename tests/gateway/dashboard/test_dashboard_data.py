@@ -16,26 +16,30 @@ from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS as MS
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import FaultRecord, Observation
-from splitsecond.gateway.dashboard import data
-from splitsecond.gateway.dashboard.data import (
+from splitsecond.gateway.dashboard import client_data, data
+from splitsecond.gateway.dashboard.client_data import (
     Requests,
-    calls_by_cache_result,
     client_overviews,
+    requests_by,
+    team_overviews,
+)
+from splitsecond.gateway.dashboard.data import (
+    calls_by_cache_result,
     fleet_overview,
     recent_calls,
     recent_failures,
-    requests_by,
     route_overviews,
     target_overviews,
     worker_overviews,
 )
+from splitsecond.gateway.dashboard.spending import Spending
 from splitsecond.gateway.fleet.view import FleetView, GatewayStatus
 from splitsecond.gateway.records.metrics import BUCKETS_S, MetricCounts, Metrics, ProcessMetrics
 from splitsecond.gateway.records.recent_calls import RecentCalls
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.construction.preview import PreviewedChoice
-from splitsecond.routing.router.settings import ClientKey
+from splitsecond.routing.router.settings import ClientKey, Team
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
 
@@ -200,12 +204,13 @@ def test_keys_have_their_remaining_limits(noon: None) -> None:
         record(client="gone"),
         cost=lambda each: 0.5,
     )
-    (web, free), more = client_overviews(found, keys, limits)
+    known = {"free": Spending(0.75, 1.5), "web": Spending(0.25, 2.25)}
+    (web, free), more = client_overviews(found, keys, limits, known)
     assert more == 0
     assert (web.requests.all, web.usd, web.requests_per_minute, web.usd_per_day) == (1, 0.5, 60, 2)
-    assert (web.requests_used, web.spent_usd, web.reserved_usd) == (3, 0.5, 0)
+    assert (web.requests_used, web.usd_today, web.usd_month, web.reserved_usd) == (3, 0.5, 2.5, 0)
     assert (web.priced, free.priced) == (True, True)
-    unpriced, _ = client_overviews(counts(record()), keys, limits)
+    unpriced, _ = client_overviews(counts(record()), keys, limits, {})
     assert not unpriced[0].priced, "without a price, a cost of 0 is not known"
     assert (free.requests.failed, free.usd, free.requests_per_minute, free.usd_per_day) == (
         1,
@@ -213,16 +218,46 @@ def test_keys_have_their_remaining_limits(noon: None) -> None:
         None,
         None,
     )
-    assert (free.requests_used, free.spent_usd, free.reserved_usd) == (None, None, None)
+    assert (free.requests_used, free.usd_today, free.usd_month) == (None, 0.75, 1.5)
+    assert free.reserved_usd is None
+
+
+def test_a_team_has_what_its_clients_spent_and_its_limits(noon: None) -> None:
+    team = Team("research", usd_per_month=2)
+    keys = [
+        ClientKey("alice", b"1", team=team),
+        ClientKey("bob", b"2", team=team),
+        ClientKey("web", b"3"),
+    ]
+    limits = key_limits(keys, lambda each: 0.5)
+    limits.charge("alice", attempt())
+    limits.charge("bob", attempt())
+    found = counts(*(record(attempt(), client=each) for each in ("alice", "bob", "bob", "web")))
+    (seen,) = team_overviews(found, keys, limits, {team.counter: Spending(0.25, 9)})
+    assert (seen.name, seen.clients, seen.requests.all) == ("research", ["alice", "bob"], 3)
+    assert (seen.usd_today, seen.usd_month, seen.usd_per_month) == (0.25, 1.0, 2)
+
+
+def test_targets_that_left_the_configuration_are_not_shown() -> None:
+    found = counts(
+        record(attempt("a/x"), route="fast"),
+        record(attempt("old/x"), route="fast"),
+        record(attempt("old/y"), route="old/y"),
+        record(attempt("b/y"), route="b/y"),
+    )
+    seen, more = target_overviews(
+        found, [process()], [parse('"a/x"')], TargetStates(), lambda name: name[0] != "o"
+    )
+    assert ([each.name for each in seen], more) == (["a/x", "b/y"], 0)
 
 
 def test_most_active_clients_are_shown_if_there_are_too_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(data, "MAX_SHOWN", 2)
+    monkeypatch.setattr(client_data, "MAX_SHOWN", 2)
     keys = [ClientKey(name, name.encode()) for name in "abcd"]
     found = counts(record(client="d"), record(client="b"), record(client="b"))
-    seen, more = client_overviews(found, keys, key_limits(keys, lambda each: None))
+    seen, more = client_overviews(found, keys, key_limits(keys, lambda each: None), {})
     assert ([each.name for each in seen], more) == (["b", "d"], 2)
 
 

@@ -5,7 +5,8 @@ import pytest
 from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.shared_counters import MAX_NAMES
-from splitsecond.routing.configuration.reading import MAX_LIMITED, read
+from splitsecond.routing.configuration.client_keys import MAX_LIMITED
+from splitsecond.routing.configuration.reading import read
 
 
 def test_keys_beyond_the_table_size_have_no_ceiling() -> None:

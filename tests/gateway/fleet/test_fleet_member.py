@@ -16,13 +16,14 @@ from tests.waiting import WITHIN_S
 from splitsecond.core import clock
 from splitsecond.core.observation import Observation
 from splitsecond.gateway.fleet.member import FleetMember
-from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
+from splitsecond.gateway.fleet.settings import FleetSettings
+from splitsecond.gateway.process.hub_process import limited_keys
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.session_budgets import SessionCounters, SessionUse
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.routing.requests.error_response import LimitReached
-from splitsecond.routing.router.settings import ClientKey
+from splitsecond.routing.router.settings import ClientKey, Team
 
 pytestmark = pytest.mark.system
 WORKERS = 2
@@ -38,7 +39,6 @@ class OneGateway:
         self.key = key
         self.said: list[str] = []
         self.ending = asyncio.Event()
-        limited = LimitedKey(key.name, key.requests_per_minute, key.usd_per_day)
         counters, ceilings = SharedCounters.create(WORKERS), FleetCeilings.create(WORKERS)
         budgets = SessionCounters.create(WORKERS)
         settings = FleetSettings(
@@ -49,7 +49,7 @@ class OneGateway:
             ceilings=ceilings,
             budgets=budgets,
             workers=WORKERS,
-            keys=(limited,),
+            keys=limited_keys([key]),
         )
         self.process = FleetMember(settings, self.said.append)
         self.sessions = [
@@ -75,7 +75,7 @@ class OneGateway:
             worker.admit(self.key)
         except LimitReached:
             return False
-        if self.key.usd_per_day is not None:
+        if worker.counts(self.key.name):
             worker.charge(self.key.name, Observation(id="r.1", call="r", target="a/x"))
         return True
 
@@ -135,7 +135,7 @@ def allowed(limit: int, begun_ns: int) -> float:
 
 
 def limited(requests: int | None = None, usd: float | None = None) -> ClientKey:
-    return ClientKey("web", b"", ("*",), requests, usd)
+    return ClientKey("web", b"", requests_per_minute=requests, usd_per_day=usd)
 
 
 def test_gateways_together_reach_but_never_exceed_the_limit(server: Server) -> None:
@@ -170,6 +170,19 @@ def test_spending_of_all_gateways_stays_below_the_limit(server: Server) -> None:
     done = asyncio.run(run())
     days = (clock.wall_time().date() - begun).days + 1  # at midnight the limit begins anew
     assert sum(done) + 3 <= days * (200 + 3 * WORKERS)  # the last call of each worker
+
+
+def test_gateways_share_the_month_of_a_team(server: Server) -> None:
+    key = ClientKey("web", b"", team=Team("research", usd_per_month=2.0))
+
+    async def run() -> Done:
+        async with gateways(server.database(), key) as made:
+            return await load(made, 5, lambda done: sum(done) + 3 >= 0.9 * 200)
+
+    begun = clock.wall_time()
+    done = asyncio.run(run())
+    months = 1 if clock.wall_time().month == begun.month else 2
+    assert sum(done) + 3 <= months * (200 + 3 * WORKERS)
 
 
 def test_limit_holds_while_the_database_is_killed_or_stopped(server: Server) -> None:

@@ -22,13 +22,15 @@ from splitsecond.log.store.log import Log
 pytestmark = pytest.mark.system
 
 HOSTILE_CLIENT = '<img src=x onerror="document.title=1">'
+HOSTILE_TEAM = "<b>team</b>"
 HOSTILE_TARGET = 'sim/<script>document.title="taken"</script>'
 BACKWARDS = "sim/\u05de\u05d5\u05d3\u05dc/" + "and-does-not-end" * 12
 SETTINGS = """
 listen: {{metrics: key}}
 keys:
   - {{name: {hostile}, key: env:WEB_KEY, requests_per_minute: 900}}
-  - {{name: small, key: env:SMALL_KEY, routes: [fast]}}
+  - {{name: small, key: env:SMALL_KEY, routes: [fast], team: {team}}}
+teams: {{{team}: {{usd_per_month: 5}}}}
 providers:
   sim: {{base_url: '{url}', price: {{input_usd: 1, output_usd: 2}}}}
   slow: {{base_url: '{url}', headers: {{x-splitsecond-fault: 'slow_first_token; seconds=9'}}}}
@@ -67,7 +69,11 @@ def page(system: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pag
 def address(served: ServedGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a gateway whose dashboard needs a key and which has served names that look
     like markup."""
-    settings = SETTINGS.format(url=served.simulated.base_url, hostile=json.dumps(HOSTILE_CLIENT))
+    settings = SETTINGS.format(
+        url=served.simulated.base_url,
+        hostile=json.dumps(HOSTILE_CLIENT),
+        team=json.dumps(HOSTILE_TEAM),
+    )
     folder = tmp_path_factory.mktemp("dashboard")
     (folder / "splitsecond.yaml").write_text(settings)
     with gateway(folder) as process:
@@ -149,6 +155,9 @@ def test_the_page_shows_what_was_served_and_polls(page: Page, address: str) -> N
 def test_names_that_look_like_markup_are_text(page: Page, address: str) -> None:
     opened(page, address)
     assert HOSTILE_CLIENT in rows(page, "clients")
+    assert rows(page, "teams") == {
+        HOSTILE_TEAM: ["1", "0", "no limit", "$0", "$0$5.00 left of $5.00"]
+    }
     assert {HOSTILE_TARGET, BACKWARDS} <= {*rows(page, "targets")}
     assert page.value("document.title") == "Splitsecond gateway"
     assert page.value("document.querySelectorAll('img, iframe, a').length") == 0
@@ -269,7 +278,7 @@ def test_state_of_each_target_is_shown_correctly(page: Page, address: str) -> No
     given(page, address, data | {"usd": 2.5, "usd_today": 2.5})
     page.wait(f"{tile}.querySelector('.value').textContent === 'no price'")
     assert "$2.50 today, without 1 target without a price" in page.value(f"{tile}.textContent")
-    assert rows(page, "clients")[HOSTILE_CLIENT][5] == "no price"
+    assert rows(page, "clients")[HOSTILE_CLIENT][6] == "no price"
 
 
 def test_calls_and_failures_are_shown_with_their_attempts(page: Page, address: str) -> None:

@@ -1,6 +1,5 @@
 import json
 import os
-import secrets
 import shlex
 import sys
 from pathlib import Path
@@ -22,6 +21,7 @@ from splitsecond.routing.configuration.defaults import ROUTE, present
 from splitsecond.routing.configuration.error_messages import SeveralMistakes
 from splitsecond.routing.configuration.foreign_config import read_foreign
 from splitsecond.routing.configuration.initial import PORT, InitialConfig, config_text, policy_text
+from splitsecond.routing.configuration.key_files import write_key
 from splitsecond.routing.configuration.reading import load
 from splitsecond.routing.configuration.settings import GatewaySettings, summary
 from splitsecond.routing.configuration.target_specs import NAME
@@ -210,9 +210,8 @@ def _write_key(path: Path) -> None:
     """Write a fresh client key that only the owner can read; keep that of an existing file."""
     if path.exists():
         path.chmod(0o600)
-        return
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(f"sk-{secrets.token_urlsafe(32)}\n")
+    else:
+        write_key(path)
 
 
 def _check(file: Path) -> None:

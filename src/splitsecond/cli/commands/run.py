@@ -209,7 +209,7 @@ def _gateway(file: Path) -> Iterator[str]:
                     kind="gateway_failed",
                     phase="connect",
                 )
-            yield line.removeprefix(READY).decode().strip().removesuffix("/v1")
+            yield line.split()[1].decode().removesuffix("/v1")
         finally:
             process.stdin.close()  # it ends
             try:

@@ -66,8 +66,8 @@ def serve(
 
     A request's model is a route of the configuration, or PROVIDER/MODEL. Without a configuration,
     the route "default" tries one model of each provider whose key is in the environment. The
-    gateway prints "READY url" when it accepts requests. Without client keys it listens only on this
-    machine. A changed configuration is applied without a restart.
+    gateway prints "READY url dashboard=url" when it accepts requests. Without client keys it
+    listens only on this machine. A changed configuration is applied without a restart.
     """
     if schema:
         typer.echo(schema_text())

@@ -1,9 +1,4 @@
-"""Collection of the dashboard's data, on request: serving requests costs nothing extra.
-
-Today's cost is that of the log, read at the first request of the day, plus what the counters have
-counted since. Calls that ended less than about a second before that reading may be missing, as the
-log writes with a delay.
-"""
+"""Collection of the dashboard's data, on request: serving requests costs nothing extra."""
 
 import asyncio
 import os
@@ -16,24 +11,27 @@ import msgspec
 from splitsecond import __version__
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
+from splitsecond.gateway.dashboard.client_data import (
+    Requests,
+    client_overviews,
+    requests_by,
+    team_overviews,
+)
 from splitsecond.gateway.dashboard.data import (
     Overview,
-    Requests,
     calls_by_cache_result,
-    client_overviews,
     fleet_overview,
     recent_calls,
     recent_failures,
-    requests_by,
     route_overviews,
     target_overviews,
     worker_overviews,
 )
 from splitsecond.gateway.dashboard.speed_grades import SpeedPages, SpeedQuestion
-from splitsecond.gateway.records.key_limits import KeyLimits, today
-from splitsecond.gateway.records.metrics import MetricCounts, Metrics, ProcessMetrics
+from splitsecond.gateway.dashboard.spending import LoggedSpending, Spending, spenders
+from splitsecond.gateway.records.key_limits import KeyLimits
+from splitsecond.gateway.records.metrics import OTHER, MetricCounts, Metrics, ProcessMetrics
 from splitsecond.gateway.records.recent_calls import RecentCalls
-from splitsecond.log.production.token_cost import spent_usd
 from splitsecond.log.store.call_record import DIRECT
 from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.routing.construction.preview import PreviewedChoice, preview, sample
@@ -44,7 +42,7 @@ from splitsecond.routing.targets.target_states import TargetStates
 if TYPE_CHECKING:
     from splitsecond.gateway.dashboard.sessions import SessionPages
     from splitsecond.gateway.fleet.view import FleetView
-    from splitsecond.log.store.log import Log, SpentTokens
+    from splitsecond.log.store.log import Log
 
 FRESH_NS = clock.NS_PER_S
 """How long the data are cached."""
@@ -82,16 +80,13 @@ class DashboardData:
         self._speed_pages = SpeedPages()
         self._session_pages: SessionPages | None = None
         self._states = states
-        self._say = say
         self._log = log
         self._slots = slots
         self._fleet = fleet
         self._cached = b""
         self._cached_ns = 0
         self._previews: dict[str, tuple[int, list[PreviewedChoice]]] = {}
-        self._day = -1
-        self._used: list[list[SpentTokens]] = []
-        self._counted_usd = 0.0  # the counters' value when `_used` was read
+        self._spending = LoggedSpending(log, say)
 
     def use(self, settings: GatewaySettings, limits: KeyLimits, directory: TargetDirectory) -> None:
         self._settings = settings
@@ -169,11 +164,12 @@ class DashboardData:
     async def _overview(self, now_ns: int) -> Overview:
         counts, found = self._metrics.collected(await self._metrics.others())
         processes = [each for each in found if not each.fleet_connected]  # the hub is no worker
-        usd = sum(counts.cost_usd.values())
-        usd_today = await self._today_usd(usd, processes, now_ns)
         policies, keys = self._settings.routes, self._settings.keys
-        targets, more_targets = target_overviews(counts, processes, policies.values(), self._states)
-        clients, more_clients = client_overviews(counts, keys, self._limits)
+        usd_today, spending = await self._spent(counts, processes, now_ns)
+        targets, more_targets = target_overviews(
+            counts, processes, policies.values(), self._states, self._is_usable
+        )
+        clients, more_clients = client_overviews(counts, keys, self._limits, spending)
         return Overview(
             version=__version__,
             at_s=now_ns / clock.NS_PER_S,
@@ -191,7 +187,7 @@ class DashboardData:
             lost_high_usd=sum(counts.lost_high_usd.values()),
             input_tokens=_tokens(counts, "input"),
             output_tokens=_tokens(counts, "output"),
-            usd=usd,
+            usd=sum(counts.cost_usd.values()),
             usd_today=usd_today,
             cache=calls_by_cache_result(counts),
             routes=route_overviews(
@@ -199,6 +195,7 @@ class DashboardData:
             ),
             targets=targets,
             clients=clients,
+            teams=team_overviews(counts, keys, self._limits, spending),
             escalated=processes[0].escalated,
             more_targets=more_targets,
             more_clients=more_clients,
@@ -207,6 +204,28 @@ class DashboardData:
             failures=recent_failures(self._recent),
             fleet=fleet_overview(view, now_ns) if (view := self._fleet()) is not None else None,
         )
+
+    def _is_usable(self, target: str) -> bool:
+        """Return whether a client could name a target: its provider may have left the
+        configuration."""
+        if target == OTHER:  # targets beyond those that the metrics name
+            return True
+        try:
+            self._settings.spec(target)
+        except CallerFault:
+            return False
+        return True
+
+    async def _spent(
+        self, counts: MetricCounts, processes: list[ProcessMetrics], now_ns: int
+    ) -> tuple[float | None, dict[str, Spending]]:
+        counted: dict[str, float] = {}
+        for (client, _), usd in counts.cost_usd.items():
+            counted[client] = counted.get(client, 0.0) + usd
+        up_s = (now_ns - min(process.began_ns for process in processes)) / clock.NS_PER_S
+        began = clock.wall_time() - timedelta(seconds=up_s)
+        found = spenders(self._settings.keys, self._settings.listen.client)
+        return await self._spending.spent(found, counted, began, self._directory.price)
 
     async def _preview(self, now_ns: int) -> None:
         routes, previews = self._settings.routes, self._previews  # `use` may replace both meanwhile
@@ -219,33 +238,6 @@ class DashboardData:
 
     def _previewed_ns(self, route: str) -> int:
         return self._previews[route][0] if route in self._previews else -PREVIEW_NS
-
-    async def _today_usd(
-        self, usd: float, processes: list[ProcessMetrics], now_ns: int
-    ) -> float | None:
-        if self._log is None:
-            since_midnight_ns = clock.wall_time().timestamp() % (24 * 3600) * clock.NS_PER_S
-            began_ns = min(process.began_ns for process in processes)
-            return usd if now_ns - began_ns < since_midnight_ns else None
-        if self._day != today():
-            await self._read_log(self._log, usd)
-        return (
-            sum(spent_usd(used, self._directory.price) for used in self._used)
-            + usd
-            - self._counted_usd
-        )
-
-    async def _read_log(self, log: "Log", usd: float) -> None:
-        midnight = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
-        clients = [key.name for key in self._settings.keys] or [""]
-        day, used = today(), []
-        try:
-            used = [
-                await asyncio.to_thread(log.spent_tokens, client, midnight) for client in clients
-            ]
-        except CallerFault as fault:
-            self._say(f"{fault} The dashboard counts today's cost from now on.")
-        self._day, self._used, self._counted_usd = day, used, usd
 
 
 def _tokens(counts: MetricCounts, direction: str) -> int:

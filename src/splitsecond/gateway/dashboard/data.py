@@ -12,51 +12,30 @@ from msgspec import Struct
 
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
-from splitsecond.core.errors import CLIENT_LEFT
+from splitsecond.gateway.dashboard.client_data import (
+    ClientOverview,
+    Requests,
+    TeamOverview,
+    requests_by,
+)
 from splitsecond.gateway.records.extra_attempts import begun_ns
-from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metrics import BUCKETS_S, MetricCounts, ProcessMetrics
 from splitsecond.gateway.records.recent_calls import RecentCalls
-from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.call_record import DIRECT, CallRecord
 from splitsecond.routing.construction.expression import Expression, targets
 from splitsecond.routing.construction.preview import PreviewedChoice
-from splitsecond.routing.router.settings import ClientKey
 from splitsecond.routing.targets.target_states import TargetStates
 
 if TYPE_CHECKING:
     from splitsecond.gateway.fleet.view import FleetView  # loaded in a fleet only
 
 MAX_SHOWN = 100
-"""Targets that clients named directly, and clients: the most of each in the data, by number of
-requests."""
+"""Targets that clients named directly: the most in the data, by number of attempts."""
 SILENT_S = 10.0
 """Time without a report after which a gateway of the fleet counts as silent, as in
 `fleet/shared_limit`."""
 LONGEST_MESSAGE = 300
 """Characters of a failure's message in the data."""
-_TOO_MANY = 429
-_SERVER_ERROR = 500
-
-
-class Requests(Struct, kw_only=True):
-    """Numbers of requests by their end. `failed`: failures of targets; `refused`: errors of the
-    client; `left`: the client closed the connection."""
-
-    all: int = 0
-    failed: int = 0
-    refused: int = 0
-    left: int = 0
-
-    def add(self, status: int, number: int) -> None:
-        self.all += number
-        if status == CLIENT_LEFT:
-            self.left += number
-        elif (
-            status >= _SERVER_ERROR or status == _TOO_MANY
-        ):  # 429 of a provider: the gateway's own is no call
-            self.failed += number
-        elif status >= 400:
-            self.refused += number
 
 
 class RouteOverview(Struct, frozen=True, kw_only=True):
@@ -110,21 +89,6 @@ class TargetOverview(Struct, frozen=True, kw_only=True):
     priced: bool
     free: bool
     per_hour_usd: float | None
-
-
-class ClientOverview(Struct, frozen=True, kw_only=True):
-    """A client's key. The use of a limit is None if there is no limit. `reserved_usd`: money of
-    calls in flight. `priced`: whether any of its calls has a known cost."""
-
-    name: str
-    requests: Requests
-    usd: float
-    priced: bool
-    requests_per_minute: int | None
-    requests_used: float | None
-    usd_per_day: float | None
-    spent_usd: float | None
-    reserved_usd: float | None
 
 
 class WorkerOverview(Struct, frozen=True, kw_only=True):
@@ -233,6 +197,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     routes: list[RouteOverview]
     targets: list[TargetOverview]
     clients: list[ClientOverview]
+    teams: list[TeamOverview]
     escalated: dict[str, float]
     more_targets: int
     more_clients: int
@@ -241,14 +206,6 @@ class Overview(Struct, frozen=True, kw_only=True):
     failures: list[FailureOverview] = []
     fleet: FleetOverview | None = None
     ttft_within_s: tuple[float, ...] = BUCKETS_S
-
-
-def requests_by(counts: MetricCounts, label: Callable[[str, str], str]) -> dict[str, Requests]:
-    found: dict[str, Requests] = {}
-    for (route, client, status), number in counts.requests.items():
-        if route:
-            found.setdefault(label(route, client), Requests()).add(status, number)
-    return found
 
 
 def route_overviews(
@@ -346,11 +303,17 @@ def target_overviews(
     processes: Collection[ProcessMetrics],
     policies: Iterable[Expression],
     states: TargetStates,
+    usable: Callable[[str], bool] = lambda target: True,
 ) -> tuple[list[TargetOverview], int]:
+    """Return the targets of the policies, and those that clients named directly and that are still
+    `usable`; the latter up to a number, and how many there are beyond it."""
     attempts: dict[str, Counter[str]] = {}
     faults: dict[str, Counter[str]] = {}
-    for (_, target, outcome, fault), number in counts.attempts.items():
+    direct: set[str] = set()
+    for (route, target, outcome, fault), number in counts.attempts.items():
         attempts.setdefault(target, Counter())[outcome] += number
+        if route == DIRECT:
+            direct.add(target)
         if outcome == "failed":
             faults.setdefault(target, Counter())[fault] += number
     usd: dict[str, float] = {}
@@ -358,7 +321,7 @@ def target_overviews(
         usd[target] = usd.get(target, 0.0) + cost
     routed = dict.fromkeys(name for policy in policies for name in targets(policy))
     named = sorted(
-        attempts.keys() - routed.keys(), key=lambda name: (-attempts[name].total(), name)
+        filter(usable, direct - routed.keys()), key=lambda name: (-attempts[name].total(), name)
     )
     seen = [
         _target(
@@ -410,40 +373,6 @@ def _target(
         priced=info.price is not None,
         free=info.price is not None and info.price.free,
         per_hour_usd=info.price.per_hour_usd if info.price else None,
-    )
-
-
-def client_overviews(
-    counts: MetricCounts, keys: Collection[ClientKey], limits: KeyLimits
-) -> tuple[list[ClientOverview], int]:
-    requests = requests_by(counts, lambda route, client: client)
-    usd: dict[str, float] = {}
-    for (client, _), cost in counts.cost_usd.items():
-        usd[client] = usd.get(client, 0.0) + cost
-    calls = {key.name: requests.get(key.name, Requests()) for key in keys}
-    shown = set(sorted(calls, key=lambda name: -calls[name].all)[:MAX_SHOWN])
-    seen = [
-        _client(key, calls[key.name], usd.get(key.name), limits)
-        for key in keys
-        if key.name in shown
-    ]
-    return seen, len(calls) - len(shown)
-
-
-def _client(
-    key: ClientKey, requests: Requests, usd: float | None, limits: KeyLimits
-) -> ClientOverview:
-    by_minute, by_day = key.requests_per_minute is not None, key.usd_per_day is not None
-    return ClientOverview(
-        name=key.name,
-        requests=requests,
-        usd=usd or 0.0,
-        priced=usd is not None,
-        requests_per_minute=key.requests_per_minute,
-        requests_used=limits.requests_used(key.name) if by_minute else None,
-        usd_per_day=key.usd_per_day,
-        spent_usd=limits.spent_usd(key.name) if by_day else None,
-        reserved_usd=limits.reserved_usd(key.name) if by_day else None,
     )
 
 

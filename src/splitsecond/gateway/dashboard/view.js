@@ -5,7 +5,8 @@ const STATES = { up: "good", untested: "", degraded: "warn", returning: "warn", 
 const MOST_FAILED = 0.05;
 const COLUMNS = {
   targets: ["Target", "State", "In flight", "TTFT p50", "TTFT p95", "TPS", "Attempts/s", "Failed", "Lost", "Cost/h", "Limits left"],
-  clients: ["Client", "Requests/s", "Requests", "Failed", "Left this minute", "Left today", "Cost"],
+  clients: ["Client", "Requests/s", "Requests", "Failed", "Left this minute", "Spent today", "Spent this month", "Cost since start"],
+  teams: ["Team", "Clients", "Requests", "Left this minute", "Spent today", "Spent this month"],
   fleet: ["Gateway", "State", "Version", "Workers", "Last report", "Sees", "Targets down"],
   workers: ["Process", "Uptime", "In flight", "CPU", "Memory", "Log records lost"],
 };
@@ -150,21 +151,38 @@ function left({ requests_left: requests, tokens_left: tokens }) {
   return lines.length ? lines.map(([n, what]) => small(`${count(n)} ${what}`)) : NONE;
 }
 
+function used(share) {
+  return bar([[share > 0.9 ? "target-1" : "target-0", Math.min(1, share)]]);
+}
+
+function requestsLeft({ requests_per_minute: most, requests_used: requests }) {
+  if (most === null) return td(small("no limit"));
+  return td(count(Math.max(0, most - requests)), small(`of ${count(most)}`), used(requests / most));
+}
+
+// What a client or a team has spent, and what is left if it has a limit.
+function spent(amount, most, held) {
+  if (most === null) return td(usd(amount));
+  return td(usd(amount), small(`${usd(Math.max(0, most - amount - held))} left of ${usd(most)}`),
+    held ? small(`${usd(held)} reserved`) : [], used((amount + held) / most));
+}
+
+const spending = seen => [spent(seen.usd_today, seen.usd_per_day, seen.reserved_usd),
+  spent(seen.usd_month, seen.usd_per_month, seen.reserved_usd)];
+
 function client(seen) {
   const of = sample => sample.clientsByName.get(seen.name);
   const growth = get => samples.growth(sample => of(sample) && get(of(sample)));
-  const limit = (most, used, text, held) => {
-    if (most === null) return td(small("no limit"));
-    const part = Math.min(1, used / most);
-    return td(text(Math.max(0, most - used)), small(`of ${text(most)}`, held ? `, ${text(held)} reserved` : ""),
-      bar([[part > 0.9 ? "target-1" : "target-0", part]]));
-  };
-  return el("tr", {}, heading(name(seen.name)),
+  return el("tr", {}, heading(name(seen.name), seen.team ? small(outside(seen.team)) : []),
     td(rate(samples.perSecond(sample => of(sample)?.requests.all))), td(count(seen.requests.all)),
     td(share(per(growth(c => c.requests.failed), growth(c => c.requests.all)))),
-    limit(seen.requests_per_minute, seen.requests_used, count),
-    limit(seen.usd_per_day, seen.spent_usd + seen.reserved_usd, usd, seen.reserved_usd),
+    requestsLeft(seen), spending(seen),
     td(seen.priced || !seen.requests.all ? usd(seen.usd) : small("no price")));
+}
+
+function team(seen) {
+  return el("tr", {}, heading(name(seen.name)), td(count(seen.clients.length)),
+    td(count(seen.requests.all)), requestsLeft(seen), spending(seen));
 }
 
 function worker(data, seen) {
@@ -216,10 +234,14 @@ function showAll(data) {
       `${data.slots} workers. The other figures cover all workers.` : "", more("Targets not shown", data.more_targets));
   table(place.targets, COLUMNS.targets, data.targets.map(each => target(data, each)));
   place["clients-section"].hidden = !data.clients.length;
-  show(place["clients-note"], "Limits apply to all workers together. Days are UTC days.",
+  show(place["clients-note"], "Limits apply to all workers together. Days and months are those of UTC.",
+    data.teams.length ? " Below a client: its team." : "",
     more("Requests rejected since start (wrong key, path or body, or over a limit)", data.rejected),
     more("Clients with fewer requests, not shown", data.more_clients));
   table(place.clients, COLUMNS.clients, data.clients.map(client));
+  place["teams-section"].hidden = !data.teams.length;
+  show(place["teams-note"], "Limits that the clients of a team share.");
+  table(place.teams, COLUMNS.teams, data.teams.map(team));
   showFleet(data.fleet);
   show(place["workers-note"], silent > 0 ? `${counted(silent, "worker has", "workers have")} not served a request yet.` : "");
   table(place.workers, COLUMNS.workers, data.workers.map(each => worker(data, each)));

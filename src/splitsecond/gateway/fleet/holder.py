@@ -18,10 +18,10 @@ class LimitUse(NamedTuple):
 
 
 class Holder:
-    """This gateway's part of one limit of a key: `limit` requests a minute, or billionths of a US
-    dollar a day.
+    """This gateway's part of one limit of a key or a team: `limit` requests a minute, or billionths
+    of a US dollar a day or a month.
 
-    `client`: the name of the key.
+    `client`: the name under which its use is counted.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Holder:
         self.ceiling, self.share, self.others = lease.ceiling, lease.share, lease.others
 
     def alone(self, away_s: float) -> None:
-        if self.period == "day" or away_s < SILENT_S:
+        if self.period != "minute" or away_s < SILENT_S:
             return
         self.ceiling = self.share if away_s >= RAISE_S else min(self.ceiling, self.share)
 

@@ -18,10 +18,12 @@ from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.fleet.shared_limit import SILENT_S, Period
 from splitsecond.gateway.fleet.view import FleetView
 from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings, Limit
-from splitsecond.gateway.records.key_limits import DAY_S, MINUTE_NS, today
+from splitsecond.gateway.records.key_limits import MINUTE_NS
+from splitsecond.gateway.records.limits import DAY_S, today
 from splitsecond.gateway.records.metrics import ProcessMetrics, process_metrics
 from splitsecond.gateway.records.session_budgets import SessionCounters
 from splitsecond.gateway.records.shared_counters import MAX_NAMES, SharedCounters, nano
+from splitsecond.routing.router.settings import Team
 
 EVERY_S = 1.0
 """Time between two exchanges."""
@@ -39,7 +41,7 @@ END_S = 30.0
 """How long the calls of workers that have died may have money reserved at the end."""
 TAKE_OVER_S = 2.0
 """How long a gateway of the same name must be silent to be replaced."""
-_LIMITS: dict[Period, Limit] = {"minute": "requests", "day": "usd"}
+_LIMITS: dict[Period, Limit] = {"minute": "requests", "day": "usd", "month": "usd_per_month"}
 
 
 class FleetMember:
@@ -74,10 +76,16 @@ class FleetMember:
     def use(self, keys: Iterable[LimitedKey]) -> None:
         wanted: dict[str, tuple[Period, str, int]] = {}
         for key in keys:
+            counter = Team(key.name).counter if key.is_team else key.name
+            # a key may have the name of a team
+            kind = "team " if key.is_team else ""
             if key.requests_per_minute is not None:
-                wanted[f"requests of {key.name}"] = "minute", key.name, key.requests_per_minute
+                wanted[f"{kind}requests of {key.name}"] = "minute", counter, key.requests_per_minute
             if key.usd_per_day is not None:
-                wanted[f"usd of {key.name}"] = "day", key.name, nano(key.usd_per_day)
+                wanted[f"{kind}usd of {key.name}"] = "day", counter, nano(key.usd_per_day)
+            if key.usd_per_month is not None:
+                amount = nano(key.usd_per_month)
+                wanted[f"{kind}usd per month of {key.name}"] = "month", counter, amount
         for name, (period, client, amount) in wanted.items():
             if name in self._holders:
                 self._holders[name].limit = amount
@@ -200,8 +208,9 @@ class FleetMember:
             holder.client,
             self._ceilings.refused(_LIMITS[holder.period], holder.client),
         )
-        if holder.period == "day":
-            spent = max(self._counters.spent_usd(client, day) for day in {today(), self._day()})
+        if holder.period != "minute":
+            days = {today(), self._day()}
+            spent = max(self._counters.spent_usd(client, day, holder.period) for day in days)
             return LimitUse(max(nano(spent + self._counters.reserved_usd(client)), 0), refused)
         minute, into_ns = divmod(clock.now_ns() + self._ceilings.offset_ns, MINUTE_NS)
         current, previous = self._counters.requests(client, minute)
@@ -229,9 +238,8 @@ class FleetMember:
                 self._full = True
                 self._say(
                     f"more than {MAX_NAMES:,} keys with limits were configured since the gateway "
-                    f"started, so the key "
-                    f"{holder.client} and others are refused. Restart the gateway, with fewer "
-                    f"keys with limits."
+                    f"started, so {_label(holder.client)} and others are refused. Restart the "
+                    f"gateway, with fewer keys with limits."
                 )
 
     def _failed(self, why: str) -> None:
@@ -262,15 +270,15 @@ class FleetMember:
             fleet_reports_invalid={name: self.learning.invalid},
             fleet_turns={name: self.learning.turns},
             fleet_ceilings={
-                (_LIMITS[holder.period], holder.client): holder.ceiling
-                / (NANO if holder.period == "day" else 1)
+                (_LIMITS[holder.period], _label(holder.client)): holder.ceiling
+                / (1 if holder.period == "minute" else NANO)
                 for holder in self._holders.values()
             },
         )
 
     async def _leave(self) -> None:
         give_up_ns = clock.now_ns() + round(END_S * clock.NS_PER_S)
-        clients = {holder.client for holder in self._holders.values() if holder.period == "day"}
+        clients = {holder.client for holder in self._holders.values() if holder.period != "minute"}
         while any(map(self._counters.reserved_usd, clients)):
             if clock.now_ns() >= give_up_ns:
                 break
@@ -291,3 +299,8 @@ class FleetMember:
         except (psycopg.Error, OSError) as error:
             self._say(f"the gateway could not leave its fleet: {self._database.error_text(error)}")
         await self._database.close()
+
+
+def _label(counter: str) -> str:
+    """Return the name of a key or a team as metrics show it."""
+    return counter.removeprefix("\0")

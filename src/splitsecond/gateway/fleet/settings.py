@@ -5,9 +5,13 @@ from msgspec import Struct
 
 
 class LimitedKey(Struct, frozen=True):
+    """A key with limits, or a team of keys."""
+
     name: str
     requests_per_minute: int | None = None
     usd_per_day: float | None = None
+    usd_per_month: float | None = None
+    is_team: bool = False
 
 
 class FleetSettings(Struct, frozen=True, kw_only=True):

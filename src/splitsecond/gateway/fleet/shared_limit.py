@@ -1,9 +1,9 @@
-"""One limit of one client key in a fleet: how much of it each gateway may use.
+"""One limit of a client key or a team in a fleet: how much of it each gateway may use.
 
 Each gateway has a ceiling. Its workers admit a request only while their own use, over the sliding
-minute or the day, stays below it (`records/key_limits`). The sum of all ceilings never exceeds the
-limit, so the use of the whole fleet never does, whatever is delayed, lost or cut off. A gateway
-whose report is missing still counts with its ceiling.
+minute, the day or the month, stays below it (`records/key_limits`). The sum of all ceilings never
+exceeds the limit, so the use of the whole fleet never does, whatever is delayed, lost or cut off. A
+gateway whose report is missing still counts with its ceiling.
 
 About once a second a gateway reports its use and what it wants, and gets a new ceiling: its use,
 plus what it wants or an equal part of half of what nobody uses, whichever is more. If the fleet
@@ -29,7 +29,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-Period = Literal["minute", "day"]
+from splitsecond.gateway.records.shared_counters import month_of
+
+Period = Literal["minute", "day", "month"]
 
 SILENT_S = 10.0
 """Time without a report after which a gateway may use its share, and others reserve it."""
@@ -62,7 +64,7 @@ class Departed(Struct, omit_defaults=True):
 
 class SharedLimit(Struct, omit_defaults=True):
     """Stored state of one limit. `spent`: use of departed gateways on this `day`, which counts
-    until its end.
+    until its end. For a limit by the month, `day` is the number of the month.
 
     `other_day` and `other_spent`: the same of the day that was current before, for a clock that
     steps and returns.
@@ -172,10 +174,11 @@ def encode(shared: SharedLimit) -> bytes:
 def _clear(shared: SharedLimit, fleet: Mapping[str, Present], period: Period, now: Moment) -> None:
     """Remove what no longer counts. What a gateway that is gone could have used, its ceiling,
     counts as used."""
-    if now.day != shared.day:
-        spent = shared.other_spent if now.day == shared.other_day else 0
+    number = month_of(now.day) if period == "month" else now.day
+    if number != shared.day:
+        spent = shared.other_spent if number == shared.other_day else 0
         shared.other_day, shared.other_spent = shared.day, shared.spent
-        shared.day, shared.spent = now.day, spent
+        shared.day, shared.spent = number, spent
     for name, holding in list(shared.gateways.items()):
         present = fleet.get(name)
         if present is None or present.instance != holding.instance:
@@ -191,7 +194,7 @@ def _weight(age_s: float) -> float:
 
 
 def _depart(shared: SharedLimit, amount: int, period: Period, now: Moment) -> None:
-    if period == "day":
+    if period != "minute":
         shared.spent += amount
     elif amount:
         shared.departed.append(Departed(now.fleet_s, amount))

@@ -185,9 +185,8 @@ class Gateway:
         self._routes = routes
         self._keys = {digest: key for key in keys for digest in key.digests}
         self._cached_keys: dict[bytes, ClientKey] = {}
-        self._limited = {
-            key.name for key in keys if (key.requests_per_minute, key.usd_per_day) != (None, None)
-        }
+        self._limited = {key.name for key in keys if key.bearers}
+        self._teams = {key.name: key.team.name for key in keys if key.team is not None}
         self._max_body_bytes = max_body_bytes
         self._limits = limits
         self._budgets = budgets
@@ -490,6 +489,7 @@ class Gateway:
             credentials=self._credentials(cycle, form) if self._takes_credentials else None,
         )
         call.notes.dropped.extend(request.dropped)
+        call.notes.team = self._teams.get(cycle.client, "")
         if form.incoming is not None:
             rewrite = form.incoming
             call = (
@@ -581,8 +581,8 @@ class Gateway:
         return fault if self._advise is None else self._advise(fault)
 
     async def _reserve(self, call: Call, model: str) -> Callable[[], None] | None:
-        """Reserve what `call` may cost, if the client's key has a spending limit. Return what
-        releases it."""
+        """Reserve what `call` may cost, if the client's key or team has a spending limit. Return
+        what releases it."""
         limits = self._limits
         if limits is None or not limits.counts(call.client):
             return None

@@ -5,7 +5,7 @@ import contextlib
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from splitsecond.gateway.process.keeping import keep_running
 from splitsecond.gateway.process.worker import WorkerSlot
 from splitsecond.log.store.record_counts import settle_all
 from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.router.settings import ClientKey, Team
 
 STOP_S = 10.0
 """Time that the hub has to write the last records before it is killed."""
@@ -112,6 +113,21 @@ class HubProcess:
             self.ready.set()
 
 
+def limited_keys(keys: Iterable[ClientKey]) -> tuple[LimitedKey, ...]:
+    """Return the keys and teams with limits, each once."""
+    found = {bearer.counter: bearer for key in keys for bearer in key.bearers}
+    return tuple(
+        LimitedKey(
+            each.name,
+            each.requests_per_minute,
+            each.usd_per_day,
+            each.usd_per_month,
+            is_team=isinstance(each, Team),
+        )
+        for each in found.values()
+    )
+
+
 @contextlib.asynccontextmanager
 async def hub(
     settings: GatewaySettings, socket_path: Path, slot: WorkerSlot | None = None, port: int = 0
@@ -136,11 +152,7 @@ async def hub(
                 ceilings=tables.ceilings,
                 budgets=tables.budgets,
                 workers=settings.listen.workers,
-                keys=tuple(
-                    LimitedKey(each.name, each.requests_per_minute, each.usd_per_day)
-                    for each in wanted.keys
-                    if each.requests_per_minute is not None or each.usd_per_day is not None
-                ),
+                keys=limited_keys(wanted.keys),
             )
         errors = dict(internal_errors.counts)
         return HubSettings(

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -75,7 +76,8 @@ async def run_worker(worker: GatewayWorker, server: HttpServer, ready: Callable[
 def serve(
     source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None
 ) -> None:
-    """Serve in this process until SIGINT or SIGTERM. Prints ``READY url`` when it accepts requests.
+    """Serve in this process until SIGINT or SIGTERM. Prints ``READY url dashboard=url`` when it
+    accepts requests.
 
     Raises `CallerFault`: the address is not available, or a policy cannot be built.
     """
@@ -116,7 +118,9 @@ async def _serve(
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(watcher.run())
             living = group.create_task(manager.keep_alive())
-            await run_worker(worker, server, lambda: manager.announce(address))
+            has_page = settings.listen.metrics != "off"
+            announce = partial(manager.announce, address, dashboard=has_page)
+            await run_worker(worker, server, announce)
             watching.cancel()
             living.cancel()
     remove_journals(stem)

@@ -37,9 +37,14 @@ class ServiceManager:
     def ready(self) -> None:
         self._notify("READY=1")
 
-    def announce(self, address: str) -> None:
+    def announce(self, address: str, *, dashboard: bool = True) -> None:
+        """Print that requests are accepted at `address`, and where the dashboard is, if there is
+        one."""
+        line = f"READY {address}"
+        if dashboard:
+            line += f" dashboard={dashboard_address(address)}"
         with contextlib.suppress(OSError):
-            os.write(1, f"READY {address}\n".encode())
+            os.write(1, f"{line}\n".encode())
         self.ready()
 
     def reloading(self) -> None:
@@ -65,3 +70,9 @@ class ServiceManager:
             if not self._failed:
                 self._say(f"The service manager cannot be reached at NOTIFY_SOCKET: {error}.")
             self._failed = True
+
+
+def dashboard_address(address: str) -> str:
+    """Return the address of the dashboard for a browser on this machine."""
+    here = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    return f"{here.removesuffix('/v1')}/dashboard"

@@ -66,8 +66,8 @@ class WorkersFailed(Fault):
 def serve(
     source: ConfigSource, settings: GatewaySettings, simulated: socket.socket | None = None
 ) -> None:
-    """Serve with several workers until SIGINT or SIGTERM. Prints ``READY url`` when all of them are
-    ready.
+    """Serve with several workers until SIGINT or SIGTERM. Prints ``READY url dashboard=url`` when
+    all of them are ready.
 
     Raises `CallerFault`: the address is not available, or a policy cannot be built;
     `WorkersFailed`.
@@ -168,7 +168,7 @@ class Supervisor:
                 SharedCounters(slot.shared.counters, workers=slot.workers, number=slot.number),
                 Journal(slot.journal, say),
                 worker=slot.number,
-                keys=[key.name for key in self._settings.keys],
+                keys=self._settings.keys,
                 keep=lambda orphans: log_orphans(self._settings.log, orphans, say),
                 say=say,
             )
@@ -271,7 +271,8 @@ class Supervisor:
         waiting = len(self._been_ready) < len(self._slots)
         self._been_ready.add(number)
         if waiting and len(self._been_ready) == len(self._slots):
-            self._manager.announce(self._address)
+            has_page = self._settings.listen.metrics != "off"
+            self._manager.announce(self._address, dashboard=has_page)
 
 
 class WorkerProcess:

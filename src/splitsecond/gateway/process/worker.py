@@ -22,11 +22,13 @@ from splitsecond.gateway.fleet.view import FleetView
 from splitsecond.gateway.http.advice import Advice, OperatorNotices
 from splitsecond.gateway.http.app import Gateway
 from splitsecond.gateway.hub.messages import ToWorker
+from splitsecond.gateway.process.earlier_spending import earlier_use, spenders
 from splitsecond.gateway.records.access_log import AccessLog
 from splitsecond.gateway.records.extra_attempts import hedge_targets
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.journal import Journal
-from splitsecond.gateway.records.key_limits import KeyLimits, today
+from splitsecond.gateway.records.key_limits import KeyLimits
+from splitsecond.gateway.records.limits import today
 from splitsecond.gateway.records.metrics import LogState, Metrics
 from splitsecond.gateway.records.orphans import save_orphans, settle
 from splitsecond.gateway.records.recent_calls import RecentCalls
@@ -45,7 +47,8 @@ from splitsecond.routing.targets.target_states import TargetStates
 
 if TYPE_CHECKING:
     from splitsecond.gateway.fleet.worker_exchange import WorkerExchange
-    from splitsecond.log.store.log import Log, SpentTokens
+    from splitsecond.gateway.process.earlier_spending import EarlierUse
+    from splitsecond.log.store.log import Log
 
 LEARN_S = 5.0
 """Least time between two look-ups of prices, each of which takes a second of CPU."""
@@ -59,7 +62,7 @@ EARLIER_S, LOOK_S = 9.0, 0.1
 """How long the first worker waits until calls of an earlier gateway are in the log, and how often
 it looks."""
 LOG_AWAY_S = 10.0
-"""Time between two attempts to read from the log what clients have spent today."""
+"""Time between two attempts to read from the log what clients have spent before."""
 MAX_UNPRICED = 10_000
 """Attempts that wait for the price of their target."""
 
@@ -263,7 +266,7 @@ class GatewayWorker:
             complete = False
             with contained("task"):
                 if used is None:
-                    used = await self._used_today()
+                    used = await self._used_earlier()
                 await self._learn_prices(used or {})
                 complete = used is not None
             learned, self._learned = self._learned, asyncio.Event()
@@ -290,45 +293,52 @@ class GatewayWorker:
         if self._access_log is not None:
             self._access_log.close()
 
-    async def _learn_prices(self, used: "dict[str, list[SpentTokens]]") -> None:
+    async def _learn_prices(self, used: "dict[str, EarlierUse]") -> None:
         """Learn the prices of routes and of targets that were used, and charge what was `used`
-        today and since."""
-        used_targets = {tokens.target for each in used.values() for tokens in each}
+        before and since."""
+        used_targets = {tokens.target for each in used.values() for part in each for tokens in part}
         unpriced = [attempt.target for _, attempt in self._unpriced]
         awaited = [*self._awaited]
         self._awaited.clear()
         await self.router.learn_prices([*awaited, *self.router.routed(), *used_targets, *unpriced])
+        for name in sorted(used_targets):
+            has_left = name.partition("/")[0] not in self._settings.providers
+            if has_left and self.router.price(name) is None:
+                say(
+                    f"{name} has left the configuration and has no known price, so spending limits "
+                    f"do not count what it cost earlier."
+                )
         self._limits.carry_over(
-            {client: spent_usd(each, self.router.price) for client, each in used.items()}
+            {
+                counter: (spent_usd(now, self.router.price), spent_usd(before, self.router.price))
+                for counter, (now, before) in used.items()
+            }
         )
         self._note_spending_read()
         self._say_missing_prices()
         for _ in range(len(self._unpriced)):
             self._limits.charge(*self._unpriced.popleft())
 
-    async def _used_today(self) -> "dict[str, list[SpentTokens]] | None":
-        """Return what clients with a spending limit used today before the gateway started, by
-        target; None if the log cannot be read. Only the first worker reads it."""
+    async def _used_earlier(self) -> "dict[str, EarlierUse] | None":
+        """Return what keys and teams with a spending limit used before the gateway started, by
+        counter; None if the log cannot be read. Only the first worker reads it."""
         log = self.router.log
         # a fleet's database knows
         if log is None or self._slot.number or self._ceilings is not None:
             return {}
-        clients = [key.name for key in self._settings.keys if key.usd_per_day is not None]
-        if clients:
+        found = spenders(self._settings.keys)
+        if found:
             await self._wait_for_earlier_records(log)
-        midnight = clock.wall_time().replace(hour=0, minute=0, second=0, microsecond=0)
         try:
             return {
-                client: await asyncio.to_thread(
-                    log.spent_tokens, client, midnight, self._slot.began
-                )
-                for client in clients
+                each.counter: await asyncio.to_thread(earlier_use, log, each, self._slot.began)
+                for each in found
             }
         except CallerFault as fault:
             if not self._spending_unknown:
                 say(
                     f"{fault} Until it can be read, spending limits do not count what was spent "
-                    f"earlier today."
+                    f"earlier."
                 )
             self._spending_unknown = True
             return None
@@ -379,7 +389,7 @@ class GatewayWorker:
 
     def _unknown(self, targets: Sequence[str]) -> str:
         if not self._is_spending_read():
-            return "what it has spent today"
+            return "what it has spent"
         unread = (name for name in targets if self.router.directory.price_state(name) == "unread")
         return f"the price of {name}" if (name := next(unread, None)) is not None else ""
 
@@ -400,7 +410,7 @@ class GatewayWorker:
             self._counters.carry_over(SPENDING_READ, today(), 0.0)
 
     def _say_missing_prices(self) -> None:
-        if self._slot.number or all(key.usd_per_day is None for key in self._settings.keys):
+        if self._slot.number or not spenders(self._settings.keys):
             return
         for name in self.router.routed():
             if (
@@ -409,7 +419,7 @@ class GatewayWorker:
             ):
                 self._missing_said.add(name)
                 say(
-                    f"{name} has no known price. Keys with usd_per_day cannot use it: set price "
+                    f"{name} has no known price. Keys with a limit in USD cannot use it: set price "
                     f"in the configuration."
                 )
 
@@ -423,8 +433,8 @@ class GatewayWorker:
                     log.put(each)
             return True
 
-        names = [key.name for key in self._settings.keys]
-        settle(self._counters, journal, worker=self._slot.number, keys=names, keep=keep, say=say)
+        keys = self._settings.keys
+        settle(self._counters, journal, worker=self._slot.number, keys=keys, keep=keep, say=say)
 
     def _observe(self, attempt: Observation) -> None:
         if attempt.fault is not None or self._notices.open:

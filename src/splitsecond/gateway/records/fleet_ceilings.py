@@ -14,18 +14,18 @@ from typing import Literal
 
 from splitsecond.gateway.records.shared_counters import SharedTable, within_cell
 
-Limit = Literal["requests", "usd"]
+Limit = Literal["requests", "usd", "usd_per_month"]
 NANO = 1_000_000_000
-_PLACES: dict[Limit, int] = {"requests": 1, "usd": 2}
+_PLACES: dict[Limit, int] = {"requests": 1, "usd": 2, "usd_per_month": 3}
 # added to the place of a limit; the share is only for requests
-_CEILING, _OTHERS, _REFUSED, _SHARE = 0, 2, 4, 6
+_CEILING, _OTHERS, _REFUSED, _SHARE = 0, 3, 6, 9
 _FLEET = ""
 """The name under which the table contains what concerns all keys."""
 _UNTIL, _OFFSET, _REACHED = 1, 2, 3
 
 
 class FleetCeilings(SharedTable):
-    width = 8
+    width = 11
 
     def __init__(self, memory: int | None, *, workers: int, number: int | None = None) -> None:
         super().__init__(memory, workers, workers if number is None else number)

@@ -36,6 +36,7 @@ _EMPTY = _LENGTH.pack(0)
 class Reservation(Struct, frozen=True, kw_only=True):
     call: str
     client: str
+    team: str = ""
     route: str
     operation: Operation
     stream: bool

@@ -208,7 +208,8 @@ class ProcessMetrics(Struct, frozen=True, kw_only=True):
         dict[tuple[str, str], float],
         _gauge(
             "fleet_ceiling",
-            "This gateway's part of a key's limit: `requests` per minute or `usd` per day.",
+            "This gateway's part of a limit: `requests` per minute, `usd` per day or "
+            "`usd_per_month`. A team is `team NAME`.",
             "limit",
             "client",
         ),

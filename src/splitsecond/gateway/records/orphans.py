@@ -23,15 +23,15 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import counted_as
 from splitsecond.gateway.records.journal import Journal, Reservation
-from splitsecond.gateway.records.key_limits import today
+from splitsecond.gateway.records.limits import today
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.gateway.records.shared_memory import create_memory
-from splitsecond.log.store.call_record import WORKER_DIED, CallRecord
+from splitsecond.log.store.call_record import WORKER_DIED, CallAccounting, CallRecord
 from splitsecond.log.store.database import sqlite_file, unwritten_stem
 from splitsecond.log.store.log import Log
 from splitsecond.log.store.remote_writer import encode
 from splitsecond.log.store.unwritten import save
-from splitsecond.routing.router.settings import LogSettings
+from splitsecond.routing.router.settings import ClientKey, LogSettings
 
 _SERVER_ERROR = 500
 _SUFFIX = ".in-flight-"
@@ -112,7 +112,7 @@ def settle(
     journal: Journal,
     *,
     worker: int,
-    keys: Iterable[str],
+    keys: Sequence[ClientKey],
     keep: Callable[[Sequence[CallRecord]], bool],
     say: Callable[[str], None],
 ) -> bool:
@@ -121,7 +121,8 @@ def settle(
     `keep` gets the records of the calls in the journal, and returns whether they are kept: then the
     journal is cleared. Return whether nothing is left in the journal.
     """
-    charged = counters.forfeit(keys, today())
+    teams = {key.team.counter for key in keys if key.team is not None}
+    charged = counters.forfeit([*(key.counter for key in keys), *teams], today())
     entries: list[Reservation] = []
     try:
         entries = journal.entries()
@@ -135,7 +136,7 @@ def settle(
             f"{error.strerror}."
         )
     calls = Counter(entry.client for entry in entries)
-    for name in {**charged, **calls}:
+    for name in [each for each in {**charged, **calls} if each not in teams]:
         key = f"key {name!r}" if name else "a key that is no longer in the configuration"
         say(
             f"worker {worker} died with calls of {key} in flight. The "
@@ -214,6 +215,7 @@ def orphan_record(entry: Reservation) -> CallRecord:
         outcome="failed",
         fault=WORKER_DIED,
         wall_us=clock.wall_offset_us(),
+        accounting=CallAccounting(team=entry.team) if entry.team else None,
         attempts=tuple(attempts),
     )
 

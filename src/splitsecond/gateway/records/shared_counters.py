@@ -3,13 +3,13 @@ each worker.
 
 A worker writes only its own row and adds up all rows, so no two processes write one cell. A cell is
 eight bytes at a multiple of eight, which processors write and read atomically. A count is stored
-next to its minute or day. When the next minute begins, the count is set to 0 first and then the
-minute, so a reader sees either the old minute, which it skips, or the new minute with its count.
-Reservations for calls in flight belong to no day. A count stays at the largest or least number of a
-cell where it would go beyond it, so that a limit that was reached stays reached.
+next to its minute, day or month. When the next minute begins, the count is set to 0 first and then
+the minute, so a reader sees either the old minute, which it skips, or the new minute with its
+count. Reservations for calls in flight belong to no day or month. A count stays at the largest or
+least number of a cell where it would go beyond it, so that a limit that was reached stays reached.
 
-A row has the sums of two days: the day that was charged last and the one before it. If the wall
-clock steps over midnight and back, the first day still has its sum.
+A row has the sums of two days and two months: that which was charged last and the one before it.
+If the wall clock steps over midnight and back, the first day still has its sum.
 
 The memory outlives a worker, so a restarted worker continues in its row. What its predecessor had
 reserved for calls in flight stays reserved until `forfeit` charges it. A row finds its names by
@@ -19,8 +19,9 @@ last row belongs to no worker: it contains what was spent before the table was m
 
 import hashlib
 from collections.abc import Iterable
+from datetime import date
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
 
@@ -30,13 +31,18 @@ late."""
 _CELL_BYTES = 8
 _NAME = 0
 _MINUTE, _COUNT = 1, 3  # two minutes and their counts: the even, the odd
-# two days and their sums, and which of them was charged last: 0 or 1
-_DAY, _SPENT, _LATEST = 5, 7, 9
+# from the place of a period: two of its numbers and their sums, and which of them was charged last:
+# 0 or 1
+_DAY, _MONTH = 5, 11
+_SPENT, _LATEST = 2, 4
 _RESERVED = 10
 _NANO = 1_000_000_000
 _MAX_CELL = (1 << 63) - 1
 _MAX_USD = 9e9
 """More billionths do not fit into a cell."""
+_EPOCH = date(1970, 1, 1).toordinal()
+
+SpendingPeriod = Literal["day", "month"]
 
 
 class SharedTable:
@@ -96,13 +102,14 @@ class SharedTable:
 
 
 class SharedCounters(SharedTable):
-    """Requests per minute and US dollars per day, by name.
+    """Requests per minute, and US dollars per day and month, by name. Days are numbered from
+    1970.
 
     `memory`: that of all `workers`; None: this process counts alone. `number`: this worker's, from
     0.
     """
 
-    width = 11
+    width = 16
 
     def __init__(self, memory: int | None = None, *, workers: int = 1, number: int = 0) -> None:
         if not 0 <= number < workers:
@@ -124,26 +131,31 @@ class SharedCounters(SharedTable):
         return self._count(places, minute), self._count(places, minute - 1)
 
     def spend(self, name: str, day: int, usd: float) -> None:
-        self._add(self._taken(self._row, name), day, usd)
+        amount = nano(usd)
+        self._add(self._taken(self._row, name), day, amount, amount)
 
-    def carry_over(self, name: str, day: int, usd: float) -> None:
-        """Add spending from before the table was made. Only the first call counts, and only one
-        worker may call it."""
+    def carry_over(self, name: str, day: int, usd: float, earlier_usd: float = 0.0) -> None:
+        """Add spending from before the table was made: `usd` of this day, and `earlier_usd` of the
+        days before it in its month. Only the first call counts, and only one worker may call it."""
         if self._place(self._rows - 1, name) < 0:
-            self._add(self._taken(self._rows - 1, name), day, usd)
+            at = self._taken(self._rows - 1, name)
+            self._add(at, day, nano(usd), nano(usd + earlier_usd))
 
     def is_carried_over(self, name: str) -> bool:
         return self._place(self._rows - 1, name) >= 0
 
-    def spent_usd(self, name: str, day: int) -> float:
+    def spent_usd(self, name: str, day: int, period: SpendingPeriod = "day") -> float:
+        """Return what was spent on `day`, or in its month."""
         cells, total = self._cells, 0
+        begin, number = (_DAY, day) if period == "day" else (_MONTH, month_of(day))
         for row in range(self._rows):
             at = self._place(row, name)
             if at < 0:
                 continue
-            if cells[at + _DAY] == day:
+            at += begin
+            if cells[at] == number:
                 total += cells[at + _SPENT]
-            elif cells[at + _DAY + 1] == day:
+            elif cells[at + 1] == number:
                 total += cells[at + _SPENT + 1]
         return total / _NANO
 
@@ -167,7 +179,7 @@ class SharedCounters(SharedTable):
         for at in range(begin, begin + MAX_NAMES * self.width, self.width):
             usd = self._cells[at + _RESERVED] / _NANO
             if usd > 0:
-                self._add(at, day, usd)
+                self._add(at, day, nano(usd), nano(usd))
                 name = known.get(self._cells[at + _NAME], "")
                 found[name] = found.get(name, 0.0) + usd
             self._cells[at + _RESERVED] = 0
@@ -179,16 +191,28 @@ class SharedCounters(SharedTable):
             cells[at + _COUNT + parity] for at in places if cells[at + _MINUTE + parity] == minute
         )
 
-    def _add(self, at: int, day: int, usd: float) -> None:
+    def _add(self, at: int, day: int, of_day: int, of_month: int) -> None:
+        """Add billionths of a dollar to a day, and to its month."""
+        self._add_to(at + _DAY, day, of_day)
+        self._add_to(at + _MONTH, month_of(day), of_month)
+
+    def _add_to(self, at: int, number: int, amount: int) -> None:
         cells = self._cells
         place = cells[at + _LATEST]
-        if cells[at + _DAY + place] != day:
+        if cells[at + place] != number:
             place = 1 - place
-            if cells[at + _DAY + place] != day:
+            if cells[at + place] != number:
                 cells[at + _SPENT + place] = 0
-                cells[at + _DAY + place] = day
+                cells[at + place] = number
             cells[at + _LATEST] = place
-        cells[at + _SPENT + place] = within_cell(cells[at + _SPENT + place] + nano(usd))
+        cells[at + _SPENT + place] = within_cell(cells[at + _SPENT + place] + amount)
+
+
+@lru_cache(64)
+def month_of(day: int) -> int:
+    """Return the number of the month that contains a day of UTC, which is numbered from 1970."""
+    found = date.fromordinal(_EPOCH + day)
+    return found.year * 12 + found.month - 1
 
 
 def within_cell(count: int) -> int:

@@ -18,8 +18,9 @@ WORKER_DIED = "worker_died"
 
 
 class CallAccounting(Struct, frozen=True, kw_only=True):
-    """To whom an imported call belongs, and what its log states that it cost, in US dollars (None:
-    it does not). `tags` are sorted and joined by a comma and a space."""
+    """To whom a call belongs: the team of its key, or what an imported log says. `stated_usd`: what
+    that log states that it cost, in US dollars; None: it does not. `tags` are sorted and joined by
+    a comma and a space."""
 
     team: str = ""
     tags: str = ""
@@ -43,8 +44,9 @@ class CallRecord(Struct, frozen=True, kw_only=True):
     not keep it. `traceparent`: the client's header of that name, "" without; the log does not keep
     it either.
 
-    `session`: where in a session of the client the call is; None without one. `accounting`: what
-    an imported log says of the call. `choice`: of a policy among its branches; None without one.
+    `session`: where in a session of the client the call is; None without one. `accounting`: None
+    for a call without a team, tags and stated cost. `choice`: of a policy among its branches; None
+    without one.
 
     `attempts`, in the order in which they ended, have the role "winner" or "loser". The tokens of
     the call are those of its last winner.

@@ -63,7 +63,7 @@ if TYPE_CHECKING:  # the gateway uses this module, and must not load numpy
 
 __all__ = ["CallRecord", "Log", "Past", "SpentTokens", "StatedCost", "check_url"]
 
-KEEP_DAYS = 30
+KEEP_DAYS = 31
 PARQUET = "parquet:"
 """How the URL of a log in Parquet files begins."""
 PROMPT_STEP = 1000
@@ -267,6 +267,16 @@ class Past:
         )
         with self._connection() as connection:
             return [tokens for _, tokens in _spent(connection, select(*_SPENT).where(*where), ())]
+
+    def team_tokens(
+        self, team: str, since: datetime, until: datetime | None = None
+    ) -> list[SpentTokens]:
+        """Return the same of all keys that were in `team` when they called."""
+        c, begin_us, end_us = CALLS.c, _us(since), _us(until or clock.wall_time())
+        query = select(*_SPENT).select_from(WITH_CALL)
+        where = c.team == team, c.came_us >= begin_us, c.came_us < end_us
+        with self._connection() as connection:
+            return [tokens for _, tokens in _spent(connection, query.where(*where), ())]
 
     def stated_costs(self, since: datetime, until: datetime) -> list[StatedCost]:
         """Return the costs that imported logs state, of calls that came in from `since` until

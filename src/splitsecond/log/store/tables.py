@@ -116,7 +116,11 @@ CALLS = Table(
         choice_ppm="Millionths of probability with which all choices were made as they were; 0 "
         "where it is unknown, because a policy explored or drew from the uncertainty of estimates.",
     ),
-    Column("team", Text, doc="The team that an imported log names; null without one."),
+    Column(
+        "team",
+        Text,
+        doc="The team of the client's key, or that which an imported log names; null without one.",
+    ),
     Column("tags", Text, doc="Its tags, sorted and joined by `, `; null without one."),
     Column(
         "stated_usd", Double, doc="What an imported log states that the call cost, in US dollars."

@@ -71,7 +71,7 @@ class LogWriter:
         self,
         database: Database,
         *,
-        keep_days: float = 30,
+        keep_days: float = 31,
         say: Callable[[str], None] = say,
         queue: int = QUEUE,
     ) -> None:

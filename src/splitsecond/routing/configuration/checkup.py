@@ -23,7 +23,14 @@ from splitsecond.routing.configuration.warnings import misspelt, problems, unpri
 from splitsecond.routing.construction.expression import Expression, TargetName, targets
 from splitsecond.routing.machinery.settings import setting_text
 from splitsecond.routing.router.router import check_settings
-from splitsecond.routing.router.settings import NO_SIMULATOR, ClientKey, PriceConfig, provider
+from splitsecond.routing.router.settings import (
+    NO_SIMULATOR,
+    ClientKey,
+    Limits,
+    PriceConfig,
+    Team,
+    provider,
+)
 
 
 def checkup(settings: GatewaySettings) -> list[str]:
@@ -36,6 +43,10 @@ def checkup(settings: GatewaySettings) -> list[str]:
         f"keys of providers in the environment: {', '.join(keys_of_providers(settings)) or 'none'}"
     ]
     found += map(_client, settings.keys)
+    teams = {key.team.name: key.team for key in settings.keys if key.team is not None}
+    found += (
+        f"team {name}: {', '.join(_limits(team)) or 'no limit'}" for name, team in teams.items()
+    )
     if settings.policies is not None:
         found.append(
             f"policies of {settings.policies.path}: {', '.join(settings.policies.policies())}"
@@ -146,22 +157,29 @@ def _listed(like: str, model: str) -> str:
 
 
 def _client(key: ClientKey) -> str:
-    limits = [
-        f"{counted_as(key.requests_per_minute, 'request')} per minute"
-        if key.requests_per_minute
+    team = [] if key.team is None else [f"team {key.team.name}"]
+    return f"client {key.name}: {'; '.join([', '.join(key.routes), *_limits(key), *team])}"
+
+
+def _limits(bearer: Limits) -> list[str]:
+    found = [
+        f"{counted_as(bearer.requests_per_minute, 'request')} per minute"
+        if bearer.requests_per_minute
         else "",
-        f"{key.usd_per_day:g} USD per day" if key.usd_per_day else "",
+        f"{bearer.usd_per_day:g} USD per day" if bearer.usd_per_day else "",
+        f"{bearer.usd_per_month:g} USD per month" if bearer.usd_per_month else "",
     ]
-    return f"client {key.name}: {'; '.join(filter(None, [', '.join(key.routes), *limits]))}"
+    return [words for words in found if words]
 
 
 def _shared(shared: FleetSettings, settings: GatewaySettings) -> str:
-    limited = sum(
-        key.requests_per_minute is not None or key.usd_per_day is not None for key in settings.keys
-    )
+    bearers = {bearer.counter: bearer for key in settings.keys for bearer in key.bearers}
+    teams = sum(isinstance(bearer, Team) for bearer in bearers.values())
     things = ["what workers learn about targets", "turns of probes"]
-    if limited:
-        things.insert(0, f"the limits of {counted_as(limited, 'key')}")
+    if bearers:
+        keys = [counted_as(len(bearers) - teams, "key")] if len(bearers) > teams else []
+        named = [*keys, counted_as(teams, "team")] if teams else keys
+        things.insert(0, f"the limits of {' and '.join(named)}")
     if settings.log is not None and _place(settings.log.url) == _place(shared.url):
         things.append("the log")
     return f"shared: {', '.join(things[:-1])} and {things[-1]}, at {_place(shared.url)}"

@@ -18,7 +18,8 @@ from splitsecond.routing.router.settings import (
 )
 
 MAX_LIMIT = 1_000_000_000
-"""Largest limit of a key. Shared counters have 64 bits, and count billionths of a dollar."""
+"""Largest limit of a key or a team. Shared counters have 64 bits, and count billionths of a
+dollar."""
 Duration = Annotated[
     str, Meta(examples=["300ms", "2s"], extra_json_schema={"pattern": r"^[0-9.]+(ms|s|m|h|d)$"})
 ]
@@ -65,6 +66,27 @@ class FormerKeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
 
 
+RequestsPerMinute = Annotated[
+    Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None, Meta(description="None: no limit.")
+]
+UsdPerDay = Annotated[
+    Annotated[float, Meta(gt=0, le=MAX_LIMIT)] | None,
+    Meta(description="A day begins at 00:00 UTC. None: no limit."),
+]
+UsdPerMonth = Annotated[
+    Annotated[float, Meta(gt=0, le=MAX_LIMIT)] | None,
+    Meta(description="A month begins on its first day at 00:00 UTC. None: no limit."),
+]
+
+
+class TeamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A team: its keys share these limits, beside those that each key has."""
+
+    requests_per_minute: RequestsPerMinute = None
+    usd_per_day: UsdPerDay = None
+    usd_per_month: UsdPerMonth = None
+
+
 class KeyConfig(SessionLimits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A client and what it may use."""
 
@@ -81,11 +103,11 @@ class KeyConfig(SessionLimits, frozen=True, kw_only=True, forbid_unknown_fields=
             '"*" for everything.'
         ),
     ] = ("*",)
-    requests_per_minute: Annotated[
-        Annotated[int, Meta(ge=1, le=MAX_LIMIT)] | None, Meta(description="None: no limit.")
-    ] = None
-    usd_per_day: Annotated[
-        Annotated[float, Meta(gt=0, le=MAX_LIMIT)] | None, Meta(description="None: no limit.")
+    requests_per_minute: RequestsPerMinute = None
+    usd_per_day: UsdPerDay = None
+    usd_per_month: UsdPerMonth = None
+    team: Annotated[
+        str | None, Meta(description="Its team, a name in `teams`; None: it has none.")
     ] = None
 
 
@@ -193,7 +215,7 @@ class LogConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "file:PATH."
         ),
     ]
-    keep_days: Annotated[int, Meta(ge=1, le=3650)] = 30
+    keep_days: Annotated[int, Meta(ge=1, le=3650)] = 31
 
 
 class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -204,6 +226,9 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         list[KeyConfig],
         Meta(description="Clients. Without keys, only this machine may send requests."),
     ] = []
+    teams: Annotated[
+        dict[str, TeamConfig], Meta(description="Teams of clients, by the names that keys give.")
+    ] = {}
     providers: Annotated[
         dict[str, ProviderConfig],
         Meta(description="Providers that are not in the catalogue, and changes to those that are."),

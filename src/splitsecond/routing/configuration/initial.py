@@ -44,7 +44,7 @@ def config_text(config: InitialConfig) -> str:
         + _entry("listen", {"host": "127.0.0.1", "port": config.port}),
         _block("Clients. Secrets are references: env:NAME or file:PATH, relative to this file.")
         + "keys:\n"
-        + _line(f"  - {_flow({'name': 'me', 'key': config.key})}"),
+        + _line(f"  - {flow_mapping({'name': 'me', 'key': config.key})}"),
     ]
     if config.providers:
         parts.append(
@@ -54,7 +54,7 @@ def config_text(config: InitialConfig) -> str:
             )
             + "providers:\n"
             + "".join(
-                _line(f"  {_scalar(name)}: {_flow(entry)}")
+                _line(f"  {scalar(name)}: {flow_mapping(entry)}")
                 for name, entry in config.providers.items()
             )
         )
@@ -87,7 +87,7 @@ def policy_text(policy: str, targets: Sequence[str], **settings: str) -> str:
 
 
 def _route(name: str, policy: str) -> str:
-    return _line(f"  {_scalar(name)}:") + _line(f"    policy: {_scalar(policy)}")
+    return _line(f"  {scalar(name)}:") + _line(f"    policy: {scalar(policy)}")
 
 
 def _block(*lines: str) -> str:
@@ -99,15 +99,17 @@ def _line(text: str) -> str:
 
 
 def _entry(name: str, value: Any) -> str:
-    return _line(f"{name}: {_flow(value) if isinstance(value, dict) else _scalar(value)}")
+    return _line(f"{name}: {flow_mapping(value) if isinstance(value, dict) else scalar(value)}")
 
 
-def _flow(entry: dict[str, Any]) -> str:
-    fields = (f"{name}: {_scalar(value, inside=True)}" for name, value in entry.items())
+def flow_mapping(entry: dict[str, Any]) -> str:
+    """Return a mapping as YAML in one line and braces."""
+    fields = (f"{name}: {scalar(value, inside=True)}" for name, value in entry.items())
     return f"{{{', '.join(fields)}}}"
 
 
-def _scalar(value: Any, *, inside: bool = False) -> str:
+def scalar(value: Any, *, inside: bool = False) -> str:
+    """Return a value as YAML in one line. `inside`: within a mapping or sequence in brackets."""
     if inside:
         return _dumped([value], default_flow_style=True).strip()[1:-1]
     return _dumped(value).split("\n")[0]

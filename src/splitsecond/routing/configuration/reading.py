@@ -3,11 +3,9 @@
 Relative paths, also that of an SQLite log, are relative to the file's folder.
 """
 
-import hashlib
 import importlib.util
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,10 +16,10 @@ from splitsecond.core.client_credentials import VENDORS
 from splitsecond.core.errors import CallerFault, file_faults, read_file
 from splitsecond.core.validation import nearest
 from splitsecond.routing.configuration import target_specs
+from splitsecond.routing.configuration.client_keys import check_number, client_keys, client_teams
 from splitsecond.routing.configuration.error_messages import Mistakes, SeveralMistakes, bad, shaped
 from splitsecond.routing.configuration.file_schema import (
     ConfigFile,
-    KeyConfig,
     LogConfig,
     ProviderConfig,
     RouteConfig,
@@ -42,8 +40,6 @@ from splitsecond.routing.machinery.settings import Duration
 from splitsecond.routing.router.settings import (
     NO_SIMULATOR,
     OTHERS,
-    ClientKey,
-    FormerKey,
     LogSettings,
     ProviderSettings,
     ResumeSettings,
@@ -52,11 +48,6 @@ from splitsecond.routing.router.settings import (
     simulated,
 )
 
-MIN_KEY = 16
-"""Least length of a client's key in characters. Shorter keys can be guessed."""
-MAX_LIMITED = 2048
-"""Keys with limits in a fleet: half the places of `shared_counters`. The others are for keys that
-replace these while the gateway runs."""
 _ORIGIN = re.compile(r"\*|https?://[^/?#@\s]+")
 _SQLITE = "sqlite:///"
 Check = Callable[[GatewaySettings], None]
@@ -184,9 +175,10 @@ def read(
         mistakes.check()
         return settings
     _check_targets(settings, file["providers"].keys() - providers.keys(), mistakes)
-    keys = _keys(file["keys"], secrets, file["routes"], mistakes)
+    teams = client_teams(file["teams"], mistakes)
+    keys = client_keys(file["keys"], secrets, file["routes"], teams, mistakes)
     with mistakes:
-        _check_number(keys, shared)
+        check_number(keys, shared)
     settings = structs.replace(
         settings,
         keys=keys,
@@ -220,7 +212,14 @@ def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
                     f"unknown field `{name}`",
                     nearest(name, ConfigFile.__struct_fields__),
                 )
-    given: dict[str, Any] = {"listen": {}, "keys": [], "providers": {}, "routes": {}, "seeds": []}
+    given: dict[str, Any] = {
+        "listen": {},
+        "keys": [],
+        "teams": {},
+        "providers": {},
+        "routes": {},
+        "seeds": [],
+    }
     given |= {
         "pass_through": False,
         "require_prices": False,
@@ -234,6 +233,7 @@ def _entries(found: Any, mistakes: Mistakes) -> dict[str, Any]:
     given |= {name: value for name, value in entries.items() if value is not None}
     for name, shape in (
         ("keys", list[Any]),
+        ("teams", dict[str, Any]),
         ("providers", dict[str, Any]),
         ("routes", dict[str, Any]),
     ):
@@ -379,15 +379,6 @@ def _shared(entry: Any, secrets: Secrets) -> FleetSettings | None:
     return FleetSettings(re.sub(r"^[^:]+", "postgresql", url))
 
 
-def _check_number(keys: Sequence[ClientKey], shared: FleetSettings | None) -> None:
-    limited = sum(
-        each.requests_per_minute is not None or each.usd_per_day is not None for each in keys
-    )
-    if shared is not None and limited > MAX_LIMITED:
-        what = f"{limited:,} keys have limits; with `shared` the maximum is {MAX_LIMITED:,}"
-        raise bad("keys", what, "Remove limits, or divide the keys between two fleets.")
-
-
 def _access_log(entry: Any, folder: Path) -> str | None:
     if entry is None or entry == "off":
         return None
@@ -415,59 +406,3 @@ def _password(url: str) -> bool:
         return urlsplit(url).password is not None or "password=" in url
     except ValueError:
         return True  # an invalid URL is not shown either
-
-
-def _keys(
-    entries: list[Any], secrets: Secrets, routes: Collection[str], mistakes: Mistakes
-) -> tuple[ClientKey, ...]:
-    found: dict[str, ClientKey] = {}
-    for number, entry in enumerate(entries):
-        with mistakes:
-            key = _key(f"keys[{number}]", entry, secrets, routes, found)
-            found[key.name] = key
-    return tuple(found.values())
-
-
-def _key(
-    place: str,
-    entry: Any,
-    secrets: Secrets,
-    routes: Collection[str],
-    others: Mapping[str, ClientKey],
-) -> ClientKey:
-    given = shaped(place, entry, KeyConfig)
-    if given.name in others:
-        raise bad(f"{place}.name", f"{given.name} is given twice")
-    digest = _digest(f"{place}.key", given.key, secrets)
-    former = tuple(
-        FormerKey(
-            _digest(f"{place}.former_keys[{number}].key", each.key, secrets), _end_s(each.until)
-        )
-        for number, each in enumerate(given.former_keys)
-    )
-    own = [digest, *(each.digest for each in former)]
-    if len({*own}) < len(own):
-        raise bad(f"{place}.former_keys", "a key is given twice")
-    if any(not {*own}.isdisjoint(other.digests) for other in others.values()):
-        raise bad(f"{place}.key", "another client has the same key")
-    for route in given.routes:
-        if route != "*" and "/" not in route and route not in routes:
-            raise bad(f"{place}.routes", f"there is no route {route}", nearest(route, routes))
-    limits = given.requests_per_minute, given.usd_per_day
-    return ClientKey(given.name, digest, given.routes, *limits, given.budget, former)
-
-
-def _digest(place: str, reference: str, secrets: Secrets) -> bytes:
-    """Return the SHA-256 of a client's key."""
-    key = secrets.take(place, reference)
-    if len(key) < MIN_KEY:
-        hint = "Make one with: openssl rand -hex 32"
-        raise bad(place, f"the key has {len(key)} characters, expected {MIN_KEY} or more", hint)
-    return hashlib.sha256(key.encode()).digest()
-
-
-def _end_s(last_day: date | None) -> float | None:
-    """Return the end of a day in UTC, in seconds since 1970."""
-    if last_day is None:
-        return None
-    return datetime.combine(last_day, time.max, UTC).timestamp()

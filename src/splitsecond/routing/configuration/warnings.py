@@ -15,6 +15,9 @@ from splitsecond.routing.construction.expression import targets
 from splitsecond.routing.router.settings import provider
 from splitsecond.routing.router.target_directory import TargetDirectory
 
+DAYS_OF_MONTH = 31
+"""Days of the longest month."""
+
 
 def problems(settings: GatewaySettings) -> Iterator[str]:
     yield from _unusable_providers(settings)
@@ -24,6 +27,7 @@ def problems(settings: GatewaySettings) -> Iterator[str]:
         if not glob.glob(pattern):
             yield f"seeds: no folder matches {pattern}."
     yield from _retired_models(settings)
+    yield from _forgotten_months(settings)
     if not settings.routes:
         yield 'there are no routes: clients can only name targets as "provider/model".'
 
@@ -47,7 +51,7 @@ def _free_providers(settings: GatewaySettings) -> Iterator[str]:
     for name, own in settings.providers.items():
         if not own.like and own.price is None:
             yield (
-                f"providers.{name}: it has no price, so it is free for keys with usd_per_day, "
+                f"providers.{name}: it has no price, so it is free for keys with a limit in USD, "
                 f"except models with a price of their own. Set price, also if it is free; with "
                 f"require_prices: true such calls are refused."
             )
@@ -94,12 +98,36 @@ def unpriced(settings: GatewaySettings) -> Iterator[str]:
             if directory.price_state(target) == "missing":
                 yield (
                     f"routes.{route}: {target} has no known price. Keys with "
-                    f"usd_per_day cannot use it."
+                    f"a limit in USD cannot use it."
                 )
 
 
 def _has_spending_limits(settings: GatewaySettings) -> bool:
-    return any(key.usd_per_day is not None for key in settings.keys)
+    return any(bearer.in_usd for key in settings.keys for bearer in key.bearers)
+
+
+def _forgotten_months(settings: GatewaySettings) -> Iterator[str]:
+    """Warn if a restart would forget what was spent of a budget by the month."""
+    monthly = (
+        bearer.name
+        for key in settings.keys
+        for bearer in key.bearers
+        if bearer.usd_per_month is not None
+    )
+    name = next(monthly, None)
+    if name is None or settings.shared is not None:  # the database of a fleet keeps the sums
+        return
+    if settings.log is None:
+        yield (
+            f"usd_per_month of {name}: without a log, each start of the gateway forgets what was "
+            f"spent in the month. Set log."
+        )
+    elif settings.log.keep_days < DAYS_OF_MONTH:
+        yield (
+            f"log.keep_days: {settings.log.keep_days} is less than a month, so a start of the "
+            f"gateway forgets a part of what {name} has spent of usd_per_month. "
+            f"Set {DAYS_OF_MONTH} or more."
+        )
 
 
 def _catalogued(settings: GatewaySettings) -> Iterator[tuple[str, str, str]]:

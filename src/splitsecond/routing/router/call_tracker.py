@@ -22,7 +22,7 @@ from splitsecond.core.observation import Observation, Outcome
 from splitsecond.core.service import Call
 from splitsecond.core.upstream.prompt_size import USUAL_OUTPUT_TOKENS
 from splitsecond.core.wire.output_limit import output_limit
-from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.call_record import CallAccounting, CallRecord
 from splitsecond.routing.machinery.call_observation import call_observations
 from splitsecond.routing.machinery.fault_handling import unsent
 from splitsecond.routing.router.prompt_tokens import prompt_size
@@ -279,6 +279,9 @@ def call_record(open_call: OpenCall) -> CallRecord:
         msgspec.structs.force_setattr(record, "session", call.notes.session)
     if call.notes.choice is not None:
         msgspec.structs.force_setattr(record, "choice", call.notes.choice)
+    if call.notes.team:
+        accounting = CallAccounting(team=call.notes.team)
+        msgspec.structs.force_setattr(record, "accounting", accounting)
     if len(open_call.attempts) > 1:
         record = msgspec.structs.replace(record, output_limit=output_limit(call.body))
     return record

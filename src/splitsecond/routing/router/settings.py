@@ -139,21 +139,58 @@ class FormerKey(Struct, frozen=True):
     until_s: float | None = None
 
 
-class ClientKey(Struct, frozen=True):
+class Limits(Struct, frozen=True, kw_only=True):
+    """Limits of a key or a team, over all workers. None: no limit. Days and months are in UTC."""
+
+    requests_per_minute: int | None = None
+    usd_per_day: float | None = None
+    usd_per_month: float | None = None
+
+    @property
+    def in_usd(self) -> bool:
+        return self.usd_per_day is not None or self.usd_per_month is not None
+
+    @property
+    def is_limited(self) -> bool:
+        return self.requests_per_minute is not None or self.in_usd
+
+
+class Team(Limits, frozen=True):
+    """Keys that share limits."""
+
+    name: str
+
+    @property
+    def counter(self) -> str:
+        """The name under which its use is counted. No key has it, as no YAML has a NUL."""
+        return f"\0team {self.name}"
+
+
+class ClientKey(Limits, frozen=True):
     """A client's key as its SHA-256, and what it may use: route names, "provider/model",
     "provider/*", "/metrics", "*".
 
-    `requests_per_minute` and `usd_per_day` are its limits; None: no limit. `session`: the budget of
-    each of its sessions. `former`: keys that are valid beside this one.
+    `session`: the budget of each of its sessions. `former`: keys that are valid beside this one.
     """
 
     name: str
     digest: bytes
     routes: tuple[str, ...] = ("*",)
-    requests_per_minute: int | None = None
-    usd_per_day: float | None = None
     session: SessionBudget | None = None
     former: tuple[FormerKey, ...] = ()
+    team: Team | None = None
+
+    @property
+    def counter(self) -> str:
+        """The name under which its use is counted."""
+        return self.name
+
+    @property
+    def bearers(self) -> "list[ClientKey | Team]":
+        """What has limits for its calls: the key and its team, if they have any."""
+        team = [] if self.team is None else [self.team]
+        both: list[ClientKey | Team] = [self, *team]
+        return [each for each in both if each.is_limited]
 
     @property
     def digests(self) -> list[bytes]:
@@ -178,7 +215,7 @@ class LogSettings(Struct, frozen=True):
     """Database of the log. The repr omits the URL, which may contain a password."""
 
     url: str
-    keep_days: int = 30
+    keep_days: int = 31
 
     def __repr__(self) -> str:
         return f"LogSettings({self.url.partition(':')[0]}, keep_days={self.keep_days})"

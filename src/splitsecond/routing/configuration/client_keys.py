@@ -1,0 +1,118 @@
+"""Client keys and teams of a configuration, as settings."""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from typing import Any
+
+from msgspec import structs
+
+from splitsecond.core.validation import nearest
+from splitsecond.routing.configuration.error_messages import Mistakes, bad, shaped
+from splitsecond.routing.configuration.file_schema import KeyConfig, TeamConfig
+from splitsecond.routing.configuration.secrets import Secrets
+from splitsecond.routing.configuration.settings import FleetSettings
+from splitsecond.routing.router.settings import ClientKey, FormerKey, Limits, Team
+
+MIN_KEY = 16
+"""Least length of a client's key in characters. Shorter keys can be guessed."""
+MAX_LIMITED = 2048
+"""Keys and teams with limits in a fleet: half the places of `shared_counters`. The others are for
+keys that replace these while the gateway runs."""
+MAX_TEAM_NAME = 64
+
+
+def check_number(keys: Sequence[ClientKey], shared: FleetSettings | None) -> None:
+    """Raise `CallerFault` if a fleet has no places for so many keys with limits."""
+    limited = len({bearer.counter for key in keys for bearer in key.bearers})
+    if shared is not None and limited > MAX_LIMITED:
+        what = f"{limited:,} keys have limits; with `shared` the maximum is {MAX_LIMITED:,}"
+        raise bad("keys", what, "Remove limits, or divide the keys between two fleets.")
+
+
+def client_teams(entries: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Team | None]:
+    """Return the teams by name; None for one whose entry is wrong."""
+    teams: dict[str, Team | None] = dict.fromkeys(entries)
+    for name, entry in entries.items():
+        with mistakes:
+            if not name.isprintable() or not 1 <= len(name) <= MAX_TEAM_NAME:
+                words = f"a team's name has 1 to {MAX_TEAM_NAME} characters that can be printed"
+                raise bad(f"teams.{name[:MAX_TEAM_NAME]}", words)
+            given = shaped(f"teams.{name}", {} if entry is None else entry, TeamConfig)
+            teams[name] = Team(name, **_limits(given))
+    return teams
+
+
+def _limits(given: KeyConfig | TeamConfig) -> dict[str, Any]:
+    return {name: getattr(given, name) for name in Limits.__struct_fields__}
+
+
+def client_keys(
+    entries: list[Any],
+    secrets: Secrets,
+    routes: Collection[str],
+    teams: Mapping[str, Team | None],
+    mistakes: Mistakes,
+) -> tuple[ClientKey, ...]:
+    found: dict[str, ClientKey] = {}
+    for number, entry in enumerate(entries):
+        with mistakes:
+            key = _key(f"keys[{number}]", entry, secrets, routes, found)
+            found[key.name] = structs.replace(key, team=_team(f"keys[{number}]", entry, teams))
+    return tuple(found.values())
+
+
+def _team(place: str, entry: Any, teams: Mapping[str, Team | None]) -> Team | None:
+    """Return the team that a key's `entry` names, which has its shape; None without one."""
+    name: str | None = entry.get("team")
+    if name is None:
+        return None
+    if name not in teams:
+        hint = nearest(name, teams) or f"Add teams: {{{name}: {{usd_per_day: 20}}}}."
+        raise bad(f"{place}.team", f"there is no team {name}", hint)
+    return teams[name]
+
+
+def _key(
+    place: str,
+    entry: Any,
+    secrets: Secrets,
+    routes: Collection[str],
+    others: Mapping[str, ClientKey],
+) -> ClientKey:
+    given = shaped(place, entry, KeyConfig)
+    if given.name in others:
+        raise bad(f"{place}.name", f"{given.name} is given twice")
+    digest = _digest(f"{place}.key", given.key, secrets)
+    former = tuple(
+        FormerKey(
+            _digest(f"{place}.former_keys[{number}].key", each.key, secrets), _end_s(each.until)
+        )
+        for number, each in enumerate(given.former_keys)
+    )
+    own = [digest, *(each.digest for each in former)]
+    if len({*own}) < len(own):
+        raise bad(f"{place}.former_keys", "a key is given twice")
+    if any(not {*own}.isdisjoint(other.digests) for other in others.values()):
+        raise bad(f"{place}.key", "another client has the same key")
+    for route in given.routes:
+        if route != "*" and "/" not in route and route not in routes:
+            raise bad(f"{place}.routes", f"there is no route {route}", nearest(route, routes))
+    limits = _limits(given)
+    return ClientKey(given.name, digest, given.routes, given.budget, former, **limits)
+
+
+def _digest(place: str, reference: str, secrets: Secrets) -> bytes:
+    """Return the SHA-256 of a client's key."""
+    key = secrets.take(place, reference)
+    if len(key) < MIN_KEY:
+        hint = "Make one with: openssl rand -hex 32"
+        raise bad(place, f"the key has {len(key)} characters, expected {MIN_KEY} or more", hint)
+    return hashlib.sha256(key.encode()).digest()
+
+
+def _end_s(last_day: date | None) -> float | None:
+    """Return the end of a day in UTC, in seconds since 1970."""
+    if last_day is None:
+        return None
+    return datetime.combine(last_day, time.max, UTC).timestamp()
