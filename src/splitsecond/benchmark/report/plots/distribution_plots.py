@@ -24,6 +24,8 @@ STRIPS = {
     "kv_use": "KV cache in use",
     "preemptions": "preemptions",
     "power_w": "power, W",
+    "power_capped": "slowed by the power cap",
+    "heat_capped": "slowed by heat",
 }
 """The names of what the server reported, beside its values over time."""
 MIN_ITL_MS = 0.01
@@ -164,18 +166,25 @@ def over_time(
     values = [ms for course in deciding or courses.values() for _, ms in course.ttft if ms > 0]
     if not values:
         return []
+    tops = _tops(deciding or [*courses.values()])
     drawn = []
     for level in rows.levels(run):
         own = {c.target: courses[c.condition] for c in level.conditions if c.condition in courses}
         if own:
             what = "latency" if level.inputs else "TTFT"
             axis = fitted(f"{what}, ms", values, zero=True)
-            drawn.append(_course_plot(run, level, own, axis))
+            drawn.append(_course_plot(run, level, own, axis, tops))
     return drawn
 
 
-def _worth_drawing(points: Sequence[Point]) -> bool:
-    return any(value for _, value in points)
+def _tops(courses: Sequence[LoadOverTime]) -> dict[str, float]:
+    """Return the highest value of each term that servers reported and that was not always 0: one
+    scale for all loads, so that their plots can be compared."""
+    found = {
+        term: max((value for c in courses for _, value in c.server.get(term, ())), default=0.0)
+        for term in series.SERVER_TERMS
+    }
+    return {term: 1.0 if TERMS[term].unit == "share" else top for term, top in found.items() if top}
 
 
 def _below(title: str, most: float, words: str, end: float, left: float, *, last: bool) -> Chart:
@@ -194,7 +203,11 @@ def _below(title: str, most: float, words: str, end: float, left: float, *, last
 
 
 def _course_plot(
-    run: Run, level: LoadLevel, courses: Mapping[str, LoadOverTime], ttft: Axis
+    run: Run,
+    level: LoadLevel,
+    courses: Mapping[str, LoadOverTime],
+    ttft: Axis,
+    tops: Mapping[str, float],
 ) -> Plot:
     decides, entries = on_axis(run), target_entries_of(run)
     deciding = [course for target, course in courses.items() if decides(target)] or [
@@ -203,16 +216,13 @@ def _course_plot(
     end = max(course.in_flight[-1][0] for course in deciding)
     most = max(count for course in deciding for _, count in course.in_flight)
     upper = Chart(linear("", 0, end or 1, grid=False), ttft, height=AREA_HEIGHT)
-    reported = [
-        term
-        for term in series.SERVER_TERMS
-        if any(_worth_drawing(c.server.get(term, ())) for c in deciding)
-    ]
+    reported = [term for term in tops if any(term in c.server for c in deciding)]
     below = [_below("in flight", most, f"{most:,.0f}", end, upper.left, last=not reported)]
     for term in reported:
-        high = max(value for course in deciding for _, value in course.server.get(term, ()))
-        high, words = (1.0, "100%") if TERMS[term].unit == "share" else (high, wording.number(high))
-        below.append(_below(STRIPS[term], high, words, end, upper.left, last=term == reported[-1]))
+        share = TERMS[term].unit == "share"
+        words = "100%" if share else wording.number(tops[term])
+        last = term == reported[-1]
+        below.append(_below(STRIPS[term], tops[term], words, end, upper.left, last=last))
     for target, course in courses.items():
         upper.add(entries[target], upper.dots(course.ttft))
         below[0].add(

@@ -140,7 +140,7 @@ class LoadOverTime(Struct, frozen=True, kw_only=True):
     server: dict[str, list[tuple[float, float]]] = {}
 
 
-SERVER_TERMS = ("waiting", "kv_use", "preemptions", "power_w")
+SERVER_TERMS = ("waiting", "kv_use", "preemptions", "power_w", "power_capped", "heat_capped")
 """What the server reported that is drawn over the time of a row, from top to bottom."""
 
 
