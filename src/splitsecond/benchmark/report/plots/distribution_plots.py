@@ -6,10 +6,15 @@ from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.report.plots import series
 from splitsecond.benchmark.report.plots.plot_frame import level_slug, on_axis, target_entries_of
 from splitsecond.benchmark.report.plots.series import LoadOverTime, Samples
+from splitsecond.benchmark.report.plots.server_strips import (
+    STRIPS,
+    server_strip,
+    strip,
+    strip_tops,
+)
 from splitsecond.benchmark.report.rows import LoadLevel
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.benchmark.server_view.samples import ServerSeries
-from splitsecond.benchmark.server_view.terms import TERMS
 from splitsecond.core import wording
 from splitsecond.core.grouping import grouped
 from splitsecond.core.observation import Observation
@@ -18,16 +23,7 @@ from splitsecond.core.pages.chart import LINE, Chart, Plot, Point, picture
 from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.statistics.summary import Floats
 
-AREA_HEIGHT, STRIP_HEIGHT = 220, 64
-STRIPS = {
-    "waiting": "waiting",
-    "kv_use": "KV cache in use",
-    "preemptions": "preemptions",
-    "power_w": "power, W",
-    "power_capped": "slowed by the power cap",
-    "heat_capped": "slowed by heat",
-}
-"""The names of what the server reported, beside its values over time."""
+AREA_HEIGHT = 220
 MIN_ITL_MS = 0.01
 """Shorter gaps count as this on an axis of gaps: they were read together."""
 MIN_ITL_PERCENTILE = 2
@@ -166,7 +162,7 @@ def over_time(
     values = [ms for course in deciding or courses.values() for _, ms in course.ttft if ms > 0]
     if not values:
         return []
-    tops = _tops(deciding or [*courses.values()])
+    tops = strip_tops([course.server for course in deciding or courses.values()])
     drawn = []
     for level in rows.levels(run):
         own = {c.target: courses[c.condition] for c in level.conditions if c.condition in courses}
@@ -175,31 +171,6 @@ def over_time(
             axis = fitted(f"{what}, ms", values, zero=True)
             drawn.append(_course_plot(run, level, own, axis, tops))
     return drawn
-
-
-def _tops(courses: Sequence[LoadOverTime]) -> dict[str, float]:
-    """Return the highest value of each term that servers reported and that was not always 0: one
-    scale for all loads, so that their plots can be compared."""
-    found = {
-        term: max((value for c in courses for _, value in c.server.get(term, ())), default=0.0)
-        for term in series.SERVER_TERMS
-    }
-    return {term: 1.0 if TERMS[term].unit == "share" else top for term, top in found.items() if top}
-
-
-def _below(title: str, most: float, words: str, end: float, left: float, *, last: bool) -> Chart:
-    """Return a strip below the dots, from 0 to `most`, with the time at its foot if it is the last
-    one."""
-    seconds = linear(
-        "seconds under this load, its rounds joined" if last else "", 0, end or 1, grid=False
-    )
-    high = max(most * 1.1, 1)
-    return Chart(
-        seconds,
-        Axis(title=title, low=0, high=high, ticks=[(0, "0"), (most, words)]),
-        height=STRIP_HEIGHT,
-        left=left,
-    )
 
 
 def _course_plot(
@@ -217,12 +188,15 @@ def _course_plot(
     most = max(count for course in deciding for _, count in course.in_flight)
     upper = Chart(linear("", 0, end or 1, grid=False), ttft, height=AREA_HEIGHT)
     reported = [term for term in tops if any(term in c.server for c in deciding)]
-    below = [_below("in flight", most, f"{most:,.0f}", end, upper.left, last=not reported)]
-    for term in reported:
-        share = TERMS[term].unit == "share"
-        words = "100%" if share else wording.number(tops[term])
-        last = term == reported[-1]
-        below.append(_below(STRIPS[term], tops[term], words, end, upper.left, last=last))
+    foot = linear("seconds under this load, its rounds joined", 0, end or 1, grid=False)
+    axes = [*(upper.x for _ in reported), foot]
+    below = [
+        strip("in flight", most, f"{most:,.0f}", axes[0], upper.left),
+        *(
+            server_strip(term, tops[term], x, upper.left)
+            for term, x in zip(reported, axes[1:], strict=True)
+        ),
+    ]
     for target, course in courses.items():
         upper.add(entries[target], upper.dots(course.ttft))
         below[0].add(
