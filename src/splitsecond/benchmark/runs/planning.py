@@ -39,7 +39,7 @@ from splitsecond.benchmark.workload.answer_checks import (
     read_checks,
     read_questions,
 )
-from splitsecond.benchmark.workload.images import parse_images
+from splitsecond.benchmark.workload.images import check_sizes, parse_images
 from splitsecond.benchmark.workload.prompt_files import PromptFile, read_prompts
 from splitsecond.benchmark.workload.session_files import read_sessions
 from splitsecond.benchmark.workload.sessions import SessionSet
@@ -269,6 +269,18 @@ def _workload(
     batch = 1
     if isinstance(settings, BenchSettings):
         operation, batch = settings.operation, settings.batch
+    images = parse_images(settings.images) if settings.images else None
+    variants = {
+        each.name: WorkloadVariant(
+            input_tokens=each.input_tokens,
+            output_tokens=each.output_tokens,
+            images=parse_images(each.images) if each.images else None,
+            batch=each.batch,
+            effort=each.effort,
+        )
+        for each in workloads
+    }
+    check_sizes([images, *(each.images for each in variants.values())])
     return Workload(
         run="",
         operation=operation,
@@ -278,17 +290,8 @@ def _workload(
         questions=cache_reuse,
         extra=dict(settings.body) | ({"ignore_eos": True} if settings.ignore_eos else {}),
         seed=settings.seed,
-        images=parse_images(settings.images) if settings.images else None,
-        variants={
-            each.name: WorkloadVariant(
-                input_tokens=each.input_tokens,
-                output_tokens=each.output_tokens,
-                images=parse_images(each.images) if each.images else None,
-                batch=each.batch,
-                effort=each.effort,
-            )
-            for each in workloads
-        },
+        images=images,
+        variants=variants,
         traced=traced,
         sessions=sessions,
     )
@@ -298,7 +301,7 @@ def _of_images(images: str) -> list[str]:
     if not images:
         return []
     found = parse_images(images)
-    several = counted_as(found.count, "image", "images")
+    several = counted_as(found.count, f"{found.format.upper()} image")
     return [
         f"Each request has {several} of {found.width}x{found.height} pixels. No cost below "
         f"includes their tokens."
