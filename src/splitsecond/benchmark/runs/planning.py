@@ -21,6 +21,7 @@ from splitsecond.benchmark.rows.round_spread import CLAIM_APART_S
 from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.runs.cost_limit import find_prices
 from splitsecond.benchmark.runs.measuring import Job, new_run_id
+from splitsecond.benchmark.runs.prompt_check import check_prompts
 from splitsecond.benchmark.runs.server_software import server_software
 from splitsecond.benchmark.runs.settings import (
     EXACT,
@@ -357,6 +358,10 @@ class _Prepared:
             config=settings.config,
             prompt_cache=sessions is not None,
         )
+        if settings.prompts:
+            specs, measured = self.resolved.specs.values(), self.resolved.measured
+            direct = [spec for spec in specs if spec.name in measured]
+            check_prompts(self._workload, str(settings.prompts), direct)
         self._servers = server_software(self.resolved.specs)
         self._pages = (
             FoundPages()
