@@ -1,8 +1,8 @@
 """Synthetic images of requests: PNG or JPEG files that differ from request to request, and are as
 long as photographs of their size.
 
-Whoever measures must not compress images meanwhile. So `prepare_images` makes nearly all of a file
-before, already in base64. What differs between images takes less than a millisecond.
+A process that measures must not compress images meanwhile. So `prepare_images` makes nearly all of
+a file before, already in base64. What differs between images takes less than a millisecond.
 """
 
 import re
