@@ -19,7 +19,7 @@ from splitsecond.core import wording
 from splitsecond.core.grouping import grouped
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.axis import Axis, fitted, linear, shares
-from splitsecond.core.pages.chart import LINE, Chart, Plot, Point, picture
+from splitsecond.core.pages.chart import LINE, Chart, Plot, Point, align, picture
 from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.statistics.summary import Floats
 
@@ -190,13 +190,9 @@ def _course_plot(
     reported = [term for term in tops if any(term in c.server for c in deciding)]
     foot = linear("seconds under this load, its rounds joined", 0, end or 1, grid=False)
     axes = [*(upper.x for _ in reported), foot]
-    below = [
-        strip("in flight", most, f"{most:,.0f}", axes[0], upper.left),
-        *(
-            server_strip(term, tops[term], x, upper.left)
-            for term, x in zip(reported, axes[1:], strict=True)
-        ),
-    ]
+    below = [strip("in flight", most, f"{most:,.0f}", axes[0])]
+    below += [server_strip(term, tops[term], x) for term, x in zip(reported, axes[1:], strict=True)]
+    align(upper, *below)
     for target, course in courses.items():
         upper.add(entries[target], upper.dots(course.ttft))
         below[0].add(

@@ -33,13 +33,14 @@ def strip_tops(reported: Sequence[Reported]) -> dict[str, float]:
     return {term: 1.0 if TERMS[term].unit == "share" else top for term, top in found.items() if top}
 
 
-def strip(title: str, top: float, words: str, x: Axis, left: float) -> Chart:
-    """Return a strip from 0 to `top`, which is called `words`. `left`: pixels beside it."""
+def strip(title: str, top: float, words: str, x: Axis, left: float = 0) -> Chart:
+    """Return a strip from 0 to `top`, which is called `words`. `left`: pixels beside it; 0: as its
+    labels need."""
     y = Axis(title=title, low=0, high=max(top * 1.1, 1), ticks=[(0, "0"), (top, words)])
     return Chart(x, y, height=STRIP_HEIGHT, left=left)
 
 
-def server_strip(term: str, top: float, x: Axis, left: float) -> Chart:
+def server_strip(term: str, top: float, x: Axis, left: float = 0) -> Chart:
     """Return the strip of a term."""
     words = "100%" if TERMS[term].unit == "share" else wording.number(top)
     return strip(STRIPS[term], top, words, x, left)
