@@ -1,4 +1,4 @@
-"""What a report says about servers, beside what really happened there: the table of
+"""What a report says about servers, beside what really happened there: figures of
 docs/server-view.md.
 
 Four simulated servers, each with an engine, are measured in one run. At concurrency 16 one has too

@@ -4,6 +4,7 @@ before the run."""
 import base64
 import io
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -66,14 +67,16 @@ def test_part_reaches_the_target_or_is_refused_before_the_run(part: str, api_for
     call = Call(id="c", body=Composer(workload).body("c", 1))
     encode = API_FORMATS[api_format].encode
     sent = transcoding.request(call, api_format, encode, "m", Quirks(default_max_tokens=9))
-    assert SENT[part, api_format] in parts_of(json.loads(sent.body))
+    assert SENT[part, api_format] in list(parts_of(json.loads(sent.body)))
 
 
-def parts_of(value: Any) -> list[Any]:
+def parts_of(value: Any) -> Iterator[Any]:
     """All objects in `value`."""
-    own = [value] if isinstance(value, dict) else []
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return own + [part for each in inside for part in parts_of(each)]
+    if isinstance(value, dict):
+        yield value
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from parts_of(each)
 
 
 def test_refusal_names_the_target_and_formats_that_have_the_part() -> None:

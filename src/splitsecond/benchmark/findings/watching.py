@@ -306,16 +306,13 @@ class WatchHistory:
             self._failed[one.at] = one.failed
         news: dict[str, list[RoundNews]] = {}
         for place, found in by_place(one.rows).items():
-            self._add_reported(one.at, found)
             news[found.condition] = self._judged(place, found, one)
         return news
 
-    def _add_reported(self, at: str, found: ConditionFindings) -> None:
-        if found.server is None:
-            return
+    def _add_reported(self, at: str, name: str, view: ServerView) -> None:
         for term, of in REPORTED.items():
-            if (value := of(found.server)) is not None:
-                self._server.setdefault(row(found), {}).setdefault(term, {})[at] = value
+            if (value := of(view)) is not None:
+                self._server.setdefault(name, {}).setdefault(term, {})[at] = value
 
     def accept(self) -> list[str]:
         """Acknowledge all drifts so far, and return those that were open, as sentences."""
@@ -343,6 +340,8 @@ class WatchHistory:
             ]
         tracks = self._tracks.setdefault(place, [_Track(watched, found) for watched in WATCHED])
         self._past[place].append(found)
+        if found.server is not None:
+            self._add_reported(one.at, row(found), found.server)
         news = [each for track in tracks if (each := track.add(one.at, found))]
         known = max(track.rounds for track in tracks) - 1
         if not news and known < MIN:

@@ -37,7 +37,10 @@ def png_base64(width: int, height: int, seed: str) -> str:
     first = b"\0" + Random(seed).randbytes(width * _CHANNELS)
     rest = _rest(width, height)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    start = _chunk(b"IDAT", b"\x78\x01" + _deflated(first, last=not rest.length))
+    compressor = _compressor()
+    end = zlib.Z_FULL_FLUSH if rest.length else zlib.Z_FINISH
+    start = b"\x78\x01" + compressor.compress(first) + compressor.flush(end)
+    start = _chunk(b"IDAT", start)
     # base64 has groups of three bytes, so what was encoded before must begin after a multiple
     fill = _chunk(b"tEXt", b"fill\0" + b"." * (-(len(start) + 17) % 3))
     adler = _combined(zlib.adler32(first), rest.adler, rest.length)
@@ -52,24 +55,25 @@ def png_base64(width: int, height: int, seed: str) -> str:
 
 @lru_cache(maxsize=SIZES)
 def _rest(width: int, height: int) -> _Rows:
-    random = Random(f"{width}x{height}")
-    rows = b"".join(
-        _UP + random.randbytes(width * _CHANNELS).translate(_DIFFERENCES) for _ in range(height - 1)
-    )
-    chunk = _chunk(b"IDAT", _deflated(rows, last=True)) if rows else b""
+    random, compressor, adler = Random(f"{width}x{height}"), _compressor(), 1
+    parts = []
+    for _ in range(height - 1):
+        row = _UP + random.randbytes(width * _CHANNELS).translate(_DIFFERENCES)
+        adler = zlib.adler32(row, adler)
+        parts.append(compressor.compress(row))
+    parts.append(compressor.flush())
+    chunk = _chunk(b"IDAT", b"".join(parts)) if height > 1 else b""
     whole = len(chunk) // 3 * 3
-    return _Rows(_base64(chunk[:whole]), chunk[whole:], zlib.adler32(rows), len(rows))
+    length = (height - 1) * (1 + width * _CHANNELS)
+    return _Rows(_base64(chunk[:whole]), chunk[whole:], adler, length)
 
 
 def _base64(data: bytes) -> str:
     return b2a_base64(data, newline=False).decode()
 
 
-def _deflated(data: bytes, *, last: bool) -> bytes:
-    compressor = zlib.compressobj(wbits=-15, strategy=zlib.Z_HUFFMAN_ONLY)
-    return compressor.compress(data) + compressor.flush(
-        zlib.Z_FINISH if last else zlib.Z_FULL_FLUSH
-    )
+def _compressor() -> "zlib._Compress":
+    return zlib.compressobj(wbits=-15, strategy=zlib.Z_HUFFMAN_ONLY)
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
