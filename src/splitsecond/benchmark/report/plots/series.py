@@ -140,8 +140,15 @@ class LoadOverTime(Struct, frozen=True, kw_only=True):
     server: dict[str, list[tuple[float, float]]] = {}
 
 
-SERVER_TERMS = ("waiting", "kv_use", "preemptions", "power_w", "power_capped", "heat_capped")
-"""What the server reported that is drawn over the time of a row, from top to bottom."""
+STRIPS = {
+    "waiting": "waiting",
+    "kv_use": "KV cache in use",
+    "preemptions": "preemptions",
+    "power_w": "power, W",
+    "power_capped": "slowed by the power cap",
+    "heat_capped": "slowed by heat",
+}
+"""What a server reported that is drawn over time, from top to bottom, with its name there."""
 
 
 def over_time(
@@ -168,9 +175,7 @@ def over_time(
         blocks.append((begin, end, shift_ns - begin))
         shift_ns += end - begin
     sources = server.of_target(condition.target) if server else []
-    reported = {
-        term: points for term in SERVER_TERMS if (points := _reported(sources, term, blocks))
-    }
+    reported = {term: points for term in STRIPS if (points := _reported(sources, term, blocks))}
     return LoadOverTime(
         ttft=thinned(sorted(ttft)),
         in_flight=steps_of(sorted(changes)),

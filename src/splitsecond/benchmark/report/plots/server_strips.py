@@ -2,23 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from splitsecond.benchmark.report.plots.series import SERVER_TERMS
+from splitsecond.benchmark.report.plots.series import STRIPS
 from splitsecond.benchmark.server_view.terms import TERMS
 from splitsecond.core import wording
 from splitsecond.core.pages.axis import Axis
 from splitsecond.core.pages.chart import Chart, Point
 
 STRIP_HEIGHT = 64
-STRIPS = {
-    "waiting": "waiting",
-    "kv_use": "KV cache in use",
-    "preemptions": "preemptions",
-    "power_w": "power, W",
-    "power_capped": "slowed by the power cap",
-    "heat_capped": "slowed by heat",
-}
-"""The names of what a server reported, beside its values over time."""
-
 Reported = Mapping[str, Sequence[Point]]
 """What a server reported, by term."""
 
@@ -28,7 +18,7 @@ def strip_tops(reported: Sequence[Reported]) -> dict[str, float]:
     page, so that they can be compared."""
     found = {
         term: max((value for each in reported for _, value in each.get(term, ())), default=0.0)
-        for term in SERVER_TERMS
+        for term in STRIPS
     }
     return {term: 1.0 if TERMS[term].unit == "share" else top for term, top in found.items() if top}
 
