@@ -57,7 +57,7 @@ def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> Fo
     keys = {_root(spec): _key(spec) for spec in own.values()}
     places = list(dict.fromkeys(place for spec in own.values() for place in _places(spec)))
     with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda at: _engines_at(*at, keys[at[0]]), places))
+        answers = list(pool.map(lambda at: _engines_at(at[0], at[1], keys[at[0]]), places))
     for (root, place), names in zip(places, answers, strict=True):
         if names:
             page = found.setdefault(_url(root, place), _Place(engines=names))
