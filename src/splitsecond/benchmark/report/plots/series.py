@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from splitsecond.benchmark.rows.figures import FIGURES, successful, wait_figure
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
-from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries
+from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries, source_with
 from splitsecond.benchmark.server_view.terms import TERMS
 from splitsecond.benchmark.statistics.steady import begin_ns
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
@@ -192,10 +192,7 @@ def _reported(
 
     A counter shows by how much it grew in these blocks.
     """
-    own = next(
-        (samples for samples in sources if any(term in sample.values for sample in samples)), ()
-    )
-    own = [sample for sample in own if term in sample.values]
+    own = [sample for sample in source_with(term, sources) if term in sample.values]
     points: list[tuple[float, float]] = []
     grown = 0.0
     for begin, end, shift in blocks:
