@@ -108,6 +108,7 @@ NOT_RUN = {
         "pip install": "downloads a release; tests/test_installed.py installs the wheel"
     },
     "docs/server-view": {
+        "$ ": "need the engines; tests/server_view/test_discovery.py has their pages",
         "• TTFT p95": "the causes that are found depend on the load of the "
         "machine; that test has them",
     },

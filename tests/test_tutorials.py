@@ -127,7 +127,7 @@ SHORTER = {
         "-c 4 -n 96": "-c 1",
         "-c 1 -n 24": "-c 1",
     },
-    "docs/server-view": {"-c 1,4,16 -n 80": "-c 1 -n 4 --rounds 1"},
+    "docs/server-view": {"-c 1,16 -n 80": "-c 1 -n 4 --rounds 1"},
     "docs/sessions": {"-n 200 --rounds 5": "-n 12 --rounds 1 --no-html"},
     "docs/simulator": {
         **FEW,

@@ -19,6 +19,7 @@ from pathlib import Path
 import pypdfium2
 from tests.gateway.in_chromium import devtools
 
+from benchmarks import server_view_truth
 from benchmarks.shots import gateway
 from benchmarks.shots.terminal import COLUMNS, Frames, recorded, svg
 
@@ -65,6 +66,8 @@ SCREENS = {
     "narrow-compare": "splitsecond compare before after",
     "capacity": "splitsecond capacity sim/runpod-h100-mistral-7b --slo chat --to 8 "
     "--output-tokens 32 --out run3",
+    "server-view": "splitsecond bench sim/small.toml -c 1,16 -n 80 --quick --input-tokens 200 "
+    "--output-tokens 64 --out run4",
     "watch-before": f"{WATCH} --times 10",
     "watch": f"{WATCH} --times 5",
     "recommend": "splitsecond recommend run2 voice chat batch",
@@ -92,6 +95,7 @@ PAGES = {
     "bench": "run2/report.html",
     "compare": "changes.html",
     "capacity": "run3/report.html",
+    "server-view": "run4/report.html",
     "watch": "watch/report.html",
     "speed": "speed.html",
     "cost": "cost.html",
@@ -103,15 +107,16 @@ LOOKS = {
     "phone-dark": (390, "dark"),
 }
 DOCUMENTS = {
-    "bench-light": ("report-light", "header"),
-    "bench-dark": ("report-dark", "header"),
-    "dashboard-light": ("dashboard-light", "section:has(#targets)"),
-    "dashboard-dark": ("dashboard-dark", "section:has(#targets)"),
+    "bench-light": ("report-light", "body", "header"),
+    "bench-dark": ("report-dark", "body", "header"),
+    "server-view-light": ("server-view-light", "#time", "#time"),
+    "server-view-dark": ("server-view-dark", "#time", "#time"),
+    "dashboard-light": ("dashboard-light", "body", "section:has(#targets)"),
+    "dashboard-dark": ("dashboard-dark", "body", "section:has(#targets)"),
 }
-"""Pictures whose upper part README and documents show, and the element that ends it. Of a report it
-is the summary."""
+"""Pictures of which README and documents show a part, and the elements that begin and end it."""
 MARGIN = 16
-"""Pixels below that element."""
+"""Pixels above and below them."""
 ANIMATED = "bench"
 """The screen that is an animation there."""
 SHOWN = (ANIMATED, "bench-loads")
@@ -141,6 +146,7 @@ def main(beginnings: tuple[str, ...]) -> None:
 def write_inputs() -> None:
     """Write what the commands read: a log, its prices, and a file of requests."""
     (DATA / "prices.yaml").write_text(gateway.PRICES)
+    (DATA / "small.toml").write_text(server_view_truth.profile("small"))
     gateway.write_log(DATA, "priced.db", gateway.PRICED)
     requests = [{"custom_id": str(number), "body": QUESTION} for number in range(20)]
     (DATA / "questions.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in requests))
@@ -193,11 +199,14 @@ def make_page(page: devtools.Page, name: str, url: str, watched_s: float = 0) ->
         page.value("new Promise(done => setTimeout(done, 3000))")
         save(SHOTS / f"{name}-{look}.png", pictured(page))
         if kept := DOCUMENTS.get(f"{name}-{look}"):
-            file, last = kept
-            height = page.value(
-                f"document.querySelector('{last}').getBoundingClientRect().bottom + scrollY"
+            file, first, last = kept
+            top, bottom = (
+                page.value(
+                    f"document.querySelector('{place}').getBoundingClientRect().{edge} + scrollY"
+                )
+                for place, edge in ((first, "top"), (last, "bottom"))
             )
-            save(PICTURES / f"{file}.png", pictured(page, height + MARGIN))
+            save(PICTURES / f"{file}.png", pictured(page, top - MARGIN, bottom + MARGIN))
     page.looks(1280, "light")
     printed = page.says(
         "Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=False
@@ -206,13 +215,14 @@ def make_page(page: devtools.Page, name: str, url: str, watched_s: float = 0) ->
         sheet.render(scale=1.5).to_pil().save(SHOTS / f"{name}-print-{number}.png")
 
 
-def pictured(page: devtools.Page, most: float = math.inf) -> bytes:
-    """Return the page that is open, or its beginning."""
+def pictured(page: devtools.Page, top: float = 0, bottom: float = math.inf) -> bytes:
+    """Return the page that is open, or what lies between two heights of it, in pixels."""
     clip = page.value(
         "(({x, y, width, height}) => ({x, y, width, "
         "height}))(document.documentElement.getBoundingClientRect())"
     )
-    clip |= {"height": min(clip["height"], most), "scale": 1}
+    top = max(top, 0)
+    clip |= {"y": top, "height": min(clip["y"] + clip["height"], bottom) - top, "scale": 1}
     return b64decode(
         page.says("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)["data"]
     )

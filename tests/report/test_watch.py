@@ -20,6 +20,7 @@ from splitsecond.benchmark.report.plots.watch_plots import SHOWN, watch_plots
 from splitsecond.benchmark.report.terminal import round_lines
 from splitsecond.benchmark.report.watch_page import render_watch
 from splitsecond.benchmark.rows.records import ConditionFindings
+from splitsecond.benchmark.rows.row_fields import ServerView
 from splitsecond.log.statistics.summary import Summary
 
 HOSTILE = "</script><script>alert(1)</script>"
@@ -107,6 +108,22 @@ def test_page_states_the_interval_between_rounds(every_s: float, words: str) -> 
 )
 def test_the_state_of_the_first_rounds(rounds: int, words: str) -> None:
     assert f"| {words}" in Page(render_watch(history("a/x", rounds=rounds).findings(3600))).words
+
+
+def test_the_page_shows_what_servers_reported_in_each_round() -> None:
+    found = WatchHistory()
+    for number in range(9):
+        view = ServerView(waiting=float(number), kv_use_max=0.5, preemptions=0.0)
+        rows = [measured("a/x", 200, server=view), measured("b/y", 200)]
+        found.add(WatchRound(at=moment(number), rows=rows))
+    findings = found.findings(3600)
+    assert list(findings.server) == ["a/x at concurrency 1"]
+    assert findings.server["a/x at concurrency 1"]["waiting"][moment(8)] == 8.0
+    (plot,) = [plot for plot in watch_plots(findings) if plot.section == "server"]
+    assert {"waiting", "8", "KV cache in use", "100%"} <= {*texts(plot)}
+    assert "preemptions" not in texts(plot), "it was always 0"
+    assert "The server's own view" in Page(render_watch(findings)).words
+    assert "The server's own view" not in Page(render_watch(history("a/x").findings(3600))).words
 
 
 def test_a_page_before_anything_was_measured() -> None:

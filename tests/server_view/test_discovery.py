@@ -1,18 +1,23 @@
 """Where pages of metrics are found, and what is wrong with addresses that a user gives."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.http_server import Received, Response, http_server
+from tests.pages import ROOT
 
 from splitsecond.benchmark.server_view import discovery
 from splitsecond.benchmark.server_view.discovery import find_pages
+from splitsecond.benchmark.server_view.engines import engines
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.upstream.spec import TargetSpec
 
 PAGES = Path(__file__).parent / "pages"
+READ = r"(?:of|and) ([\w. -]+?) \((http\S+)\)"
+"""A page and its address, in the words of a run."""
 
 
 def page(name: str) -> bytes:
@@ -58,6 +63,25 @@ def test_page_of_trtllm_serve_is_at_its_own_path() -> None:
         assert [each.url for each in find_pages({"mine": spec(url)}).pages] == [
             f"{url}/prometheus/metrics"
         ]
+
+
+def test_examples_of_the_document_find_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    at: dict[str, bytes] = {}
+
+    def fetch(url: str, **_: object) -> bytes:
+        if url not in at:
+            raise OSError("refused")
+        return at[url]
+
+    monkeypatch.setattr(discovery, "fetch", fetch)
+    names = {engine.title: name for name, engine in engines().items()}
+    text = (ROOT / "docs/server-view.md").read_text("utf-8")
+    examples = re.findall(r"bench --base-url (\S+)/v1(?: --metrics (\S+))?\n(Reading .*)\n", text)
+    assert len(examples) == 7
+    for url, given, words in examples:
+        at |= {place: page(names[title]) for title, place in re.findall(READ, words)}
+        assert find_pages({"mine": spec(url)}, [given] if given else []).in_words() == [words]
+        at.clear()
 
 
 def test_no_page_is_found_where_there_is_none() -> None:

@@ -232,3 +232,4 @@ def test_gpu_at_its_power_limit_makes_steps_longer() -> None:
     assert (engine.power_w, engine.capped) == (100, False)
     joules = (200 * alone_ns + 400 * (steps[2] - alone_ns) + 400 * (steps[3] - steps[2])) / 1e9
     assert engine.energy_j(steps[-1] + 1000 * MS) == pytest.approx(joules + 100)
+    assert engine.throttled_ns(steps[-1] + 1000 * MS) == steps[2] - alone_ns

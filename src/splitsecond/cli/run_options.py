@@ -94,8 +94,9 @@ class RunOptions:
     images: Annotated[
         str,
         of_requests(
-            metavar="WxH[,N]",
-            help="Add N synthetic images of this size to each request, such as 1024x1024,2.",
+            metavar="WxH[,N][,jpeg]",
+            help="Add N synthetic images of this size to each request, such as 1024x1024,2 or "
+            "1024x1024,jpeg. Default: PNG.",
         ),
     ] = ""
     ignore_eos: Annotated[

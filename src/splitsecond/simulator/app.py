@@ -400,6 +400,7 @@ class SimulatedProvider:
                 new_tokens=request.prompt_tokens - request.cached_tokens,
                 evicted_tokens=evicted_tokens,
                 preemptions=sender.preemptions if sender else 0,
+                throttled_ns=sender.throttled_ns if sender else 0,
                 cache_write_tokens=(request.cached.written_tokens if request.cached else None) or 0,
                 output_tokens=request.output_tokens,
                 fault=fault,

@@ -50,6 +50,7 @@ class EngineCounts(msgspec.Struct):
     preemptions: int = 0
     output_tokens: int = 0
     energy_j: float = 0.0
+    throttled_ns: int = 0
 
 
 class _Sequence(msgspec.Struct, Generic[Key]):
@@ -112,6 +113,10 @@ class Engine(Generic[Key]):
     def energy_j(self, now_ns: int) -> float:
         """Return the energy that the GPU has used from time 0 up to now."""
         return self.counts.energy_j + self._power_w * max(now_ns - self._began_ns, 0) / NS_PER_S
+
+    def throttled_ns(self, now_ns: int) -> int:
+        """Return for how long the power limit has slowed down steps from time 0 up to now."""
+        return self.counts.throttled_ns + self._capped * max(now_ns - self._began_ns, 0)
 
     @property
     def next_ns(self) -> int | None:
@@ -251,6 +256,7 @@ class Engine(Generic[Key]):
         """Set the power from now on; return how many times as long the step takes at the GPU's
         power limit."""
         self.counts.energy_j = self.energy_j(at_ns)
+        self.counts.throttled_ns = self.throttled_ns(at_ns)
         self._began_ns = at_ns
         gpu = self._spec.gpu
         if gpu is None:

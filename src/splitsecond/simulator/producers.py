@@ -130,6 +130,7 @@ class EngineProducer:
         key = self._next_key
         self._next_key += 1
         left = prompt_tokens - cached_tokens
+        throttled_before_ns = self.engine.throttled_ns(arrived_ns)
         self.engine.submit(
             key,
             prompt_tokens=left,
@@ -142,6 +143,8 @@ class EngineProducer:
         self._wait()
 
         def stop() -> None:
+            throttled_ns = self.engine.throttled_ns(clock.now_ns())
+            sender.throttled_ns = throttled_ns - throttled_before_ns
             del self._senders[key]
             self.engine.cancel(key)
 

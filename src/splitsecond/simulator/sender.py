@@ -56,6 +56,8 @@ class ResponseSender:
         """When the provider began with the prompt; set by the producer."""
         self.preemptions = 0
         """How often the request lost its place in the engine's KV cache; set by the producer."""
+        self.throttled_ns = 0
+        """For how long a power limit slowed the engine down meanwhile; set by the producer."""
         self._first_ns = 0
         self._last_ns = 0
         self._opening = b""

@@ -31,8 +31,9 @@ class TruthRecord(msgspec.Struct, frozen=True, kw_only=True):
     `cached_tokens` were in the prompt cache, and `cache_write_tokens` were stored there because the
     client marked them; `new_tokens` were processed. `evicted_tokens` were dropped from the full
     cache when the prompt was stored. `preemptions`: how often the request lost its place in the
-    engine's KV cache. `replica` (from 0) served the request, and `session` is the id of the
-    client's session, or "".
+    engine's KV cache. `throttled_ns`: for how long the GPU's power limit slowed the engine down
+    from the arrival to the end. `replica` (from 0) served the request, and `session` is the id of
+    the client's session, or "".
     """
 
     request_id: str
@@ -51,6 +52,7 @@ class TruthRecord(msgspec.Struct, frozen=True, kw_only=True):
     new_tokens: int = 0
     evicted_tokens: int = 0
     preemptions: int = 0
+    throttled_ns: int = 0
     cache_write_tokens: int
     output_tokens: int
     fault: str

@@ -6,7 +6,7 @@ rounds. INVALID rows and interrupted rounds are shown, but neither judged nor us
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from splitsecond.benchmark.findings.gate import STATISTICS
 from splitsecond.benchmark.rows.figures import FIGURES, TOTALS, ttft_figure
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
+from splitsecond.benchmark.rows.row_fields import ServerView
 from splitsecond.benchmark.rows.usable_rows import Place, by_place, row
 from splitsecond.benchmark.statistics.control_chart import (
     ChartDrift,
@@ -79,6 +80,15 @@ ERRORS = WatchedFigure(
     share=True,
 )
 WATCHED = (TTFT, TPS, ERRORS)
+REPORTED: Mapping[str, Callable[[ServerView], float | None]] = {
+    "waiting": lambda view: view.waiting,
+    "kv_use": lambda view: view.kv_use_max,
+    "preemptions": lambda view: view.preemptions,
+    "power_w": lambda view: view.power_w,
+    "power_capped": lambda view: view.power_capped,
+    "heat_capped": lambda view: view.heat_capped,
+}
+"""What is kept of the server's own view of a round, by term."""
 
 
 class WatchRound(Struct, frozen=True, kw_only=True):
@@ -157,7 +167,8 @@ class WatchFindings(Struct, frozen=True, kw_only=True):
     `failed` maps each round that failed as a whole to the reason; `left_out` does the same for the
     rounds of a row that were not judged. `skipped`: how many rounds in a row did not take place, by
     the moment at which the first was due at the present interval. Rounds are identified by the
-    moment at which they began (RFC 3339, UTC).
+    moment at which they began (RFC 3339, UTC). `server`: what the server of a row reported in its
+    rounds, by the name of the row and by term: each value with its round.
     """
 
     every_s: float
@@ -167,6 +178,7 @@ class WatchFindings(Struct, frozen=True, kw_only=True):
     failed: dict[str, str]
     left_out: dict[str, dict[str, str]] = {}
     skipped: dict[str, int] = {}
+    server: dict[str, dict[str, dict[str, float]]] = {}
     lines: list[WatchedSeries]
     statements: list[str]
     schema: str = SCHEMA
@@ -282,6 +294,7 @@ class WatchHistory:
         self._moments: list[str] = []
         self._failed: dict[str, str] = {}
         self._left_out: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self._server: dict[str, dict[str, dict[str, float]]] = {}
         self._tracks: dict[Place, list[_Track]] = {}
         self._past: defaultdict[Place, deque[ConditionFindings]] = defaultdict(
             lambda: deque(maxlen=WINDOW)
@@ -295,6 +308,11 @@ class WatchHistory:
         for place, found in by_place(one.rows).items():
             news[found.condition] = self._judged(place, found, one)
         return news
+
+    def _add_reported(self, at: str, name: str, view: ServerView) -> None:
+        for term, of in REPORTED.items():
+            if (value := of(view)) is not None:
+                self._server.setdefault(name, {}).setdefault(term, {})[at] = value
 
     def accept(self) -> list[str]:
         """Acknowledge all drifts so far, and return those that were open, as sentences."""
@@ -322,6 +340,8 @@ class WatchHistory:
             ]
         tracks = self._tracks.setdefault(place, [_Track(watched, found) for watched in WATCHED])
         self._past[place].append(found)
+        if found.server is not None:
+            self._add_reported(one.at, row(found), found.server)
         news = [each for track in tracks if (each := track.add(one.at, found))]
         known = max(track.rounds for track in tracks) - 1
         if not news and known < MIN:
@@ -345,6 +365,7 @@ class WatchHistory:
             failed=self._failed,
             left_out=dict(self._left_out),
             skipped=_skipped(self._moments, every_s),
+            server=self._server,
             lines=lines,
             statements=drift_statements(lines),
         )

@@ -48,6 +48,7 @@ from splitsecond.benchmark.load.messages import (
 )
 from splitsecond.benchmark.load.priority import raise_priority
 from splitsecond.benchmark.load.session_block import SessionBlockRun
+from splitsecond.benchmark.workload.images import prepare_images
 from splitsecond.benchmark.workload.workload import Composer, Workload
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
@@ -161,6 +162,8 @@ class LoadWorker:
                     self._put(ClockReport(clock.now_ns()))
                 case SetWorkload(target, workload):
                     self._workloads[target] = workload
+                    if workload.images:
+                        prepare_images(workload.images)  # now, as nothing is measured yet
                 case Calibrate(targets, workload, input_tokens, pilot):
                     async with asyncio.TaskGroup() as group:
                         for target in targets:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-from splitsecond.benchmark.findings.causes import check_words
+from splitsecond.benchmark.findings.causes import check_words, clocks_agree
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.benchmark.rows.row_fields import ServerView
 from splitsecond.core import wording
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages.figure_cells import MISSING, number, share
-from splitsecond.core.wording import counted_as, level
+from splitsecond.core.wording import counted_as, level, listed
 
 Column = tuple[str, Callable[[ConditionFindings], str]]
 BYTES_PER_GB = 1e9
@@ -38,7 +38,6 @@ TABLES: Sequence[tuple[str, Sequence[Column]]] = (
             ("preemptions", _of(wording.number, lambda s: s.preemptions)),
             ("prompt tokens from its cache", _of(share, lambda s: s.cached_share)),
             ("proposed tokens accepted", _of(share, lambda s: s.accepted_share)),
-            ("software", lambda c: (c.server and c.server.title) or MISSING),
         ),
     ),
     (
@@ -79,19 +78,39 @@ TABLES: Sequence[tuple[str, Sequence[Column]]] = (
 )
 
 
-def sentences(run: Run) -> list[str]:
-    """Return what readers of the tables must know: whether the clocks agree, and where there are
-    too few readings."""
-    found = [f"{c.target} {level(c)}: {words}" for c in run.conditions if (words := check_words(c))]
-    few = [c for c in run.conditions if c.server is not None and c.server.samples < MIN_READINGS]
-    found += [
-        f"{c.target} {level(c)}: only "
-        f"{counted_as(c.server.samples if c.server else 0, 'reading')} while the load was "
-        "up. Longer blocks (-n) give more."
-        for c in few
-    ]
-    return found
-
-
 MIN_READINGS = 5
 """Fewer readings are no picture of a row."""
+
+
+def sentences(run: Run) -> list[str]:
+    """Return what readers of the tables must know: what was read, whether the clocks agree, and
+    where there are too few readings."""
+    viewed = [(c, c.server) for c in run.conditions if c.server is not None]
+    titles = dict.fromkeys(view.title for _, view in viewed if view.title)
+    found = [
+        f"{listed(list(dict.fromkeys(c.target for c, view in viewed if view.title == title)))}: "
+        f"metrics of {title}."
+        for title in titles
+    ]
+    checks = [(c, view.check) for c, view in viewed if view.check is not None]
+    agree = [check for _, check in checks if clocks_agree(check)]
+    if agree:
+        apart_ms = max(abs(check.rest_ms) for check in agree)
+        found.append(
+            f"The server's TTFT + network is the TTFT measured here, to {number(apart_ms)} ms, in "
+            f"{len(agree):,} of {counted_as(len(checks), 'row')}."
+        )
+    found += [
+        f"{c.target} {level(c)}: {check_words(c)}" for c, check in checks if not clocks_agree(check)
+    ]
+    few = [
+        f"{c.target} {level(c)} ({view.samples:,})"
+        for c, view in viewed
+        if view.samples < MIN_READINGS
+    ]
+    if few:
+        found.append(
+            f"Fewer than {MIN_READINGS} readings while the load was up: {listed(few)}. Longer "
+            "blocks (-n) give more."
+        )
+    return found

@@ -9,13 +9,14 @@ A server that answers others too counts their requests as well. Then its mean ti
 our requests, and TTFT is not split.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from splitsecond.benchmark.rows.records import ConditionFindings
 from splitsecond.benchmark.rows.row_fields import ServerView, TtftCheck
-from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries
+from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries, source_with
 from splitsecond.benchmark.statistics.steady import TimeWindows, measured_load, tokens_in
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.grouping import grouped
@@ -76,12 +77,12 @@ class _Row:
         return ServerView(
             title=title,
             samples=max(len(self._values(term)) for term in ("running", "power_w")),
-            running=self._median("running"),
-            running_max=self._most("running"),
-            waiting=self._median("waiting"),
-            waiting_max=self._most("waiting"),
-            kv_use=self._median("kv_use"),
-            kv_use_max=self._most("kv_use"),
+            running=self._over("running", np.median),
+            running_max=self._over("running", np.max),
+            waiting=self._over("waiting", np.median),
+            waiting_max=self._over("waiting", np.max),
+            kv_use=self._over("kv_use", np.median),
+            kv_use_max=self._over("kv_use", np.max),
             preemptions=self._counted("preemptions"),
             cached_share=self._cached_share(),
             accepted_share=accepted / drafted if accepted is not None and drafted else None,
@@ -91,12 +92,12 @@ class _Row:
             decode_ms=self._mean_ms("decode_s"),
             e2e_ms=self._mean_ms("e2e_s"),
             check=self._check(),
-            gpus=self._most("gpus"),
-            gpu_use=self._mean("gpu_use"),
-            gpu_memory_bytes=self._most("gpu_memory_bytes"),
-            clock_mhz=self._mean("clock_mhz"),
-            power_capped=self._mean("power_capped"),
-            heat_capped=self._mean("heat_capped"),
+            gpus=self._over("gpus", np.max),
+            gpu_use=self._over("gpu_use", np.mean),
+            gpu_memory_bytes=self._over("gpu_memory_bytes", np.max),
+            clock_mhz=self._over("clock_mhz", np.mean),
+            power_capped=self._over("power_capped", np.mean),
+            heat_capped=self._over("heat_capped", np.mean),
             power_w=power,
             idle_power_w=idle,
             joules_per_token=joules,
@@ -107,11 +108,8 @@ class _Row:
         )
 
     def _samples(self, term: str) -> Samples:
-        """Return the samples of the first source that has the term."""
-        for samples in self._sources:
-            if any(term in sample.values for sample in samples):
-                return [sample for sample in samples if term in sample.values]
-        return ()
+        """Return the samples that have the term, of the first source that has it."""
+        return [s for s in source_with(term, self._sources) if term in s.values]
 
     def _values(self, term: str) -> Floats:
         spans = list(zip(self._load.begin.tolist(), self._load.end.tolist(), strict=True))
@@ -121,17 +119,10 @@ class _Row:
         ]
         return np.array(values, dtype=np.float64)
 
-    def _median(self, term: str) -> float | None:
+    def _over(self, term: str, statistic: Callable[[Floats], Any]) -> float | None:
+        """Return a statistic of the readings while the load was up."""
         values = self._values(term)
-        return float(np.median(values)) if len(values) else None
-
-    def _mean(self, term: str) -> float | None:
-        values = self._values(term)
-        return float(values.mean()) if len(values) else None
-
-    def _most(self, term: str) -> float | None:
-        values = self._values(term)
-        return float(values.max()) if len(values) else None
+        return float(statistic(values)) if len(values) else None
 
     def _counted(self, term: str) -> float | None:
         """Return by how much a counter grew in the blocks of the row; None if it was not read
@@ -139,10 +130,8 @@ class _Row:
 
         A labelled counter appears on a page with its first count, so it was 0 before.
         """
-        source = next(
-            (samples for samples in self._sources if any(term in s.values for s in samples)), None
-        )
-        if source is None or not self._blocks:
+        source = source_with(term, self._sources)
+        if not source or not self._blocks:
             return None
         grown = 0.0
         for begin, end in self._blocks:
@@ -201,7 +190,7 @@ class _Row:
                     self._load.begin, at, joules
                 )
                 return float(used.sum()) / (self._load.length_ns / NS_PER_S)
-        return self._mean("power_w")
+        return self._over("power_w", np.mean)
 
     def _idle_w(self, first_ns: int) -> float | None:
         values = [s.values["power_w"] for s in self._samples("power_w") if s.at_ns < first_ns]

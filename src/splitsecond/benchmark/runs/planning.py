@@ -21,6 +21,7 @@ from splitsecond.benchmark.rows.round_spread import CLAIM_APART_S
 from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.runs.cost_limit import find_prices
 from splitsecond.benchmark.runs.measuring import Job, new_run_id
+from splitsecond.benchmark.runs.prompt_check import check_prompts
 from splitsecond.benchmark.runs.server_software import server_software
 from splitsecond.benchmark.runs.settings import (
     EXACT,
@@ -39,7 +40,7 @@ from splitsecond.benchmark.workload.answer_checks import (
     read_checks,
     read_questions,
 )
-from splitsecond.benchmark.workload.images import parse_images
+from splitsecond.benchmark.workload.images import check_sizes, parse_images
 from splitsecond.benchmark.workload.prompt_files import PromptFile, read_prompts
 from splitsecond.benchmark.workload.session_files import read_sessions
 from splitsecond.benchmark.workload.sessions import SessionSet
@@ -269,6 +270,18 @@ def _workload(
     batch = 1
     if isinstance(settings, BenchSettings):
         operation, batch = settings.operation, settings.batch
+    images = parse_images(settings.images) if settings.images else None
+    variants = {
+        each.name: WorkloadVariant(
+            input_tokens=each.input_tokens,
+            output_tokens=each.output_tokens,
+            images=parse_images(each.images) if each.images else None,
+            batch=each.batch,
+            effort=each.effort,
+        )
+        for each in workloads
+    }
+    check_sizes([images, *(each.images for each in variants.values())])
     return Workload(
         run="",
         operation=operation,
@@ -278,17 +291,8 @@ def _workload(
         questions=cache_reuse,
         extra=dict(settings.body) | ({"ignore_eos": True} if settings.ignore_eos else {}),
         seed=settings.seed,
-        images=parse_images(settings.images) if settings.images else None,
-        variants={
-            each.name: WorkloadVariant(
-                input_tokens=each.input_tokens,
-                output_tokens=each.output_tokens,
-                images=parse_images(each.images) if each.images else None,
-                batch=each.batch,
-                effort=each.effort,
-            )
-            for each in workloads
-        },
+        images=images,
+        variants=variants,
         traced=traced,
         sessions=sessions,
     )
@@ -298,7 +302,7 @@ def _of_images(images: str) -> list[str]:
     if not images:
         return []
     found = parse_images(images)
-    several = counted_as(found.count, "image", "images")
+    several = counted_as(found.count, f"{found.format.upper()} image")
     return [
         f"Each request has {several} of {found.width}x{found.height} pixels. No cost below "
         f"includes their tokens."
@@ -354,6 +358,10 @@ class _Prepared:
             config=settings.config,
             prompt_cache=sessions is not None,
         )
+        if settings.prompts:
+            specs, measured = self.resolved.specs.values(), self.resolved.measured
+            direct = [spec for spec in specs if spec.name in measured]
+            check_prompts(self._workload, str(settings.prompts), direct)
         self._servers = server_software(self.resolved.specs)
         self._pages = (
             FoundPages()

@@ -62,18 +62,18 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     before those of the catalogue. `warmup` requests begin each block (None: as many as the
     concurrency). `seed` decides arrivals, order and prompts. `prompts` is a file of prompts,
     instead of synthetic ones of `input_tokens`. `images`: synthetic images of each request, as
-    ``1024x1024,2``. `body` has further fields of every request. `timeout` is the longest wait for a
-    first token, in seconds. `processes` is the most client processes per row (None: the number of
-    processors). `clock` is what arrival times are taken from: "packets" (needs CAP_NET_RAW),
-    "kernel" or "process" ("": packets where allowed, else the kernel). `itl` "exact": every token
-    is read promptly where the packet clock is not available, which costs processor time. `prices`
-    maps targets to prices, "" to that of all other targets. `max_cost`: the run stops before
-    it costs more, in US dollars (None: no limit). `location`: where the measuring machine stands
-    ("": what it knows). `on`: the Ray cluster whose nodes send the requests, "ray://HOST:10001", or
-    "ray" for the one that this machine is part of ("": this machine sends them); `processes` is
-    then the most nodes. `metrics`: addresses of further pages with metrics of servers or GPUs, each
-    "[TARGET=]URL"; with `no_metrics` none is looked for, and none is read. `usd_per_kwh`: price of
-    electricity.
+    ``1024x1024,2`` or ``1024x1024,jpeg``. `body` has further fields of every request. `timeout` is
+    the longest wait for a first token, in seconds. `processes` is the most client processes per row
+    (None: the number of processors). `clock` is what arrival times are taken from: "packets" (needs
+    CAP_NET_RAW), "kernel" or "process" ("": packets where allowed, else the kernel). `itl` "exact":
+    every token is read promptly where the packet clock is not available, which costs processor
+    time. `prices` maps targets to prices, "" to that of all other targets. `max_cost`: the run
+    stops before it costs more, in US dollars (None: no limit). `location`: where the measuring
+    machine stands ("": what it knows). `on`: the Ray cluster whose nodes send the requests,
+    "ray://HOST:10001", or "ray" for the one that this machine is part of ("": this machine sends
+    them); `processes` is then the most nodes. `metrics`: addresses of further pages with metrics of
+    servers or GPUs, each "[TARGET=]URL"; with `no_metrics` none is looked for, and none is read.
+    `usd_per_kwh`: price of electricity.
     """
 
     targets: Sequence[str] = ()

@@ -34,6 +34,12 @@ class FoundPages(msgspec.Struct, frozen=True, kw_only=True):
         return [f"Reading the metrics of {listed(read)} once a second."] if read else []
 
 
+class _Place(msgspec.Struct, kw_only=True):
+    engines: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    targets: list[str] = []
+
+
 def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> FoundPages:
     """Return the pages of the servers of `specs`, by target, and those in `given`: each is
     ``[TARGET=]URL``.
@@ -44,41 +50,35 @@ def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> Fo
     that the run does not have.
     """
     own = {name: spec for name, spec in specs.items() if spec.base_url.startswith("http://")}
-    found: dict[str, list[str]] = {}
-    engines_at: dict[str, tuple[str, ...]] = {}
-    headers: dict[str, dict[str, str]] = {}
+    found: dict[str, _Place] = {}
     for text in given:
         targets, url = _given(text, specs)
-        engines_at[url] = _recognised(url)
-        found.setdefault(url, []).extend(targets)
-    places = dict.fromkeys((root, place) for spec in own.values() for root, place in _places(spec))
+        found.setdefault(url, _Place(engines=_recognised(url))).targets.extend(targets)
+    keys = {_root(spec): _key(spec) for spec in own.values()}
+    places = list(dict.fromkeys(place for spec in own.values() for place in _places(spec)))
     with ThreadPoolExecutor(16) as pool:
-        keys = {_root(spec): _key(spec) for spec in own.values()}
-        answers = list(
-            pool.map(lambda place: _engines_at(place[0], place[1], keys[place[0]]), places)
-        )
-    at = {place: names for place, names in zip(places, answers, strict=True) if names}
-    for name, spec in own.items():
-        for place in _places(spec):
-            if place in at:
-                url = _url(*place)
-                headers[url], engines_at[url] = keys[place[0]], at[place]
-                found.setdefault(url, []).append(name)
+        answers = list(pool.map(lambda at: _engines_at(at[0], at[1], keys[at[0]]), places))
+    for (root, place), names in zip(places, answers, strict=True):
+        if names:
+            page = found.setdefault(_url(root, place), _Place(engines=names))
+            page.headers = keys[root]
+            page.targets += [name for name, spec in own.items() if _root(spec) == root]
     local = [name for name, spec in own.items() if _is_here(name, spec)]
     if local and _has_gpus():
-        found[""] = local
-    pages, sources = [], []
-    for number, (url, targets) in enumerate(found.items()):
-        names = engines_at.get(url, ())
-        title = listed([engines()[name].title for name in names]) or GPUS_TITLE
-        pages.append(
-            MetricsPage(number=number, engines=names, url=url, headers=headers.get(url, {}))
+        found[""] = _Place(targets=local)
+    pages = [
+        MetricsPage(number=number, engines=page.engines, url=url, headers=page.headers)
+        for number, (url, page) in enumerate(found.items())
+    ]
+    sources = [
+        ServerSource(
+            number=number,
+            title=listed([engines()[name].title for name in page.engines]) or GPUS_TITLE,
+            url=_shown(url),
+            targets=list(dict.fromkeys(page.targets)),
         )
-        sources.append(
-            ServerSource(
-                number=number, title=title, url=_shown(url), targets=list(dict.fromkeys(targets))
-            )
-        )
+        for number, (url, page) in enumerate(found.items())
+    ]
     return FoundPages(pages=pages, sources=sources)
 
 

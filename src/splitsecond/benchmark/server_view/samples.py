@@ -70,3 +70,8 @@ class ServerSeries:
         return next(
             (each.title for each in self.sources if target in each.targets and each.url), ""
         )
+
+
+def source_with(term: str, sources: Iterable[Sequence[ServerSample]]) -> Sequence[ServerSample]:
+    """Return the samples of the first source that has a value of `term`; none if no source does."""
+    return next((each for each in sources if any(term in s.values for s in each)), ())

@@ -1,112 +1,78 @@
-"""Synthetic images: PNG files that differ in every pixel from request to request, and compress like
-photographs.
+"""Synthetic images of requests: PNG or JPEG files that differ from request to request, and are as
+long as photographs of their size.
 
-Each row of a PNG can be stored as differences from the row above. All rows but the first are the
-same small random differences, compressed once. Only the first row differs, so an image takes
-microseconds, and no cache of images applies. PNG: RFC 2083; deflate: RFC 1951.
+A process that measures must not compress images meanwhile. So `prepare_images` makes nearly all of
+a file before, already in base64. What differs between images takes less than a millisecond.
 """
 
-import base64
 import re
-import struct
-import zlib
-from functools import lru_cache
-from random import Random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
 
 from msgspec import Struct
 
+from splitsecond.benchmark.workload import jpeg_images, png_images
 from splitsecond.core.validation import wrong
 
 MAX_SIDE, MAX_IMAGES = 8192, 64
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_UP = b"\x02"
-"""Filter of a row whose bytes are differences from the row above."""
-_CHANNELS = 3
-_DIFFERENCES = bytes((value % 5 - 2) % 256 for value in range(256))
-"""Maps random bytes to differences of −2 to 2: an image then has about 1 byte a pixel, as
-photographs in PNG."""
-_ADLER = 65521
+MAX_SIZES = min(png_images.SIZES, jpeg_images.SIZES)
+"""Most sizes in a run, because what images of a size share is kept."""
+ImageFormat = Literal["png", "jpeg"]
+_MAKERS: Mapping[ImageFormat, Callable[[int, int, str], str]] = {
+    "png": png_images.png_base64,
+    "jpeg": jpeg_images.jpeg_base64,
+}
 
 
 class Images(Struct, frozen=True):
-    """The images of a request: how many, and their size in pixels."""
+    """The images of a request: how many, their size in pixels, and their format."""
 
     width: int
     height: int
     count: int = 1
+    format: ImageFormat = "png"
 
 
 def parse_images(text: str) -> Images:
-    """Parse ``WIDTHxHEIGHT`` or ``WIDTHxHEIGHT,COUNT``. Raises `CallerFault`."""
-    found = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?:,(\d{1,3}))?", text.strip())
+    """Parse ``WIDTHxHEIGHT``, then ``,COUNT`` and ``,jpeg`` or ``,png`` if given. Raises
+    `CallerFault`."""
+    found = re.fullmatch(r"(\d{1,5})x(\d{1,5})(?:,(\d{1,3}))?(?:,(png|jpeg))?", text.strip())
     if found:
-        images = Images(int(found[1]), int(found[2]), int(found[3] or 1))
+        form: ImageFormat = "jpeg" if found[4] == "jpeg" else "png"
+        images = Images(int(found[1]), int(found[2]), int(found[3] or 1), form)
         sides = images.width, images.height
         if all(1 <= side <= MAX_SIDE for side in sides) and 1 <= images.count <= MAX_IMAGES:
             return images
     raise wrong(
         "images",
         text,
-        f"WIDTHxHEIGHT or WIDTHxHEIGHT,COUNT, up to {MAX_SIDE} pixels and {MAX_IMAGES} images",
+        f"WIDTHxHEIGHT, WIDTHxHEIGHT,COUNT or WIDTHxHEIGHT,COUNT,jpeg, up to {MAX_SIDE} pixels "
+        f"and {MAX_IMAGES} images",
     )
+
+
+def check_sizes(images: Iterable[Images | None]) -> None:
+    """Raise `CallerFault` if the images of a run have more sizes than are kept."""
+    sizes = {(each.width, each.height, each.format) for each in images if each}
+    if len(sizes) > MAX_SIZES:
+        raise wrong("images", f"{len(sizes)} sizes", f"at most {MAX_SIZES} in one run")
+
+
+def prepare_images(images: Images) -> None:
+    """Make what all images of this size share, which takes up to seconds."""
+    _MAKERS[images.format](images.width, images.height, "")
 
 
 def image_parts(images: Images, seed: str) -> list[dict[str, object]]:
     """Return the content parts of a message with images that depend on `seed`."""
+    make = _MAKERS[images.format]
     return [
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{text}"}}
+        {
+            "type": "image_url",
+            "image_url": {
+                "url": f"data:image/{images.format};base64,"
+                + make(images.width, images.height, f"{seed}/{number}")
+            },
+        }
         for number in range(images.count)
-        for text in [
-            base64.b64encode(png(images.width, images.height, f"{seed}/{number}")).decode()
-        ]
     ]
-
-
-def png(width: int, height: int, seed: str) -> bytes:
-    """Return an image whose pixels depend on `seed`."""
-    first = b"\0" + Random(seed).randbytes(width * _CHANNELS)
-    rest, rest_adler, rest_length = _rest(width, height)
-    start = b"\x78\x01" + _deflated(first, last=not rest_length)
-    adler = _combined(zlib.adler32(first), rest_adler, rest_length)
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"".join(
-        (
-            _SIGNATURE,
-            _chunk(b"IHDR", header),
-            _chunk(b"IDAT", start),
-            rest,
-            _chunk(b"IDAT", struct.pack(">I", adler)),
-            _chunk(b"IEND", b""),
-        )
-    )
-
-
-@lru_cache(maxsize=8)
-def _rest(width: int, height: int) -> tuple[bytes, int, int]:
-    """Return the chunk of all rows but the first, with the checksum and the length of the rows."""
-    random = Random(f"{width}x{height}")
-    rows = b"".join(
-        _UP + random.randbytes(width * _CHANNELS).translate(_DIFFERENCES) for _ in range(height - 1)
-    )
-    chunk = _chunk(b"IDAT", _deflated(rows, last=True)) if rows else b""
-    return chunk, zlib.adler32(rows), len(rows)
-
-
-def _deflated(data: bytes, *, last: bool) -> bytes:
-    compressor = zlib.compressobj(level=6, wbits=-15)
-    return compressor.compress(data) + compressor.flush(
-        zlib.Z_FINISH if last else zlib.Z_FULL_FLUSH
-    )
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-def _combined(first: int, second: int, length: int) -> int:
-    """Return the Adler-32 checksum of two parts from those of each; `length` is that of the
-    second."""
-    low_1, high_1, low_2, high_2 = first & 0xFFFF, first >> 16, second & 0xFFFF, second >> 16
-    low = (low_1 + low_2 - 1) % _ADLER
-    high = (high_1 + high_2 + (low_1 - 1) * length) % _ADLER
-    return high << 16 | low

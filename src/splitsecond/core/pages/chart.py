@@ -309,6 +309,13 @@ class Chart:
         return kept
 
 
+def align(*charts: Chart) -> None:
+    """Give charts that have no marks yet the same left edge, so that their labels fit."""
+    left = max(chart.left for chart in charts)
+    for chart in charts:
+        chart.left, chart.width = left, WIDTH - left - MARGIN
+
+
 def picture(
     *charts: Chart,
     name: str,

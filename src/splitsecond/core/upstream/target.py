@@ -107,12 +107,7 @@ class Target:
             )
         self._spec = spec
         self._api_format = API_FORMATS[spec.api_format]
-        try:
-            self._quirks = msgspec.convert(
-                {"default_max_tokens": spec.output_tokens, **spec.quirks}, Quirks
-            )
-        except msgspec.ValidationError as error:
-            raise CallerFault(f"quirks: {error}", kind="bad_quirks", target=spec.name) from None
+        self._quirks = quirks_of(spec)
         self._origin, path = Origin.parse(
             spec.base_url.replace("{model}", quote(spec.model, safe=""))
         )
@@ -389,6 +384,14 @@ class Target:
     def close(self) -> None:
         """Close every connection at once."""
         self._client.close()
+
+
+def quirks_of(spec: TargetSpec) -> Quirks:
+    """Return how a target differs from its API format. Raises `CallerFault` for unknown quirks."""
+    try:
+        return msgspec.convert({"default_max_tokens": spec.output_tokens, **spec.quirks}, Quirks)
+    except msgspec.ValidationError as error:
+        raise CallerFault(f"quirks: {error}", kind="bad_quirks", target=spec.name) from None
 
 
 def _key_header(auth: Auth, key: str | None) -> dict[str, str]:

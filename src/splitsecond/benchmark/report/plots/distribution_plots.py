@@ -5,27 +5,20 @@ import numpy as np
 from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.report.plots import series
 from splitsecond.benchmark.report.plots.plot_frame import level_slug, on_axis, target_entries_of
-from splitsecond.benchmark.report.plots.series import LoadOverTime, Samples
+from splitsecond.benchmark.report.plots.series import STRIPS, LoadOverTime, Samples
+from splitsecond.benchmark.report.plots.server_strips import server_strip, strip, strip_tops
 from splitsecond.benchmark.report.rows import LoadLevel
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.benchmark.server_view.samples import ServerSeries
-from splitsecond.benchmark.server_view.terms import TERMS
 from splitsecond.core import wording
 from splitsecond.core.grouping import grouped
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.axis import Axis, fitted, linear, shares
-from splitsecond.core.pages.chart import LINE, Chart, Plot, Point, picture
+from splitsecond.core.pages.chart import LINE, Chart, Plot, Point, align, picture
 from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.statistics.summary import Floats
 
-AREA_HEIGHT, STRIP_HEIGHT = 220, 64
-STRIPS = {
-    "waiting": "waiting",
-    "kv_use": "KV cache in use",
-    "preemptions": "preemptions",
-    "power_w": "power, W",
-}
-"""The names of what the server reported, beside its values over time."""
+AREA_HEIGHT = 220
 MIN_ITL_MS = 0.01
 """Shorter gaps count as this on an axis of gaps: they were read together."""
 MIN_ITL_PERCENTILE = 2
@@ -164,37 +157,23 @@ def over_time(
     values = [ms for course in deciding or courses.values() for _, ms in course.ttft if ms > 0]
     if not values:
         return []
+    tops = strip_tops([course.server for course in deciding or courses.values()])
     drawn = []
     for level in rows.levels(run):
         own = {c.target: courses[c.condition] for c in level.conditions if c.condition in courses}
         if own:
             what = "latency" if level.inputs else "TTFT"
             axis = fitted(f"{what}, ms", values, zero=True)
-            drawn.append(_course_plot(run, level, own, axis))
+            drawn.append(_course_plot(run, level, own, axis, tops))
     return drawn
 
 
-def _worth_drawing(points: Sequence[Point]) -> bool:
-    return any(value for _, value in points)
-
-
-def _below(title: str, most: float, words: str, end: float, left: float, *, last: bool) -> Chart:
-    """Return a strip below the dots, from 0 to `most`, with the time at its foot if it is the last
-    one."""
-    seconds = linear(
-        "seconds under this load, its rounds joined" if last else "", 0, end or 1, grid=False
-    )
-    high = max(most * 1.1, 1)
-    return Chart(
-        seconds,
-        Axis(title=title, low=0, high=high, ticks=[(0, "0"), (most, words)]),
-        height=STRIP_HEIGHT,
-        left=left,
-    )
-
-
 def _course_plot(
-    run: Run, level: LoadLevel, courses: Mapping[str, LoadOverTime], ttft: Axis
+    run: Run,
+    level: LoadLevel,
+    courses: Mapping[str, LoadOverTime],
+    ttft: Axis,
+    tops: Mapping[str, float],
 ) -> Plot:
     decides, entries = on_axis(run), target_entries_of(run)
     deciding = [course for target, course in courses.items() if decides(target)] or [
@@ -203,16 +182,12 @@ def _course_plot(
     end = max(course.in_flight[-1][0] for course in deciding)
     most = max(count for course in deciding for _, count in course.in_flight)
     upper = Chart(linear("", 0, end or 1, grid=False), ttft, height=AREA_HEIGHT)
-    reported = [
-        term
-        for term in series.SERVER_TERMS
-        if any(_worth_drawing(c.server.get(term, ())) for c in deciding)
-    ]
-    below = [_below("in flight", most, f"{most:,.0f}", end, upper.left, last=not reported)]
-    for term in reported:
-        high = max(value for course in deciding for _, value in course.server.get(term, ()))
-        high, words = (1.0, "100%") if TERMS[term].unit == "share" else (high, wording.number(high))
-        below.append(_below(STRIPS[term], high, words, end, upper.left, last=term == reported[-1]))
+    reported = [term for term in tops if any(term in c.server for c in deciding)]
+    foot = linear("seconds under this load, its rounds joined", 0, end or 1, grid=False)
+    axes = [*(upper.x for _ in reported), foot]
+    below = [strip("in flight", most, f"{most:,.0f}", axes[0])]
+    below += [server_strip(term, tops[term], x) for term, x in zip(reported, axes[1:], strict=True)]
+    align(upper, *below)
     for target, course in courses.items():
         upper.add(entries[target], upper.dots(course.ttft))
         below[0].add(

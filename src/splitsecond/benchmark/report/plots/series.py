@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from splitsecond.benchmark.rows.figures import FIGURES, successful, wait_figure
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
-from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries
+from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries, source_with
 from splitsecond.benchmark.server_view.terms import TERMS
 from splitsecond.benchmark.statistics.steady import begin_ns
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
@@ -140,8 +140,15 @@ class LoadOverTime(Struct, frozen=True, kw_only=True):
     server: dict[str, list[tuple[float, float]]] = {}
 
 
-SERVER_TERMS = ("waiting", "kv_use", "preemptions", "power_w")
-"""What the server reported that is drawn over the time of a row, from top to bottom."""
+STRIPS = {
+    "waiting": "waiting",
+    "kv_use": "KV cache in use",
+    "preemptions": "preemptions",
+    "power_w": "power, W",
+    "power_capped": "slowed by the power cap",
+    "heat_capped": "slowed by heat",
+}
+"""What a server reported that is drawn over time, from top to bottom, with its name there."""
 
 
 def over_time(
@@ -168,9 +175,7 @@ def over_time(
         blocks.append((begin, end, shift_ns - begin))
         shift_ns += end - begin
     sources = server.of_target(condition.target) if server else []
-    reported = {
-        term: points for term in SERVER_TERMS if (points := _reported(sources, term, blocks))
-    }
+    reported = {term: points for term in STRIPS if (points := _reported(sources, term, blocks))}
     return LoadOverTime(
         ttft=thinned(sorted(ttft)),
         in_flight=steps_of(sorted(changes)),
@@ -187,10 +192,7 @@ def _reported(
 
     A counter shows by how much it grew in these blocks.
     """
-    own = next(
-        (samples for samples in sources if any(term in sample.values for sample in samples)), ()
-    )
-    own = [sample for sample in own if term in sample.values]
+    own = [sample for sample in source_with(term, sources) if term in sample.values]
     points: list[tuple[float, float]] = []
     grown = 0.0
     for begin, end, shift in blocks:

@@ -10,12 +10,16 @@ from splitsecond.benchmark.findings.watching import (
     WatchFindings,
     minute,
 )
+from splitsecond.benchmark.report.plots.series import STRIPS
+from splitsecond.benchmark.report.plots.server_strips import server_strip, strip_tops
 from splitsecond.core.pages.axis import Axis, linear, moments
 from splitsecond.core.pages.chart import Chart, LegendEntry, Plot, picture
 from splitsecond.core.pages.figure_cells import MISSING, number, share
-from splitsecond.core.wording import counted_as
+from splitsecond.core.wording import counted_as, listed
 
 AREA_HEIGHT = 170
+LEFT = 56
+"""Pixels beside each plot."""
 SHOWN = 500
 TAIL_ROOM = 1.5
 STATES = {
@@ -43,18 +47,61 @@ def watch_plots(found: WatchFindings) -> list[Plot]:
     shown += [at for own in gone.values() for at, _ in own if at >= min(shown)]
     period = (_when(min(shown)), _when(max(shown))) if shown else (0.0, 0.0)
     return [
-        _line_plot(index, line, gone[line.name], period) for index, line in enumerate(found.lines)
+        *(
+            _line_plot(index, line, gone[line.name], period)
+            for index, line in enumerate(found.lines)
+        ),
+        *_server_plots(found, period),
     ]
+
+
+def _axis_of(period: tuple[float, float]) -> Axis:
+    x = moments(*period)
+    margin = 0.015 * (x.high - x.low)
+    return Axis(title="", low=x.low - margin, high=x.high + margin, ticks=x.ticks, grid=False)
+
+
+def _server_plots(found: WatchFindings, period: tuple[float, float]) -> list[Plot]:
+    """Draw what the server of each row reported in its rounds."""
+    reported = {
+        name: {
+            term: [(_when(at), value) for at, value in values.items() if _when(at) >= period[0]]
+            for term, values in own.items()
+        }
+        for name, own in found.server.items()
+    }
+    tops = strip_tops(list(reported.values()))
+    x = _axis_of(period)
+    plots = []
+    for index, (name, own) in enumerate(reported.items()):
+        strips = []
+        for term in (term for term in tops if own.get(term)):
+            chart = server_strip(term, tops[term], x, LEFT)
+            chart.add(STATES["usual"], chart.line(own[term]), look="thin")
+            chart.add(STATES["usual"], chart.dots(own[term]), look="full")
+            strips.append(chart)
+        if strips:
+            words = listed([STRIPS[term] for term in tops if own.get(term)])
+            plots.append(
+                picture(
+                    *strips,
+                    name=f"server-{index}",
+                    section="server",
+                    title=name,
+                    description=f"What the server of {name} reported in each round: {words}.",
+                    legend="states",
+                    heading=f"The server's own view · {name}",
+                )
+            )
+    return plots
 
 
 def _line_plot(
     index: int, line: WatchedSeries, gone: Sequence[tuple[str, str]], period: tuple[float, float]
 ) -> Plot:
     points = line.points[-SHOWN:]
-    x = moments(*period)
-    margin = 0.015 * (x.high - x.low)
-    x = Axis(title="", low=x.low - margin, high=x.high + margin, ticks=x.ticks, grid=False)
-    chart = Chart(x, _axis(line, points), height=AREA_HEIGHT, left=56)
+    x = _axis_of(period)
+    chart = Chart(x, _axis(line, points), height=AREA_HEIGHT, left=LEFT)
     _draw_bands(chart, points)
     rules = [
         chart.upright_rule(_when(at), tip=f"{minute(at)} UTC\n{why}")
