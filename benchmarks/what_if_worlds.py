@@ -30,7 +30,7 @@ from splitsecond.log.store.request_columns import (
 from splitsecond.log.store.rows import MILLION
 from splitsecond.replay.answer import logged_outcomes
 from splitsecond.replay.figures import Outcomes
-from splitsecond.replay.history import History
+from splitsecond.replay.history import prompt_tokens
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.targets.target_info import TargetInfo
@@ -397,7 +397,7 @@ class World:
                 calls.prompt - calls.new)[order],
             ),
         )  # fmt: skip
-        sorted_outcomes = logged_outcomes(History(logged), self.info)
+        sorted_outcomes = logged_outcomes(logged, prompt_tokens(logged), self.info)
         fields = {
             name: getattr(sorted_outcomes, name)[place] for name in Outcomes.__struct_fields__
         }

@@ -251,7 +251,7 @@ class Comparison:
         calls = logged.calls
         self._stream = calls.stream.astype(bool)
         self._left = calls.outcome == CANCELLED
-        self._today = logged_outcomes(self._history, info)
+        self._today = logged_outcomes(logged, self._history.input_tokens, info)
         self.calls = int((~self._left).sum())
 
     def identity(self, today: Expression) -> Identity:
@@ -397,17 +397,16 @@ class Comparison:
         )
 
 
-def logged_outcomes(history: History, info: Callable[[str], TargetInfo]) -> Outcomes:
+def logged_outcomes(
+    logged: RequestColumns, prompts: Integers, info: Callable[[str], TargetInfo]
+) -> Outcomes:
     """Return how the calls ended in the log. A complete answer ends when its attempt ended: how
-    fast the client read it is not the policy's."""
-    logged = history.logged
+    fast the client read it is not the policy's. `prompts`: the input tokens of each call."""
     calls, attempts = logged.calls, logged.attempts
     total_ns = calls.end_ns.copy()
     answered = (attempts.outcome == OK) & (attempts.target == calls.target[attempts.call])
     total_ns[attempts.call[answered]] = attempts.end_ns[answered]
-    prompt = np.where(
-        attempts.input_tokens > 0, attempts.input_tokens, history.input_tokens[attempts.call]
-    )
+    prompt = np.where(attempts.input_tokens > 0, attempts.input_tokens, prompts[attempts.call])
     counts = (
         each.clip(0)
         for each in (

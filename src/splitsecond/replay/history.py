@@ -121,7 +121,7 @@ class History:
         self._wait_ns = np.where(known, attempts.first_token_ns - self.begin_ns, UNKNOWN)
         self._end_ns = np.maximum(attempts.end_ns - self.begin_ns, 0)
         self._closed = ~known & (attempts.outcome == CANCELLED)
-        self.input_tokens = _prompts(logged, self._first)
+        self.input_tokens = prompt_tokens(logged)
         self._warmth, self._prefix = self._caches()
         self._of_request = self._refused_requests()
         self._prompt = prompt_class(self.input_tokens)
@@ -398,7 +398,7 @@ def _begins(attempts: LoggedAttempts) -> Integers:
     return np.where(attempts.sent_ns == UNKNOWN, unsent, np.maximum(attempts.sent_ns - setup, 0))
 
 
-def _prompts(logged: RequestColumns, first: Integers) -> Integers:
+def prompt_tokens(logged: RequestColumns) -> Integers:
     """Return the input tokens of each call; the median of all where they are not known."""
     calls, attempts = logged.calls, logged.attempts
     found = calls.input_tokens.copy()

@@ -214,7 +214,7 @@ class DashboardData:
         for name in sorted(due, key=self._previewed_ns)[:MAX_PREVIEWS]:
             previews[name] = (
                 now_ns,
-                await preview(routes[name], self._states, sample(PROMPT), calls=CALLS),
+                await preview(routes[name], self._states, sample(PROMPT), route=name, calls=CALLS),
             )
 
     def _previewed_ns(self, route: str) -> int:
