@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.power import repeated
 from tests.replay.logs import record, write
 from tests.replay.splits import compared, info, split_log
-from tests.replay.test_what_if import read
+from tests.replay.test_what_if import asked, read
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import RoutingChoice
@@ -141,7 +141,12 @@ def sessions(count: int, *, turns: int) -> list[CallRecord]:
         }
         found += [
             replace(
-                record(number * turns + turn, ("a/m", "b/m")[place], 3600 - number, 1 + turn / 50),
+                record(
+                    number * turns + turn,
+                    ("a/m", "b/m")[place],
+                    3600 - number - 3 * turn,
+                    1 + turn / 50,
+                ),
                 **arm,
             )
             for turn in range(turns)
@@ -165,3 +170,12 @@ def test_dealt_quantiles_are_those_of_the_dealt_units() -> None:
         expected.append(abs(np.log(other / first)))
     assert np.median(sizes) == pytest.approx(np.median(expected), rel=0.15)
     assert np.quantile(sizes, 0.95) == pytest.approx(np.quantile(expected, 0.95), rel=0.15)
+
+
+def test_a_split_can_be_replayed(tmp_path: Path) -> None:
+    file = f"sqlite:///{tmp_path}/log.db"
+    write(file, sessions(200, turns=3))
+    answer = asked(read(file), 'fallback("a/m", "b/m")', today=SPLIT)
+    assert answer.identity.agrees
+    shares = {each.name: each for each in answer.identity.figures}
+    assert shares["a/m"].what_if == shares["a/m"].today  # each session goes where it went

@@ -20,7 +20,7 @@ from splitsecond.replay.figures import MIN_CALLS, FigureChange, Outcomes, adjust
 from splitsecond.replay.history import CANCELLED, FAILED, OK, Basis, History
 from splitsecond.replay.robust import MIN_KNOWN, RobustOutcomes, Weights, first_targets
 from splitsecond.replay.running import ReplayedCalls, costs, replay
-from splitsecond.routing.construction.expression import Expression, TargetName, targets
+from splitsecond.routing.construction.expression import Expression, TargetName, first, targets
 from splitsecond.routing.targets.target_info import TargetInfo
 
 SCHEMA = "splitsecond.what-if/1"
@@ -167,7 +167,8 @@ def what_if(
             f"are needed",
             kind="nothing_logged",
         )
-    found = Comparison(logged, info, any_load=any_load, sent=sent)
+    found = Comparison(logged, info, any_load=any_load, route=route, sent=sent)
+    found.clusters = _clusters(logged, today)
     for policy in (today, *policies):
         check_policy(policy, found.asked)
     identity = found.identity(today)
@@ -202,6 +203,14 @@ def replays_of_each(logged: RequestColumns) -> int:
     return 2 if len(known) and known.mean() >= MIN_KNOWN else 1
 
 
+def _clusters(logged: RequestColumns, today: Expression) -> Integers:
+    """Return what the calls that chance sent to a target together have in common: a session
+    (UNKNOWN: none), or with a `split` by key the key."""
+    split = first(today, "split")
+    by_key = split is not None and dict(split.settings).get("by") == "key"
+    return logged.calls.client if by_key else logged.calls.session
+
+
 def check_policy(policy: Expression, asked: Sequence[str]) -> None:
     """Raise `CallerFault` if the calls of a log with attempts at these targets cannot be replayed
     through `policy`."""
@@ -232,7 +241,8 @@ def _unreplayable(policy: Expression) -> str:
 
 class Comparison:
     """The calls of a log, as they were and as other policies would have served them. See
-    `what_if`."""
+    `what_if`. `clusters`: the session of each call, or what else resembles each other; UNKNOWN:
+    nothing."""
 
     def __init__(
         self,
@@ -240,6 +250,7 @@ class Comparison:
         info: Callable[[str], TargetInfo],
         *,
         any_load: bool = False,
+        route: str = "",
         sent: Callable[[int], None] = lambda calls: None,
     ) -> None:
         self._logged = logged
@@ -247,6 +258,8 @@ class Comparison:
         self.asked = self._history.asked
         self._info = info
         self._any_load = any_load
+        self._route = route
+        self.clusters = logged.calls.session
         self._sent = sent
         calls = logged.calls
         self._stream = calls.stream.astype(bool)
@@ -273,7 +286,7 @@ class Comparison:
         return Identity(figures=figures, drawn=by_draws, coverage=coverage, differs=differs)
 
     def replayed(self, policy: Expression) -> ReplayedCalls:
-        return replay(self._history, policy, self._info, chance=1, sent=self._sent)
+        return self._sent_through(self._history, policy, 1)
 
     def drawn(self, policy: Expression) -> ReplayedCalls | None:
         """Return the calls with answers that are all drawn from other calls; None if the log has
@@ -281,8 +294,11 @@ class Comparison:
         return self._replay_drawn(policy) if replays_of_each(self._logged) > 1 else None
 
     def _replay_drawn(self, policy: Expression) -> ReplayedCalls:
+        return self._sent_through(History(self._logged, own=False), policy, 2)
+
+    def _sent_through(self, history: History, policy: Expression, chance: int) -> ReplayedCalls:
         return replay(
-            History(self._logged, own=False), policy, self._info, chance=2, sent=self._sent
+            history, policy, self._info, route=self._route, chance=chance, sent=self._sent
         )
 
     def answer(
@@ -322,7 +338,7 @@ class Comparison:
             return Robust(refused=weights.refusal(covered) if drawn is None else refused)
         outcomes, by_draws = self._outcomes(replayed), self._outcomes(drawn)
         corrected = RobustOutcomes(by_draws, outcomes, weights)
-        both = (covered, calls.session, self._logged.targets)
+        both = (covered, self.clusters, self._logged.targets)
         figures = changes(self._today, corrected, *both)
         hidden = {each.name for each in direct if each.difference is None}
         doubt = DOUBT / max(len(figures) - len(hidden), 1)
@@ -344,9 +360,7 @@ class Comparison:
         """Return the figures; without those of slow calls if too many slow times are hidden behind
         lost races."""
         outcomes = self._outcomes(replayed)
-        found = changes(
-            self._today, outcomes, covered, self._logged.calls.session, self._logged.targets
-        )
+        found = changes(self._today, outcomes, covered, self.clusters, self._logged.targets)
         if ((replayed.basis == Basis.SLOWER) & ~self._left).sum() <= MAX_HIDDEN * self.calls:
             return found
         return [

@@ -27,12 +27,7 @@ from splitsecond.log.store.rows import session_id
 from splitsecond.replay.answer import logged_outcomes
 from splitsecond.replay.figures import NAMES, PERIODS, Outcomes
 from splitsecond.replay.history import CANCELLED, prompt_tokens
-from splitsecond.routing.construction.expression import (
-    Expression,
-    PolicyExpression,
-    TargetName,
-    targets,
-)
+from splitsecond.routing.construction.expression import Expression, first, targets
 from splitsecond.routing.machinery.settings import Share
 from splitsecond.routing.policies.split import SHARE, Unit, in_second, seed_of, unit_of
 from splitsecond.routing.targets.target_info import TargetInfo
@@ -148,7 +143,7 @@ def compare_arms(
     Raises `CallerFault` if there is none, if it sent no calls, or if the calls of the log did not
     go where it sends them.
     """
-    split = first_split(policy)
+    split = first(policy, "split")
     if split is None:
         raise CallerFault(
             f"the policy of the route {route!r} is no split: {policy!r}",
@@ -188,15 +183,6 @@ def compare_arms(
         refused=refused,
         figures=_judged(compared, {} if refused else compared.tests(), within),
     )
-
-
-def first_split(policy: Expression) -> PolicyExpression | None:
-    """Return the first `split` in a policy; None: it has none."""
-    if isinstance(policy, TargetName):
-        return None
-    if policy.policy == "split" and policy.own is None:
-        return policy
-    return next(filter(None, map(first_split, policy.parts)), None)
 
 
 def _units(

@@ -24,6 +24,7 @@ from splitsecond.core.upstream.prompt_size import BYTES_PER_TOKEN
 from splitsecond.core.virtual_time import START_NS, run_virtual
 from splitsecond.log.production.price_table import PriceTable
 from splitsecond.log.store.request_columns import LoggedFault
+from splitsecond.log.store.rows import session_id
 from splitsecond.replay.history import LATE_NS, NO_CACHE, Basis, History, LoggedAnswer, cache_use
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import Expression
@@ -60,16 +61,17 @@ def replay(
     expression: Expression,
     info: Callable[[str], TargetInfo],
     *,
+    route: str = "",
     chance: int = 0,
     sent: Callable[[int], None] = lambda calls: None,
 ) -> ReplayedCalls:
-    """Send all calls of the log through the policy `expression`. All its targets must be in the
-    log.
+    """Send all calls of the log through the policy `expression` of `route`. All its targets must
+    be in the log.
 
     `sent` receives the number of calls that were sent since it was called before. It replaces the
     clock of this process while it runs.
     """
-    replaying = _Replay(history, expression, info, chance)
+    replaying = _Replay(history, expression, info, route, chance)
     # Not as its result: Python's Runner formats that as text, which takes long for the arrays
     run_virtual(replaying.run(sent))
     return replaying.columns()
@@ -92,13 +94,14 @@ class _Replay:
         history: History,
         expression: Expression,
         info: Callable[[str], TargetInfo],
+        route: str,
         chance: int,
     ) -> None:
         self.history = history
         self._info = info
         self._names = {name: number for number, name in enumerate(history.logged.targets)}
         self._states = TargetStates(info, chance=Random(chance))
-        self._service = build(expression, self._target, self._states)
+        self._service = build(expression, self._target, self._states, route=route)
         calls = history.logged.calls
         count = len(calls.came_us)
         self._came_ns = START_NS + (calls.came_us - (calls.came_us[0] if count else 0)) * 1000
@@ -130,11 +133,11 @@ class _Replay:
 
     async def _play(self, number: int) -> None:
         session = self._session(number)
-        key = None if session is None else (int(session.id), int(session.agent or 0))
+        calls = self.history.logged.calls
+        key = None if session is None else (int(calls.session[number]), int(calls.agent[number]))
         if key is not None and (wait_ns := self._ended_ns.get(key, 0) - clock.now_ns()) > 0:
             await asyncio.sleep(wait_ns / clock.NS_PER_S)  # a turn comes after the answer before
         begin_ns = clock.now_ns()
-        calls = self.history.logged.calls
         tokens = int(self.history.input_tokens[number])
         call = Call(
             id=str(number),
@@ -167,9 +170,9 @@ class _Replay:
             return None
         ended_ns = self._ended_ns.get((identity, agent))
         return CallSession(
-            id=str(identity),
+            id=session_id(identity),
             source="log",
-            agent=str(agent) if agent else "",
+            agent=session_id(agent) if agent else "",
             turn=int(calls.turn[number]),
             new_tokens=max(int(calls.new_tokens[number]), 0),
             reusable_tokens=max(int(calls.reusable_tokens[number]), 0),

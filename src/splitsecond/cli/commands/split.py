@@ -22,8 +22,8 @@ from splitsecond.replay.arms import (
     ArmChange,
     SplitComparison,
     compare_arms,
-    first_split,
 )
+from splitsecond.routing.construction.expression import first
 from splitsecond.routing.machinery.settings import Duration, Share
 
 DAY_S = 24 * 3600
@@ -94,7 +94,7 @@ def _split_route(logged: LoggedTraffic) -> str:
     """Return the route of the log, the most frequent first, whose policy has a split; "": none."""
     for name, _ in logged.routes():
         known = logged.policy(name)
-        if known is not None and first_split(known) is not None:
+        if known is not None and first(known, "split") is not None:
             return name
     return ""
 

@@ -104,6 +104,16 @@ def targets(expression: Expression) -> list[str]:
     return list(dict.fromkeys(_names(expression)))
 
 
+def first(expression: Expression, policy: str) -> PolicyExpression | None:
+    """Return the first part, from the outside, that is the built-in `policy`; None: there is
+    none."""
+    if isinstance(expression, TargetName):
+        return None
+    if expression.policy == policy and expression.own is None:
+        return expression
+    return next(filter(None, (first(part, policy) for part in expression.parts)), None)
+
+
 def user_policies(expression: Expression) -> list[str]:
     if isinstance(expression, TargetName):
         return []
