@@ -6,6 +6,7 @@ the configuration is not what the replay takes it for, and there is no answer.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec import Struct, field
@@ -18,6 +19,7 @@ from splitsecond.log.statistics.summary import DOUBT
 from splitsecond.log.store.request_columns import RequestColumns
 from splitsecond.replay.figures import MIN_CALLS, FigureChange, Outcomes, adjusted, changes
 from splitsecond.replay.history import CANCELLED, FAILED, OK, Basis, History
+from splitsecond.replay.processes import replays
 from splitsecond.replay.robust import MIN_KNOWN, RobustOutcomes, Weights, first_targets
 from splitsecond.replay.running import ReplayedCalls, costs, replay
 from splitsecond.routing.construction.expression import Expression, TargetName, first, targets
@@ -174,8 +176,12 @@ def what_if(
     identity = found.identity(today)
     answers = []
     if identity.agrees:
+        count, twice = len(policies), replays_of_each(logged) > 1
+        jobs = [(each, own) for own in (True, False)[: 1 + twice] for each in policies]
+        made = found.replays(jobs)
         answers = [
-            found.answer(repr(each), found.replayed(each), found.drawn(each)) for each in policies
+            found.answer(repr(each), made[place], made[count + place] if twice else None)
+            for place, each in enumerate(policies)
         ]
         figures = adjusted({each.policy: each.figures for each in answers if not each.refused})
         answers = [replace(each, figures=figures.get(each.policy, [])) for each in answers]
@@ -268,7 +274,7 @@ class Comparison:
         self.calls = int((~self._left).sum())
 
     def identity(self, today: Expression) -> Identity:
-        drawn, own = self._replay_drawn(today), self.replayed(today)
+        own, drawn = self.replays([(today, True), (today, False)])
         known, covered = self.covered(own, check_load=False), self.covered(drawn, check_load=False)
         coverage = self._coverage(drawn, covered)
         if min(known.sum(), covered.sum()) < MIN_CALLS:
@@ -286,20 +292,23 @@ class Comparison:
         return Identity(figures=figures, drawn=by_draws, coverage=coverage, differs=differs)
 
     def replayed(self, policy: Expression) -> ReplayedCalls:
-        return self._sent_through(self._history, policy, 1)
+        return self.replays([(policy, True)])[0]
 
     def drawn(self, policy: Expression) -> ReplayedCalls | None:
         """Return the calls with answers that are all drawn from other calls; None if the log has
         too few probabilities for a use of it."""
-        return self._replay_drawn(policy) if replays_of_each(self._logged) > 1 else None
+        return self.replays([(policy, False)])[0] if replays_of_each(self._logged) > 1 else None
 
-    def _replay_drawn(self, policy: Expression) -> ReplayedCalls:
-        return self._sent_through(History(self._logged, own=False), policy, 2)
+    def replays(self, jobs: Sequence[tuple[Expression, bool]]) -> list[ReplayedCalls]:
+        """Return the calls as each policy would have served them, with their own attempts (True)
+        or with answers that are all drawn from other calls."""
+        calls = len(self._logged.calls.came_us)
+        return replays([partial(self._replay, *each) for each in jobs], calls, self._sent)
 
-    def _sent_through(self, history: History, policy: Expression, chance: int) -> ReplayedCalls:
-        return replay(
-            history, policy, self._info, route=self._route, chance=chance, sent=self._sent
-        )
+    def _replay(self, policy: Expression, own: bool, sent: Callable[[int], None]) -> ReplayedCalls:
+        history = self._history if own else History(self._logged, own=False)
+        chance = 1 if own else 2
+        return replay(history, policy, self._info, route=self._route, chance=chance, sent=sent)
 
     def answer(
         self, policy: str, replayed: ReplayedCalls, drawn: ReplayedCalls | None = None
