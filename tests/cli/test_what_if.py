@@ -9,6 +9,7 @@ from tests.replay.logs import alternating, write
 
 import splitsecond
 import splitsecond.sync as ss
+from splitsecond.log.store.kept_answer import kept_answer
 
 TODAY = 'weighted("a/m", "b/m")'
 ONLY_A = 'fallback("a/m", "b/m")'
@@ -81,6 +82,14 @@ def test_json_has_the_figures(log: Path) -> None:
     (answer,) = found["answers"]
     assert answer["figures"][0]["name"] == "ttft_p50_ms"
     assert answer["coverage"]["covered"] == 600
+
+
+@pytest.mark.usefixtures("answered")
+def test_the_answer_is_kept_for_the_dashboard(log: Path) -> None:
+    kept = json.loads(kept_answer(f"sqlite:///{log}") or b"")
+    assert (kept["answer"]["today"], kept["answer"]["calls"]) == (TODAY, 600)
+    assert kept["at"].endswith("Z")
+    assert kept_answer(f"sqlite:///{log}.other") is None
 
 
 @pytest.mark.usefixtures("answered")
