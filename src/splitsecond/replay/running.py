@@ -114,7 +114,12 @@ class _Replay:
         self._service = build(expression, self._target, self._states, route=route)
         calls = history.logged.calls
         count = len(calls.came_us)
-        self._came_ns = START_NS + (calls.came_us - (calls.came_us[0] if count else 0)) * 1000
+        came_ns = START_NS + (calls.came_us - (calls.came_us[0] if count else 0)) * 1000
+        self._came_ns: memoryview[int] = came_ns.data
+        self._stream: memoryview[int] = calls.stream.data
+        self._client: memoryview[int] = calls.client.data
+        self._session_of: memoryview[int] = calls.session.data
+        self._tokens: memoryview[int] = history.input_tokens.data
         self._shift_us = int(calls.came_us[0]) - START_NS // 1000 if count else 0
         self._ttft = np.full(count, UNKNOWN)
         self._total = np.zeros(count, np.int64)
@@ -144,7 +149,7 @@ class _Replay:
         if number % SHOWN == SHOWN - 1:
             self._sent(SHOWN)
         if number + 1 < len(self._came_ns):
-            at_s = self._came_ns.item(number + 1) / clock.NS_PER_S
+            at_s = self._came_ns[number + 1] / clock.NS_PER_S
             self._loop.call_at(at_s, self._begin, number + 1)
 
     async def _play(self, number: int) -> None:
@@ -164,8 +169,9 @@ class _Replay:
         del self._tasks[number]
 
     async def _opened(self, number: int) -> "_OpenCall":
-        session, calls = self._session(number), self.history.logged.calls
-        key = None if session is None else (int(calls.session[number]), int(calls.agent[number]))
+        session, key = self._session(number), None
+        if session is not None:
+            key = self._session_of[number], int(self.history.logged.calls.agent[number])
         if key is not None and (wait_ns := self._ended_ns.get(key, 0) - clock.now_ns()) > 0:
             await asyncio.sleep(wait_ns / clock.NS_PER_S)  # a turn comes after the answer before
         opened = _OpenCall(number, clock.now_ns(), key, session)
@@ -173,14 +179,14 @@ class _Replay:
         return opened
 
     def _call(self, opened: "_OpenCall") -> Call:
-        number, calls = opened.number, self.history.logged.calls
-        tokens = int(self.history.input_tokens[number])
+        number = opened.number
+        size = min(self._tokens[number] * BYTES_PER_TOKEN, MAX_PROMPT)
         return Call(
             id=str(number),
-            body={"messages": Raw(self._spaces[: min(tokens * BYTES_PER_TOKEN, MAX_PROMPT)])},
+            body={"messages": Raw(self._spaces[:size])},
             start_ns=opened.begin_ns,
-            stream=bool(calls.stream[number]),
-            client=self.history.logged.clients[calls.client[number]],
+            stream=self._stream[number] == 1,
+            client=self.history.logged.clients[self._client[number]],
             notes=Notes(session=opened.in_session),
         )
 
@@ -208,10 +214,11 @@ class _Replay:
             self._all_ended.set_result(None)
 
     def _session(self, number: int) -> CallSession | None:
-        calls = self.history.logged.calls
-        identity, agent = int(calls.session[number]), int(calls.agent[number])
+        identity = self._session_of[number]
         if identity == UNKNOWN:
             return None
+        calls = self.history.logged.calls
+        agent = int(calls.agent[number])
         ended_ns = self._ended_ns.get((identity, agent))
         return CallSession(
             id=session_id(identity),
@@ -220,7 +227,7 @@ class _Replay:
             turn=int(calls.turn[number]),
             new_tokens=max(int(calls.new_tokens[number]), 0),
             reusable_tokens=max(int(calls.reusable_tokens[number]), 0),
-            idle_ns=None if ended_ns is None else max(int(self._came_ns[number]) - ended_ns, 0),
+            idle_ns=None if ended_ns is None else max(self._came_ns[number] - ended_ns, 0),
         )
 
     def _target(self, name: str) -> Service:
