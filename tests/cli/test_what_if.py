@@ -110,6 +110,26 @@ def test_most_calls_are_whole_hours(split: Split, tmp_path: Path) -> None:
     assert 600 < found["replayed_calls"] < 1100
 
 
+def test_a_small_log_says_how_far_off_figures_may_be(split: Split, tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+    records = alternating(300)
+    failing = alternating(300, fails_at="b/m")
+    write(f"sqlite:///{file}", [failing[n] if n % 6 == 1 else records[n] for n in range(300)])
+    ended = split("what-if", ONLY_A, "--log", file, *AS_TODAY)
+    assert ended.code == 0
+    assert ended.out.startswith("✓ Today's policy")
+    assert "But 300 calls prove little. These may be off: " in ended.words
+    assert "failed by up to " in ended.words
+
+
+def test_fewer_than_200_calls_are_refused(split: Split, tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+    write(f"sqlite:///{file}", alternating(150))
+    ended = split("what-if", ONLY_A, "--log", file, *AS_TODAY)
+    assert ended.code == 2
+    assert "150 calls to the route 'chat'; 200 are needed. Look further back" in ended.complaint
+
+
 def test_exploration_is_a_route(split: Split, log: Path) -> None:
     ended = split("what-if", ONLY_A, "--log", log, "--today", TODAY, "--explore", "1%")
     assert ended.code == 0

@@ -35,6 +35,10 @@ TOLERANCE = 0.03
 """Difference between log and replay that is accepted whatever its interval: as a share of a time or
 of the cost, and of all calls for the share of a target."""
 FAILED_TOLERANCE = 0.005
+MAX_OFF = 0.1
+"""What a right replay must exclude to prove something: a difference of this part of a median or of
+the cost, or of all calls for the share of a target; of twice this for slow calls."""
+MAX_OFF_FAILED = 0.02
 TAILS = ("ttft_p95_ms", "total_p95_ms")
 MAX_HIDDEN = 0.01
 """Share of the calls that may be left out because a race was lost, for figures of slow calls: these
@@ -80,12 +84,15 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     `figures`: `today` as logged, `what_if` as replayed with the calls' own attempts; `drawn`: the
     same with all answers drawn from other calls. `differs`: the names of figures that do not agree.
+    `unproven`: where too few calls prove that it agrees, by how much a figure may be off: as a part
+    of it, or for shares of all calls.
     """
 
     figures: list[FigureChange]
     drawn: list[FigureChange]
     coverage: Coverage
     differs: list[str]
+    unproven: dict[str, float] = field(default_factory=dict)
 
     @property
     def agrees(self) -> bool:
@@ -168,6 +175,7 @@ def what_if(
             f"the log has {len(logged.calls.came_us):,} calls to the route {route!r}; {MIN_CALLS} "
             f"are needed",
             kind="nothing_logged",
+            hint="Look further back with --since.",
         )
     found = Comparison(logged, info, any_load=any_load, route=route, sent=sent)
     found.clusters = _clusters(logged, today)
@@ -289,7 +297,14 @@ class Comparison:
         doubt = DOUBT / (len(figures) + len(by_draws))  # of all figures together (Bonferroni)
         differs = [each.name for each in figures if not _agrees(each, doubt)]
         differs += [f"{each.name}{DRAWN}" for each in by_draws if not _agrees(each, doubt)]
-        return Identity(figures=figures, drawn=by_draws, coverage=coverage, differs=differs)
+        off = [(each.name, _may_be_off(each)) for each in by_draws]
+        return Identity(
+            figures=figures,
+            drawn=by_draws,
+            coverage=coverage,
+            differs=differs,
+            unproven={name: share for name, share in off if share > _max_off(name)},
+        )
 
     def replayed(self, policy: Expression) -> ReplayedCalls:
         return self.replays([(policy, True)])[0]
@@ -456,8 +471,24 @@ def _agrees(figure: FigureChange, doubt: float) -> bool:
         return True
     if figure.name == "failed":
         return abs(figure.difference) <= FAILED_TOLERANCE
-    size = 1.0 if "/" in figure.name else abs(figure.today)
-    return abs(figure.difference) <= TOLERANCE * size
+    return abs(figure.difference) <= TOLERANCE * _size(figure)
+
+
+def _may_be_off(figure: FigureChange) -> float:
+    low, high = figure.ci95
+    if low is None or high is None or not (size := _size(figure)):
+        return 0.0
+    return max(abs(low), abs(high)) / size
+
+
+def _max_off(name: str) -> float:
+    if name == "failed":
+        return MAX_OFF_FAILED
+    return 2 * MAX_OFF if name in TAILS else MAX_OFF
+
+
+def _size(figure: FigureChange) -> float:
+    return 1.0 if figure.name == "failed" or "/" in figure.name else abs(figure.today or 0.0)
 
 
 def _hours(came_us: Integers, out: Mask, all_calls: Mask) -> str:
