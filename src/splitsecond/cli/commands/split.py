@@ -71,8 +71,8 @@ def split(
 
     The calls of each arm, by the log: time to first token, completion, cost, failures, and clients
     that left. Sessions or keys were assigned, not calls, so the intervals are those of sessions or
-    keys. Each figure is better, worse, the same within 5%, or cannot be told, with the change that
-    would have been seen.
+    keys. Each figure is better, worse or the same within 5%. Otherwise the log cannot tell, and the
+    change is named that would have been seen.
     """
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
