@@ -13,7 +13,7 @@ longer, and is drawn from similar attempts that took longer.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -320,7 +320,8 @@ class History:
             a.output_tokens, self.begin_ns, self._wait_ns, self._end_ns, self._closed,
             self._failed, self._warmth, self._prefix, self._expected_s, self._residual,
         )  # fmt: skip
-        return _Views(*(each.data for each in columns))
+        views: list[Any] = [each.data for each in columns]
+        return _Views(*views)
 
     def _lengths_of_attempts(self, stream: Integers) -> Floats:
         """Return, for each attempt, what its time to the first token depends on: new tokens of the

@@ -6,8 +6,10 @@ anew shows which differences it makes where there are none (Fisher's randomizati
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from splitsecond.core.timing.columns import Floats, Integers, Mask
 
@@ -59,7 +61,7 @@ class Reassignment:
             return _sizes(np.log(second) - np.log(first) if ratio else second - first)
 
 
-def _reached(counts: Integers, q: float) -> Integers:
+def _reached(counts: npt.NDArray[np.signedinteger[Any]], q: float) -> Integers:
     """Return the place of the `q` quantile of each row. `counts`: how many values are counted up to
     each place."""
     needed = np.maximum(np.ceil(q * counts[:, -1]), 1)
