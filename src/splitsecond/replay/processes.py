@@ -7,10 +7,12 @@ small log, replays are made one after another.
 
 import multiprocessing
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import cast
 
 from splitsecond.core.errors import CallerFault
@@ -33,35 +35,40 @@ def replays(jobs: Sequence[Replay], calls: int, sent: Sent) -> list[ReplayedCall
         return [job(sent) for job in jobs]
     found: dict[int, ReplayedCalls] = {}
     waiting = list(enumerate(jobs))
-    running: dict[Connection, int] = {}
+    running: dict[Connection, tuple[int, BaseProcess]] = {}
     try:
         while waiting or running:
             while waiting and len(running) < processors:
                 place, job = waiting.pop(0)
-                running[_started(job)] = place
+                connection, process = _started(job)
+                running[connection] = place, process
             for ready in cast(list[Connection], wait(list(running))):
                 message = _received(ready)
                 if isinstance(message, int):
                     sent(message)
                     continue
-                found[running.pop(ready)] = message
+                place, process = running.pop(ready)
+                found[place] = message
                 ready.close()
+                process.join()
     finally:
-        for process in multiprocessing.active_children():
+        for _, process in running.values():
             process.terminate()
             process.join()
     return [found[place] for place in range(len(jobs))]
 
 
-def _started(job: Replay) -> Connection:
+def _started(job: Replay) -> tuple[Connection, BaseProcess]:
     ours, theirs = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_run, args=(job, theirs))
     process.start()
     theirs.close()
-    return ours
+    return ours, process
 
 
 def _run(job: Replay, results: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the first process ends this one
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         results.send(job(results.send))
     except Exception:

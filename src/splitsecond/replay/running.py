@@ -191,7 +191,7 @@ class _Replay:
         )
 
     async def _read(self, reply: Reply, opened: "_OpenCall") -> None:
-        if isinstance(reply, _LoggedReply) and not reply.complete:
+        if isinstance(reply, _LoggedReply) and not reply.over:
             reply.then(partial(self._answered, reply, opened))
             return
         async with reply:  # a policy follows it to its end
@@ -382,6 +382,10 @@ class _LoggedReply(ReplyBase):
     @property
     def token_ns(self) -> int:
         return self._token_ns
+
+    @property
+    def over(self) -> bool:
+        return self._over
 
     @property
     def complete(self) -> bool:
