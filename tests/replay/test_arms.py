@@ -112,6 +112,12 @@ def test_calls_that_another_share_sent_are_refused() -> None:
         compared(split_log(1), route="another")
 
 
+def test_calls_of_an_arm_that_explores_are_compared_too() -> None:
+    logged = split_log(1)
+    logged.calls.choice_ppm[logged.calls.choice == 1] = 0  # it has a fastest, whose odds are none
+    assert compared(logged) == compared(split_log(1))
+
+
 def test_a_policy_without_a_split_is_refused() -> None:
     with pytest.raises(CallerFault, match="is no split"):
         compare_arms(split_log(1), parse('"a/m"'), info, route="chat", within=0.05)

@@ -156,7 +156,7 @@ def compare_arms(
     seed = seed_of(route, [targets(branch) for branch in split.branches])
     calls = logged.calls
     unit, expected = _units(logged, by, seed, share)
-    ours = (calls.choice >= 0) & (calls.choice <= 1) & (calls.choice_ppm > 0)
+    ours = (calls.choice == 0) | (calls.choice == 1)
     agree = ours & ((expected == UNKNOWN) | (expected == calls.choice))
     _check(calls.came_us, ours, agree, route)
     arms = [agree & (calls.choice == place) for place in (0, 1)]
@@ -192,9 +192,9 @@ def _units(
     without session and key, whose ids are not read."""
     calls = logged.calls
     session = calls.session if by == "session" else np.full(len(calls.session), UNKNOWN)
-    sessions, place = np.unique(session, return_inverse=True)
+    sessions, of_session = np.unique(session, return_inverse=True)
     clients = len(logged.clients)
-    pairs, unit = np.unique(place * clients + calls.client, return_inverse=True)
+    pairs, unit = np.unique(of_session * clients + calls.client, return_inverse=True)
     expected, alone = np.full(len(pairs), UNKNOWN), np.zeros(len(pairs), bool)
     for place, pair in enumerate(pairs.tolist()):
         number, name = int(sessions[pair // clients]), logged.clients[pair % clients]

@@ -5,7 +5,7 @@ without a slow key looks both fast and sure. Chance dealt the keys to the arms, 
 anew shows which differences it makes where there are none (Fisher's randomization test, 1935).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from splitsecond.core.timing.columns import Floats, Integers, Mask
 DEALS = 999
 """With the arms as they are they make 1,000."""
 BLOCK = 1 << 22
-"""Calls times deals that are held in memory at once."""
+"""Calls or units times deals that are held in memory at once."""
 
 
 class Reassignment:
@@ -25,9 +25,7 @@ class Reassignment:
 
     def __init__(self, unit: Integers, second: Mask) -> None:
         self._unit = unit
-        labels = second[np.unique(unit, return_index=True)[1]]
-        random = np.random.default_rng(0)
-        self._deals: Mask = random.permuted(np.tile(labels, (DEALS, 1)), axis=1)
+        self._labels = second[np.unique(unit, return_index=True)[1]]
 
     def of_quantiles(self, values: Floats, quantiles: Sequence[float]) -> list[Floats]:
         """Return, for each quantile, the size of the logarithm of second / first in each deal,
@@ -36,29 +34,36 @@ class Reassignment:
         ordered, unit = values[order], self._unit[order]
         places = np.arange(1, len(ordered) + 1, dtype=np.int32)
         found: list[list[Floats]] = [[] for _ in quantiles]
-        size = max(BLOCK // max(len(ordered), 1), 1)
-        for begin in range(0, DEALS, size):
-            seconds = np.cumsum(self._deals[begin : begin + size, unit], axis=1, dtype=np.int32)
+        for deals in self._deals():
+            seconds = np.cumsum(deals[:, unit], axis=1, dtype=np.int32)
             firsts = places - seconds
             for q, logs in zip(quantiles, found, strict=True):
                 first, second = (ordered[_reached(counts, q)] for counts in (firsts, seconds))
                 with np.errstate(invalid="ignore"):
                     logs.append(np.log(second) - np.log(first))
-        return [_sizes(np.concatenate(logs)) for logs in found]
+        return [_sizes(logs) for logs in found]
 
     def of_mean(self, values: Floats, *, ratio: bool) -> Floats:
         """Return the size of the difference of the means of each deal, sorted; with `ratio` that
         of their logarithms."""
         there = ~np.isnan(values)
-        units = self._deals.shape[1]
-        sums = np.bincount(self._unit[there], values[there], units)
-        counts = np.bincount(self._unit[there], minlength=units)
-        deals = self._deals.astype(np.float64)
-        of_second, in_second = deals @ sums, deals @ counts
-        with np.errstate(invalid="ignore", divide="ignore"):
-            second = of_second / in_second
-            first = (sums.sum() - of_second) / (counts.sum() - in_second)
-            return _sizes(np.log(second) - np.log(first) if ratio else second - first)
+        sums = np.bincount(self._unit[there], values[there], len(self._labels))
+        counts = np.bincount(self._unit[there], minlength=len(self._labels))
+        found = []
+        for deals in self._deals():
+            of_second, in_second = (deals.astype(np.float64) @ each for each in (sums, counts))
+            with np.errstate(invalid="ignore", divide="ignore"):
+                second = of_second / in_second
+                first = (sums.sum() - of_second) / (counts.sum() - in_second)
+                found.append(np.log(second) - np.log(first) if ratio else second - first)
+        return _sizes(found)
+
+    def _deals(self) -> Iterator[Mask]:
+        """Yield blocks of deals: whether each unit is in the second arm; the same each time."""
+        random, size = np.random.default_rng(0), max(BLOCK // len(self._unit), 1)
+        for begin in range(0, DEALS, size):
+            labels = np.tile(self._labels, (min(size, DEALS - begin), 1))
+            yield random.permuted(labels, axis=1)
 
 
 def _reached(counts: npt.NDArray[np.signedinteger[Any]], q: float) -> Integers:
@@ -68,5 +73,6 @@ def _reached(counts: npt.NDArray[np.signedinteger[Any]], q: float) -> Integers:
     return np.asarray((counts >= needed[:, None]).argmax(axis=1))
 
 
-def _sizes(differences: Floats) -> Floats:
-    return np.sort(np.where(np.isfinite(differences), np.abs(differences), np.inf))
+def _sizes(differences: Sequence[Floats]) -> Floats:
+    found = np.concatenate(differences)
+    return np.sort(np.where(np.isfinite(found), np.abs(found), np.inf))
