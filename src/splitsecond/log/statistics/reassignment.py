@@ -32,6 +32,8 @@ class Reassignment:
         sorted. `values`: NaN for calls that do not count."""
         order = np.argsort(values)[: int((~np.isnan(values)).sum())]
         ordered, unit = values[order], self._unit[order]
+        if not len(ordered):
+            return [np.full(DEALS, np.inf) for _ in quantiles]
         places = np.arange(1, len(ordered) + 1, dtype=np.int32)
         found: list[list[Floats]] = [[] for _ in quantiles]
         for deals in self._deals():
