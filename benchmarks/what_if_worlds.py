@@ -30,7 +30,7 @@ from splitsecond.log.store.request_columns import (
 from splitsecond.log.store.rows import MILLION
 from splitsecond.replay.answer import logged_outcomes
 from splitsecond.replay.figures import Outcomes
-from splitsecond.replay.history import History
+from splitsecond.replay.history import prompt_tokens
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.targets.target_info import TargetInfo
@@ -390,14 +390,15 @@ class World:
                 end_ns=end_ns[order], input_tokens=np.where(answered | known, calls.prompt,
                 UNKNOWN)[order],
                 output_tokens=np.where(answered, calls.output, UNKNOWN)[order],
-                session=calls.session[order], choice_ppm=ppm[order],
+                session=calls.session[order], choice=np.full(len(order), UNKNOWN),
+                choice_ppm=ppm[order],
                 agent=np.zeros(len(order), np.int64), turn=calls.turn[order],
                 new_tokens=calls.new[order],
                 reusable_tokens=np.where(calls.session == UNKNOWN, UNKNOWN,
                 calls.prompt - calls.new)[order],
             ),
         )  # fmt: skip
-        sorted_outcomes = logged_outcomes(History(logged), self.info)
+        sorted_outcomes = logged_outcomes(logged, prompt_tokens(logged), self.info)
         fields = {
             name: getattr(sorted_outcomes, name)[place] for name in Outcomes.__struct_fields__
         }

@@ -76,6 +76,7 @@ NOT_RUN = {
         "tests/cli/test_logged_sessions.py has some",
         "splitsecond watch ": "takes a minute; docs/watch.md runs it for seconds",
         "splitsecond what-if ": "needs a log of two targets; tests/cli/test_what_if.py has one",
+        "splitsecond split ": "needs the log of a split; tests/cli/test_split.py has one",
     },
     "docs/capacity": {
         "$ splitsecond capacity --base-url http://127.0.0.1:8000/v1 --model mine --sessions": (
@@ -124,6 +125,7 @@ NOT_RUN = {
     },
     "docs/what-if": {
         "$ splitsecond what-if": "needs a log of two targets; tests/cli/test_what_if.py has one",
+        "$ splitsecond split": "needs the log of a split; tests/cli/test_split.py has one",
         "$ per 1,000 calls": "is a line of what that prints",
     },
     "docs/watch": {

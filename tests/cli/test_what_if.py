@@ -9,6 +9,7 @@ from tests.replay.logs import alternating, write
 
 import splitsecond
 import splitsecond.sync as ss
+from splitsecond.log.store.kept_answer import kept_answer
 
 TODAY = 'weighted("a/m", "b/m")'
 ONLY_A = 'fallback("a/m", "b/m")'
@@ -84,6 +85,14 @@ def test_json_has_the_figures(log: Path) -> None:
 
 
 @pytest.mark.usefixtures("answered")
+def test_the_answer_is_kept_for_the_dashboard(log: Path) -> None:
+    kept = json.loads(kept_answer(f"sqlite:///{log}") or b"")
+    assert (kept["answer"]["today"], kept["answer"]["calls"]) == (TODAY, 600)
+    assert kept["at"].endswith("Z")
+    assert kept_answer(f"sqlite:///{log}.other") is None
+
+
+@pytest.mark.usefixtures("answered")
 def test_csv_has_a_row_for_each_figure(log: Path) -> None:
     rows = log.with_name("found.csv").read_text().splitlines()
     assert rows[0].startswith("policy,name,today,what_if,difference")
@@ -99,6 +108,26 @@ def test_most_calls_are_whole_hours(split: Split, tmp_path: Path) -> None:
     ).json
     assert found["logged_calls"] == 3000
     assert 600 < found["replayed_calls"] < 1100
+
+
+def test_a_small_log_says_how_far_off_figures_may_be(split: Split, tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+    records = alternating(300)
+    failing = alternating(300, fails_at="b/m")
+    write(f"sqlite:///{file}", [failing[n] if n % 6 == 1 else records[n] for n in range(300)])
+    ended = split("what-if", ONLY_A, "--log", file, *AS_TODAY)
+    assert ended.code == 0
+    assert ended.out.startswith("✓ Today's policy")
+    assert "But 300 calls prove little. These may be off: " in ended.words
+    assert "failed by up to " in ended.words
+
+
+def test_fewer_than_200_calls_are_refused(split: Split, tmp_path: Path) -> None:
+    file = tmp_path / "log.db"
+    write(f"sqlite:///{file}", alternating(150))
+    ended = split("what-if", ONLY_A, "--log", file, *AS_TODAY)
+    assert ended.code == 2
+    assert "150 calls to the route 'chat'; 200 are needed. Look further back" in ended.complaint
 
 
 def test_exploration_is_a_route(split: Split, log: Path) -> None:

@@ -38,6 +38,7 @@ POLICY: Mapping[str, str] = {
     "fastest": 'fastest("a/m", "b/m")',
     "cheapest": 'cheapest("a/m", "b/m")',
     "weighted": 'weighted("a/m", "b/m", weights="1,1")',
+    "split": 'split("a/m", "b/m", share=0.5)',
     "sticky": 'sticky("a/m", "b/m")',
     "near": 'near("a/m", "b/m", region="eu")',
     "cascade": 'cascade("a/m", "b/m", hold="5s")',

@@ -74,6 +74,10 @@ def test_checkup_lists_all_parts_of_the_example(tmp_path: Path) -> None:
             r"its replacement is "
             r"openai/gpt-oss-120b\. See: splitsecond models groq",
         ),
+        (
+            'routes: {chat: {policy: \'split("sim/groq", "sim/together", by="key")\'}}',
+            "routes.chat: it is split by key, and there are no keys",
+        ),
     ],
 )
 def test_valid_but_probably_unintended_settings_are_problems(text: str, problem: str) -> None:

@@ -200,7 +200,7 @@ def test_new_worker_charges_and_logs_calls_of_its_predecessor(
 ) -> None:
     settings = read(DEAR.format(url="http://127.0.0.1:9"), {"WEB_KEY": KEY}, folder=tmp_path)
     seat = structs.replace(slot, folder=str(tmp_path))
-    call = Call(id="r", client="web", body={"max_tokens": 500})
+    call = Call(id="r", client="web", body={"max_tokens": 500}, start_ns=clock.now_ns())
 
     async def main() -> None:
         dead = SlotUser(slot)

@@ -29,6 +29,7 @@ EXPRESSIONS = [
     'cheapest("a/x", "b/x")',
     'cheapest("a/x", "b/x", within="voice")',
     'weighted("a/x", "b/x", weights="2,1")',
+    'split("a/x", "b/x", share=0.5)',
     'sticky("a/x", "b/x")',
     'near("a/x", "b/x", region="eu")',
     'sticky(fastest("a/x", limit("b/x", concurrency=2)), near("c/x", "d/x", region="eu"), '

@@ -44,6 +44,7 @@ from splitsecond.routing.policies.fastest import Figure
 from splitsecond.routing.policies.pipeline import EarlyStart
 from splitsecond.routing.policies.race import RaceFigure
 from splitsecond.routing.policies.resume import MIN_TOKENS
+from splitsecond.routing.policies.split import Unit
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.target_states import TargetStates
 from splitsecond.testing.fake_service import FakeService
@@ -56,7 +57,7 @@ NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_si
 DURATIONS = st.builds(
     "{}{}".format, st.integers(1, 1000), st.sampled_from(["ms", "s", "m"])
 ) | st.sampled_from(["24h", "0.5h", "1d"])
-SHARES = st.floats(0.001, 1) | st.just(1)
+SHARES = st.floats(0.001, 1) | st.just(1) | st.sampled_from(["10%", "2.5%"])
 VALUES: dict[object, st.SearchStrategy[SettingLiteral]] = {
     Duration: DURATIONS,
     Share: SHARES,
@@ -74,6 +75,7 @@ VALUES: dict[object, st.SearchStrategy[SettingLiteral]] = {
     HowOrOff: st.sampled_from(get_args(HowOrOff)),
     CacheUse: st.sampled_from(get_args(CacheUse)),
     SpendingRate: st.sampled_from(["0.60/h", "0.01/m", "3/h"]),
+    Unit: st.sampled_from(get_args(Unit)),
     TokenRate: st.sampled_from(["8tok/s", "4000tok/s", "0.5tok/s"]),
 }
 ANY_NAME = ("code", "chat", "default")
@@ -242,7 +244,7 @@ WRONG = [
         "",
     ),
     ('fallback("a/x", "b/x", resume=True)', 24, "resume is True, expected one of replay, off", ""),
-    ('hedge("a/x", "b/x", extra_load="5%")', 21, 'extra_load is "5%", expected a number', ""),
+    ('hedge("a/x", "b/x", extra_load="5")', 21, 'extra_load is "5", expected a number', ""),
     ('hedge("a/x", "b/x", extra_load=True)', 21, "extra_load is True", ""),
     (
         'hedge("a/x", "b/x", extra_load=5)',

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks import bandit_oracle as oracle
 from msgspec.structs import replace
 from tests.replay.logs import alternating, write
 from tests.replay.test_what_if import ONLY_A, TODAY, asked, read
@@ -55,6 +56,25 @@ def test_the_estimate_is_the_expectation_where_the_direct_is_not() -> None:
     assert (failed, at_a, at_b) == pytest.approx((0, 1, 0), abs=1e-9)
     assert CALLS / 4 < weights.effective_calls(every) < CALLS
     assert weights.refusal(every) == ""
+
+
+def test_means_are_those_of_the_open_bandit_pipeline() -> None:
+    found, calls = oracle.bandit(), np.ones(oracle.CALLS, bool)
+    always_0, chance = np.zeros(oracle.CALLS, np.int64), np.round(found["odds"] * 1e6)
+    weights = Weights(chance.astype(np.int64), (found["target"], always_0, always_0))
+    own = np.where(found["target"] == 0, found["reward"], found["by_model"])
+    usd = {
+        model: RobustOutcomes(
+            outcomes(by_model * 1000, always_0), outcomes(own * 1000, always_0), weights
+        ).figures(calls, 2)[4]
+        / 1000
+        for model, by_model in (("of prompts", found["by_model"]), ("none", 0 * found["by_model"]))
+    }
+    direct = outcomes(found["by_model"] * 1000, always_0).figures(calls, 2)[4] / 1000
+    # by obp 0.4.1: `python -m benchmarks.bandit_oracle`
+    assert direct == pytest.approx(0.165041, abs=1e-6)
+    assert usd["none"] == pytest.approx(0.21962625, abs=1e-8)
+    assert usd["of prompts"] == pytest.approx(0.21961933333, abs=1e-8)
 
 
 def test_unknown_or_tiny_probabilities_are_refused() -> None:

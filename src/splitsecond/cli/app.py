@@ -47,6 +47,7 @@ COMMANDS = {
         "speed": "Grade targets by the speed of the requests that they served.",
         "recommend": "Recommend targets for a use, such as voice, chat or batch.",
         "what-if": "Replay the log through another policy: speed, cost, failures.",
+        "split": "Compare the two policies of a split route: an A/B of live traffic.",
         "sessions": "Show sessions of agents, and what one waited for.",
         "cost": "Show what calls cost, losers of races included.",
         "import": "Import a log of another program for speed, recommend and cost.",

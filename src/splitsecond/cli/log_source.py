@@ -47,7 +47,8 @@ class LoggedTraffic:
         self.until: datetime = clock.wall_time()
         self.since: datetime = self.until - timedelta(days=days)
         self._settings = _settings(log, config)
-        self._past = _opened(log, self._settings)
+        self.url: str = _url(log, self._settings)
+        self._past = Past.open(self.url)
         self._billing: TargetDirectory | None = None
 
     @property
@@ -228,11 +229,11 @@ def _settings(log: str, config: Path | None) -> GatewaySettings | None:
     return load(path, os.environ, serving=False)
 
 
-def _opened(log: str, settings: GatewaySettings | None) -> Past:
+def _url(log: str, settings: GatewaySettings | None) -> str:
     if log:
-        return Past.open(log_url(log))
+        return log_url(log)
     if settings is None and runs_log().exists():
-        return Past.open(f"sqlite:///{runs_log()}")
+        return f"sqlite:///{runs_log()}"
     if settings is None:
         raise CallerFault(
             f"no log is given, and there is no {CONFIG} here",
@@ -246,4 +247,4 @@ def _opened(log: str, settings: GatewaySettings | None) -> Past:
             kind="no_log",
             hint="Add log: sqlite:///splitsecond.db to it.",
         )
-    return Past.open(settings.log.url)
+    return settings.log.url

@@ -132,6 +132,14 @@ def _print_identity(identity: Identity, console: Console) -> None:
             f"Today's policy, replayed over its own log, gives the log's figures: {text}.",
             "green",
         )
+        if identity.unproven:
+            off = ", ".join(
+                f"{_name(name)} by up to {_part(name, share)}"
+                for name, share in identity.unproven.items()
+            )
+            calls = counted_as(identity.coverage.covered, "call")
+            words = f"But {calls} prove little. These may be off: {off}."
+            print_item(console, "  ", words, "yellow")
         return
     if not identity.figures:
         print_item(
@@ -229,13 +237,23 @@ def _print_coverage(coverage: Coverage, console: Console) -> None:
         print_item(console, "  ", words, "yellow")
 
 
+def _name(figure: str) -> str:
+    return printable(HEADINGS.get(figure, f"share of {figure}"))
+
+
+def _part(figure: str, share: float) -> str:
+    return (
+        f"{number(share * 100)} points" if figure == "failed" or "/" in figure else percent(share)
+    )
+
+
 def _known(figure: FigureChange) -> bool:
     return figure.today is not None or figure.what_if is not None
 
 
 def _replayed(figure: FigureChange) -> str:
-    name = HEADINGS.get(figure.name, f"share of {figure.name}")
-    return f"{printable(name)} {_text(figure, figure.what_if)} for {_text(figure, figure.today)}"
+    what_if, today = (_text(figure, each) for each in (figure.what_if, figure.today))
+    return f"{_name(figure.name)} {what_if} for {today}"
 
 
 def _text(figure: FigureChange, value: float | None, *, signed: bool = False) -> str:

@@ -6,6 +6,7 @@ the configuration is not what the replay takes it for, and there is no answer.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from msgspec import Struct, field
@@ -18,9 +19,10 @@ from splitsecond.log.statistics.summary import DOUBT
 from splitsecond.log.store.request_columns import RequestColumns
 from splitsecond.replay.figures import MIN_CALLS, FigureChange, Outcomes, adjusted, changes
 from splitsecond.replay.history import CANCELLED, FAILED, OK, Basis, History
+from splitsecond.replay.processes import replays
 from splitsecond.replay.robust import MIN_KNOWN, RobustOutcomes, Weights, first_targets
 from splitsecond.replay.running import ReplayedCalls, costs, replay
-from splitsecond.routing.construction.expression import Expression, TargetName, targets
+from splitsecond.routing.construction.expression import Expression, TargetName, first, targets
 from splitsecond.routing.targets.target_info import TargetInfo
 
 SCHEMA = "splitsecond.what-if/1"
@@ -33,6 +35,10 @@ TOLERANCE = 0.03
 """Difference between log and replay that is accepted whatever its interval: as a share of a time or
 of the cost, and of all calls for the share of a target."""
 FAILED_TOLERANCE = 0.005
+MAX_OFF = 0.1
+"""What a right replay must exclude to prove something: a difference of this part of a median or of
+the cost, or of all calls for the share of a target; of twice this for slow calls."""
+MAX_OFF_FAILED = 0.02
 TAILS = ("ttft_p95_ms", "total_p95_ms")
 MAX_HIDDEN = 0.01
 """Share of the calls that may be left out because a race was lost, for figures of slow calls: these
@@ -78,12 +84,15 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     `figures`: `today` as logged, `what_if` as replayed with the calls' own attempts; `drawn`: the
     same with all answers drawn from other calls. `differs`: the names of figures that do not agree.
+    `unproven`: where too few calls prove that it agrees, by how much a figure may be off: as a part
+    of it, or for shares of all calls.
     """
 
     figures: list[FigureChange]
     drawn: list[FigureChange]
     coverage: Coverage
     differs: list[str]
+    unproven: dict[str, float] = field(default_factory=dict)
 
     @property
     def agrees(self) -> bool:
@@ -166,15 +175,21 @@ def what_if(
             f"the log has {len(logged.calls.came_us):,} calls to the route {route!r}; {MIN_CALLS} "
             f"are needed",
             kind="nothing_logged",
+            hint="Look further back with --since.",
         )
-    found = Comparison(logged, info, any_load=any_load, sent=sent)
+    found = Comparison(logged, info, any_load=any_load, route=route, sent=sent)
+    found.clusters = _clusters(logged, today)
     for policy in (today, *policies):
         check_policy(policy, found.asked)
     identity = found.identity(today)
     answers = []
     if identity.agrees:
+        count, twice = len(policies), replays_of_each(logged) > 1
+        jobs = [(each, own) for own in (True, False)[: 1 + twice] for each in policies]
+        made = found.replays(jobs)
         answers = [
-            found.answer(repr(each), found.replayed(each), found.drawn(each)) for each in policies
+            found.answer(repr(each), made[place], made[count + place] if twice else None)
+            for place, each in enumerate(policies)
         ]
         figures = adjusted({each.policy: each.figures for each in answers if not each.refused})
         answers = [replace(each, figures=figures.get(each.policy, [])) for each in answers]
@@ -200,6 +215,14 @@ def replays_of_each(logged: RequestColumns) -> int:
     """Return the number of replays of each policy: two if the log has the probabilities."""
     known = logged.calls.choice_ppm > 0
     return 2 if len(known) and known.mean() >= MIN_KNOWN else 1
+
+
+def _clusters(logged: RequestColumns, today: Expression) -> Integers:
+    """Return what the calls that chance sent to a target together have in common: a session
+    (UNKNOWN: none), or with a `split` by key the key."""
+    split = first(today, "split")
+    by_key = split is not None and dict(split.settings).get("by") == "key"
+    return logged.calls.client if by_key else logged.calls.session
 
 
 def check_policy(policy: Expression, asked: Sequence[str]) -> None:
@@ -232,7 +255,8 @@ def _unreplayable(policy: Expression) -> str:
 
 class Comparison:
     """The calls of a log, as they were and as other policies would have served them. See
-    `what_if`."""
+    `what_if`. `clusters`: the session of each call, or what else resembles each other; UNKNOWN:
+    nothing."""
 
     def __init__(
         self,
@@ -240,6 +264,7 @@ class Comparison:
         info: Callable[[str], TargetInfo],
         *,
         any_load: bool = False,
+        route: str = "",
         sent: Callable[[int], None] = lambda calls: None,
     ) -> None:
         self._logged = logged
@@ -247,15 +272,17 @@ class Comparison:
         self.asked = self._history.asked
         self._info = info
         self._any_load = any_load
+        self._route = route
+        self.clusters = logged.calls.session
         self._sent = sent
         calls = logged.calls
         self._stream = calls.stream.astype(bool)
         self._left = calls.outcome == CANCELLED
-        self._today = logged_outcomes(self._history, info)
+        self._today = logged_outcomes(logged, self._history.input_tokens, info)
         self.calls = int((~self._left).sum())
 
     def identity(self, today: Expression) -> Identity:
-        drawn, own = self._replay_drawn(today), self.replayed(today)
+        own, drawn = self.replays([(today, True), (today, False)])
         known, covered = self.covered(own, check_load=False), self.covered(drawn, check_load=False)
         coverage = self._coverage(drawn, covered)
         if min(known.sum(), covered.sum()) < MIN_CALLS:
@@ -270,20 +297,33 @@ class Comparison:
         doubt = DOUBT / (len(figures) + len(by_draws))  # of all figures together (Bonferroni)
         differs = [each.name for each in figures if not _agrees(each, doubt)]
         differs += [f"{each.name}{DRAWN}" for each in by_draws if not _agrees(each, doubt)]
-        return Identity(figures=figures, drawn=by_draws, coverage=coverage, differs=differs)
+        off = [(each.name, _may_be_off(each)) for each in by_draws]
+        return Identity(
+            figures=figures,
+            drawn=by_draws,
+            coverage=coverage,
+            differs=differs,
+            unproven={name: share for name, share in off if share > _max_off(name)},
+        )
 
     def replayed(self, policy: Expression) -> ReplayedCalls:
-        return replay(self._history, policy, self._info, chance=1, sent=self._sent)
+        return self.replays([(policy, True)])[0]
 
     def drawn(self, policy: Expression) -> ReplayedCalls | None:
         """Return the calls with answers that are all drawn from other calls; None if the log has
         too few probabilities for a use of it."""
-        return self._replay_drawn(policy) if replays_of_each(self._logged) > 1 else None
+        return self.replays([(policy, False)])[0] if replays_of_each(self._logged) > 1 else None
 
-    def _replay_drawn(self, policy: Expression) -> ReplayedCalls:
-        return replay(
-            History(self._logged, own=False), policy, self._info, chance=2, sent=self._sent
-        )
+    def replays(self, jobs: Sequence[tuple[Expression, bool]]) -> list[ReplayedCalls]:
+        """Return the calls as each policy would have served them, with their own attempts (True)
+        or with answers that are all drawn from other calls."""
+        calls = len(self._logged.calls.came_us)
+        return replays([partial(self._replay, *each) for each in jobs], calls, self._sent)
+
+    def _replay(self, policy: Expression, own: bool, sent: Callable[[int], None]) -> ReplayedCalls:
+        history = self._history if own else History(self._logged, own=False)
+        chance = 1 if own else 2
+        return replay(history, policy, self._info, route=self._route, chance=chance, sent=sent)
 
     def answer(
         self, policy: str, replayed: ReplayedCalls, drawn: ReplayedCalls | None = None
@@ -322,7 +362,7 @@ class Comparison:
             return Robust(refused=weights.refusal(covered) if drawn is None else refused)
         outcomes, by_draws = self._outcomes(replayed), self._outcomes(drawn)
         corrected = RobustOutcomes(by_draws, outcomes, weights)
-        both = (covered, calls.session, self._logged.targets)
+        both = (covered, self.clusters, self._logged.targets)
         figures = changes(self._today, corrected, *both)
         hidden = {each.name for each in direct if each.difference is None}
         doubt = DOUBT / max(len(figures) - len(hidden), 1)
@@ -344,9 +384,7 @@ class Comparison:
         """Return the figures; without those of slow calls if too many slow times are hidden behind
         lost races."""
         outcomes = self._outcomes(replayed)
-        found = changes(
-            self._today, outcomes, covered, self._logged.calls.session, self._logged.targets
-        )
+        found = changes(self._today, outcomes, covered, self.clusters, self._logged.targets)
         if ((replayed.basis == Basis.SLOWER) & ~self._left).sum() <= MAX_HIDDEN * self.calls:
             return found
         return [
@@ -397,17 +435,16 @@ class Comparison:
         )
 
 
-def logged_outcomes(history: History, info: Callable[[str], TargetInfo]) -> Outcomes:
+def logged_outcomes(
+    logged: RequestColumns, prompts: Integers, info: Callable[[str], TargetInfo]
+) -> Outcomes:
     """Return how the calls ended in the log. A complete answer ends when its attempt ended: how
-    fast the client read it is not the policy's."""
-    logged = history.logged
+    fast the client read it is not the policy's. `prompts`: the input tokens of each call."""
     calls, attempts = logged.calls, logged.attempts
     total_ns = calls.end_ns.copy()
     answered = (attempts.outcome == OK) & (attempts.target == calls.target[attempts.call])
     total_ns[attempts.call[answered]] = attempts.end_ns[answered]
-    prompt = np.where(
-        attempts.input_tokens > 0, attempts.input_tokens, history.input_tokens[attempts.call]
-    )
+    prompt = np.where(attempts.input_tokens > 0, attempts.input_tokens, prompts[attempts.call])
     counts = (
         each.clip(0)
         for each in (
@@ -434,8 +471,24 @@ def _agrees(figure: FigureChange, doubt: float) -> bool:
         return True
     if figure.name == "failed":
         return abs(figure.difference) <= FAILED_TOLERANCE
-    size = 1.0 if "/" in figure.name else abs(figure.today)
-    return abs(figure.difference) <= TOLERANCE * size
+    return abs(figure.difference) <= TOLERANCE * _size(figure)
+
+
+def _may_be_off(figure: FigureChange) -> float:
+    low, high = figure.ci95
+    if low is None or high is None or not (size := _size(figure)):
+        return 0.0
+    return max(abs(low), abs(high)) / size
+
+
+def _max_off(name: str) -> float:
+    if name == "failed":
+        return MAX_OFF_FAILED
+    return 2 * MAX_OFF if name in TAILS else MAX_OFF
+
+
+def _size(figure: FigureChange) -> float:
+    return 1.0 if figure.name == "failed" or "/" in figure.name else abs(figure.today or 0.0)
 
 
 def _hours(came_us: Integers, out: Mask, all_calls: Mask) -> str:

@@ -13,7 +13,7 @@ longer, and is drawn from similar attempts that took longer.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -100,6 +100,38 @@ class _Similar(NamedTuple):
     attempt: "memoryview[int]"
 
 
+class _Views(NamedTuple):
+    """Columns whose single values are read often: a view gives a number of Python's several times
+    faster than an array."""
+
+    came_us: "memoryview[int]"
+    stream: "memoryview[int]"
+    wanted_tokens: "memoryview[int]"
+    answered: "memoryview[int]"
+    input_tokens: "memoryview[int]"
+    prompt: "memoryview[int]"
+    of_request: "memoryview[bool]"
+    chance: "memoryview[float]"
+    first: "memoryview[int]"
+    call: "memoryview[int]"
+    target: "memoryview[int]"
+    outcome: "memoryview[int]"
+    fault: "memoryview[int]"
+    cached: "memoryview[int]"
+    written: "memoryview[int]"
+    hour: "memoryview[int]"
+    output: "memoryview[int]"
+    begin_ns: "memoryview[int]"
+    wait_ns: "memoryview[int]"
+    end_ns: "memoryview[int]"
+    closed: "memoryview[bool]"
+    failed: "memoryview[bool]"
+    warmth: "memoryview[int]"
+    prefix: "memoryview[int]"
+    expected_s: "memoryview[float]"
+    residual: "memoryview[float]"
+
+
 class History:
     """The calls and attempts of a log.
 
@@ -121,7 +153,7 @@ class History:
         self._wait_ns = np.where(known, attempts.first_token_ns - self.begin_ns, UNKNOWN)
         self._end_ns = np.maximum(attempts.end_ns - self.begin_ns, 0)
         self._closed = ~known & (attempts.outcome == CANCELLED)
-        self.input_tokens = _prompts(logged, self._first)
+        self.input_tokens = prompt_tokens(logged)
         self._warmth, self._prefix = self._caches()
         self._of_request = self._refused_requests()
         self._prompt = prompt_class(self.input_tokens)
@@ -145,6 +177,7 @@ class History:
         self.asked = [
             name for number, name in enumerate(logged.targets) if number in self._of_target[True]
         ]
+        self._views = self._made_views()
         self._longest = [
             int(prompt[attempts.target == target].max(initial=0))
             for target in range(len(logged.targets))
@@ -165,40 +198,37 @@ class History:
 
         `late`: the attempt was made because another one of the call is slow or has failed.
         """
-        own = UNKNOWN
-        if self._own or self._of_request[call]:
+        v, own = self._views, UNKNOWN
+        if self._own or v.of_request[call]:
             own = self._own_attempt(call, target, number, at_us, cache)
-        if own != UNKNOWN and not self._closed[own]:
+        if own != UNKNOWN and not v.closed[own]:
             return self._as_logged(call, own)
-        stream = int(self.logged.calls.stream[call])
-        prompt = int(self._prompt[call])
-        kind = ((target * 2 + stream) * WARMTHS + cache.warmth) * PROMPTS + prompt
+        prompt = v.prompt[call]
+        kind = ((target * 2 + v.stream[call]) * WARMTHS + cache.warmth) * PROMPTS + prompt
         similar = self._of_kind[late].get(kind)
         basis = Basis.SIMILAR
         if similar is None or not _are_near(similar, at_us):
             basis = Basis.LONGER if prompt > self._longest[target] else Basis.FEW
         everything = self._of_target[late].get(target) or self._of_target[True][target]
-        chance = float(self._chances[call] + target * 0.6180339887 + number * 0.7548776662) % 1.0
+        chance = (v.chance[call] + target * 0.6180339887 + number * 0.7548776662) % 1.0
         found = self._nearest(everything, at_us + round((2 * chance - 1) * EDGE_US), call)
-        if own != UNKNOWN or not self._failed[found]:
+        if own != UNKNOWN or not v.failed[found]:
             found = self._drawn(similar or everything, at_us, chance, call, own)
-        sure_ns = UNKNOWN if own == UNKNOWN else int(self._end_ns[own])
+        sure_ns = UNKNOWN if own == UNKNOWN else v.end_ns[own]
         return self._transferred(call, target, found, sure_ns, basis, cache.prefix)
 
     def _own_attempt(self, call: int, target: int, number: int, at_us: int, cache: CacheUse) -> int:
-        begin, end = int(self._first[call]), int(self._first[call + 1])
-        if self._of_request[call]:
+        v = self._views
+        begin, end = v.first[call], v.first[call + 1]
+        if v.of_request[call]:
             return begin
-        attempts = self.logged.attempts
         for attempt in range(begin, end):
-            if attempts.target[attempt] == target:
+            if v.target[attempt] == target:
                 if number:
                     number -= 1
                     continue
-                begun_us = (
-                    int(self.logged.calls.came_us[call]) + int(self.begin_ns[attempt]) // 1000
-                )
-                same = (self._warmth[attempt], self._prefix[attempt]) == cache
+                begun_us = v.came_us[call] + v.begin_ns[attempt] // 1000
+                same = (v.warmth[attempt], v.prefix[attempt]) == cache
                 return attempt if same and abs(at_us - begun_us) * 1000 <= OWN_NS else UNKNOWN
         return UNKNOWN
 
@@ -212,37 +242,35 @@ class History:
         multiples of what is expected for the lengths, because a race closes its loser early for a
         short prompt.
         """
+        residual, is_closed = self._views.residual, self._views.closed
         found = self._nearest(similar, at_us + round((2 * chance - 1) * JITTER_US), call)
         place = bisect_left(similar.at_us, at_us)
-        limits = [each for each in (closed, found) if each != UNKNOWN and self._closed[each]]
+        limits = [each for each in (closed, found) if each != UNKNOWN and is_closed[each]]
         low = max(min(place - COMPARED // 2, len(similar.attempt) - COMPARED), 0)
         near = similar.attempt[low : low + COMPARED]
         while limits:
-            longest = max(limits, key=lambda each: float(self._residual[each]))
-            longer = [each for each in near if self._residual[each] > self._residual[longest]]
+            longest = max(limits, key=residual.__getitem__)
+            longer = [each for each in near if residual[each] > residual[longest]]
             if not longer:
                 return longest
             chance = chance * 997 % 1.0
             found = longer[int(chance * len(longer))]
-            limits = [found] if self._closed[found] else []
+            limits = [found] if is_closed[found] else []
         return found
 
     def _nearest(self, among: _Similar, moment_us: int, call: int) -> int:
         """Return the attempt nearest to a moment; without own attempts, of another call."""
         place = _nearest(among.at_us, moment_us)
-        if not self._own and self.logged.attempts.call[among.attempt[place]] == call:
+        if not self._own and self._views.call[among.attempt[place]] == call:
             place += 1 if place + 1 < len(among.at_us) else -1
         return among.attempt[place]
 
     def _as_logged(self, call: int, attempt: int) -> LoggedAnswer:
-        a = self.logged.attempts
-        output = int(a.output_tokens[attempt])
+        v = self._views
         return LoggedAnswer(
-            int(self._wait_ns[attempt]), int(self._end_ns[attempt]), int(a.fault[attempt]),
-            int(self.input_tokens[call]), max(int(a.cached_tokens[attempt]), 0),
-            max(int(a.cache_write_tokens[attempt]), 0),
-            max(int(a.cache_write_1h_tokens[attempt]), 0),
-            max(output, 0), Basis.SIMILAR,
+            v.wait_ns[attempt], v.end_ns[attempt], v.fault[attempt], v.input_tokens[call],
+            max(v.cached[attempt], 0), max(v.written[attempt], 0), max(v.hour[attempt], 0),
+            max(v.output[attempt], 0), Basis.SIMILAR,
         )  # fmt: skip
 
     def _transferred(
@@ -250,39 +278,50 @@ class History:
     ) -> LoggedAnswer:
         """Return the answer to the attempt `other` as one to `call`, whose lengths differ a
         little."""
-        a, calls = self.logged.attempts, self.logged.calls
-        prompt, others_prompt = int(self.input_tokens[call]), int(self.input_tokens[a.call[other]])
+        v = self._views
+        prompt, others_prompt = v.input_tokens[call], v.input_tokens[v.call[other]]
         share = prompt / max(others_prompt, 1)
         written, hour = (
-            min(round(max(int(each[other]), 0) * share), prompt)
-            for each in (a.cache_write_tokens, a.cache_write_1h_tokens)
+            min(round(max(each[other], 0) * share), prompt) for each in (v.written, v.hour)
         )
-        if prefix and (others_prefix := int(self._prefix[other])):
+        if prefix and (others_prefix := v.prefix[other]):
             share = prefix / others_prefix
-        cached = min(round(max(int(a.cached_tokens[other]), 0) * share), prompt)
-        output, others_output = int(calls.output_tokens[call]), max(int(a.output_tokens[other]), 0)
-        answered = int(calls.target[call])
+        cached = min(round(max(v.cached[other], 0) * share), prompt)
+        output, others_output = v.wanted_tokens[call], max(v.output[other], 0)
+        answered = v.answered[call]
         if output <= 0 or (answered != UNKNOWN and self.models[answered] != self.models[target]):
             output = others_output
-        expectation = self._expectation[target, int(calls.stream[call])]
-        now_s = _expected(expectation, prompt - cached, cached if calls.stream[call] else output)
-        scale = min(max(now_s / float(self._expected_s[other]), 1 / MAX_SCALE), MAX_SCALE)
-        wait_ns, end_ns = int(self._wait_ns[other]), int(self._end_ns[other])
-        if self._closed[other]:
+        expectation = self._expectation[target, v.stream[call]]
+        now_s = _expected(expectation, prompt - cached, cached if v.stream[call] else output)
+        scale = min(max(now_s / v.expected_s[other], 1 / MAX_SCALE), MAX_SCALE)
+        wait_ns, end_ns = v.wait_ns[other], v.end_ns[other]
+        if v.closed[other]:
             wait_ns = end_ns = max(round(end_ns * scale), sure_ns) + 1
             return LoggedAnswer(
                 wait_ns, end_ns, UNKNOWN, prompt, 0, 0, 0, output, Basis.SLOWER, wait_ns
             )
         if wait_ns == UNKNOWN:
-            return LoggedAnswer(UNKNOWN, end_ns, int(a.fault[other]), prompt, 0, 0, 0, 0, basis)
+            return LoggedAnswer(UNKNOWN, end_ns, v.fault[other], prompt, 0, 0, 0, 0, basis)
         decode_ns = end_ns - wait_ns
-        if a.outcome[other] != FAILED and output > 1 and others_output > 1:
+        if v.outcome[other] != FAILED and output > 1 and others_output > 1:
             decode_ns = round(decode_ns * (output - 1) / (others_output - 1))
         wait_ns = max(round(wait_ns * scale), sure_ns + 1)
-        fault = int(a.fault[other]) if a.outcome[other] == FAILED else UNKNOWN
+        fault = v.fault[other] if v.outcome[other] == FAILED else UNKNOWN
         return LoggedAnswer(
             wait_ns, wait_ns + decode_ns, fault, prompt, cached, written, hour, output, basis
         )
+
+    def _made_views(self) -> _Views:
+        calls, a = self.logged.calls, self.logged.attempts
+        columns = (
+            calls.came_us, calls.stream, calls.output_tokens, calls.target, self.input_tokens,
+            self._prompt, self._of_request, self._chances, self._first, a.call, a.target,
+            a.outcome, a.fault, a.cached_tokens, a.cache_write_tokens, a.cache_write_1h_tokens,
+            a.output_tokens, self.begin_ns, self._wait_ns, self._end_ns, self._closed,
+            self._failed, self._warmth, self._prefix, self._expected_s, self._residual,
+        )  # fmt: skip
+        views: list[Any] = [each.data for each in columns]
+        return _Views(*views)
 
     def _lengths_of_attempts(self, stream: Integers) -> Floats:
         """Return, for each attempt, what its time to the first token depends on: new tokens of the
@@ -398,7 +437,7 @@ def _begins(attempts: LoggedAttempts) -> Integers:
     return np.where(attempts.sent_ns == UNKNOWN, unsent, np.maximum(attempts.sent_ns - setup, 0))
 
 
-def _prompts(logged: RequestColumns, first: Integers) -> Integers:
+def prompt_tokens(logged: RequestColumns) -> Integers:
     """Return the input tokens of each call; the median of all where they are not known."""
     calls, attempts = logged.calls, logged.attempts
     found = calls.input_tokens.copy()

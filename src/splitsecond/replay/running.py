@@ -6,6 +6,7 @@ are not real: they answer as `History` knows them.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -16,7 +17,7 @@ from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault, Fault, NetworkFault, Phase, ProviderFault, TimedOut
 from splitsecond.core.events import Broken, Done, Event
 from splitsecond.core.observation import FaultRecord, Observation
-from splitsecond.core.service import Call, Notes, ReplyBase, Service
+from splitsecond.core.service import Call, Notes, Reply, ReplyBase, Service
 from splitsecond.core.session import CallSession
 from splitsecond.core.timing.columns import Floats, Integers, Mask
 from splitsecond.core.timing.packed_attempt import UNKNOWN
@@ -24,6 +25,7 @@ from splitsecond.core.upstream.prompt_size import BYTES_PER_TOKEN
 from splitsecond.core.virtual_time import START_NS, run_virtual
 from splitsecond.log.production.price_table import PriceTable
 from splitsecond.log.store.request_columns import LoggedFault
+from splitsecond.log.store.rows import session_id
 from splitsecond.replay.history import LATE_NS, NO_CACHE, Basis, History, LoggedAnswer, cache_use
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import Expression
@@ -60,28 +62,38 @@ def replay(
     expression: Expression,
     info: Callable[[str], TargetInfo],
     *,
+    route: str = "",
     chance: int = 0,
     sent: Callable[[int], None] = lambda calls: None,
 ) -> ReplayedCalls:
-    """Send all calls of the log through the policy `expression`. All its targets must be in the
-    log.
+    """Send all calls of the log through the policy `expression` of `route`. All its targets must
+    be in the log.
 
     `sent` receives the number of calls that were sent since it was called before. It replaces the
     clock of this process while it runs.
     """
-    replaying = _Replay(history, expression, info, chance)
+    replaying = _Replay(history, expression, info, route, chance)
     # Not as its result: Python's Runner formats that as text, which takes long for the arrays
     run_virtual(replaying.run(sent))
     return replaying.columns()
 
 
 class _OpenCall:
-    __slots__ = ("begin_ns", "broken", "number", "session", "tried")
+    """`session`: the numbers of its session and agent."""
 
-    def __init__(self, number: int, begin_ns: int, session: tuple[int, int] | None) -> None:
+    __slots__ = ("begin_ns", "broken", "in_session", "number", "session", "tried")
+
+    def __init__(
+        self,
+        number: int,
+        begin_ns: int,
+        session: tuple[int, int] | None,
+        in_session: CallSession | None,
+    ) -> None:
         self.number = number
         self.begin_ns = begin_ns
         self.session = session
+        self.in_session = in_session
         self.tried: list[int] = []
         self.broken = False
 
@@ -92,88 +104,130 @@ class _Replay:
         history: History,
         expression: Expression,
         info: Callable[[str], TargetInfo],
+        route: str,
         chance: int,
     ) -> None:
         self.history = history
         self._info = info
         self._names = {name: number for number, name in enumerate(history.logged.targets)}
         self._states = TargetStates(info, chance=Random(chance))
-        self._service = build(expression, self._target, self._states)
+        self._service = build(expression, self._target, self._states, route=route)
         calls = history.logged.calls
         count = len(calls.came_us)
-        self._came_ns = START_NS + (calls.came_us - (calls.came_us[0] if count else 0)) * 1000
+        came_ns = START_NS + (calls.came_us - (calls.came_us[0] if count else 0)) * 1000
+        self._came_ns: memoryview[int] = came_ns.data
+        self._stream: memoryview[int] = calls.stream.data
+        self._client: memoryview[int] = calls.client.data
+        self._session_of: memoryview[int] = calls.session.data
+        self._tokens: memoryview[int] = history.input_tokens.data
         self._shift_us = int(calls.came_us[0]) - START_NS // 1000 if count else 0
         self._ttft = np.full(count, UNKNOWN)
         self._total = np.zeros(count, np.int64)
         self._failed = np.zeros(count, bool)
-        self._answered = np.full(count, UNKNOWN)
+        self._target_of = np.full(count, UNKNOWN)
         self._basis = np.zeros(count, np.int64)
         self._spaces = memoryview(b" " * MAX_PROMPT)
         self._attempts: list[tuple[int, ...]] = []
         self._open: dict[str, _OpenCall] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}  # the loop itself keeps none
+        self._left = count
         self._turns: dict[tuple[int, int, int], tuple[int, int]] = {}
         self._ended_ns: dict[tuple[int, int], int] = {}
 
     async def run(self, sent: Callable[[int], None]) -> None:
-        loop = asyncio.get_running_loop()
-        running: set[asyncio.Task[None]] = set()
-        for number, at_ns in enumerate(self._came_ns.tolist()):
-            if (ahead_ns := at_ns - clock.now_ns()) > 0:
-                await asyncio.sleep(ahead_ns / clock.NS_PER_S)
-            task = loop.create_task(self._play(number))
-            running.add(task)
-            task.add_done_callback(running.discard)
-            if number % SHOWN == SHOWN - 1:
-                sent(SHOWN)
-        while running:
-            await asyncio.wait(running)
+        """Send each call at its time. Raises the exception of a policy that is no fault."""
+        if not len(self._came_ns):
+            return
+        self._loop = asyncio.get_running_loop()
+        self._all_ended = self._loop.create_future()
+        self._sent = sent
+        self._begin(0)
+        await self._all_ended
+
+    def _begin(self, number: int) -> None:
+        self._tasks[number] = self._loop.create_task(self._play(number))
+        if number % SHOWN == SHOWN - 1:
+            self._sent(SHOWN)
+        if number + 1 < len(self._came_ns):
+            at_s = self._came_ns[number + 1] / clock.NS_PER_S
+            self._loop.call_at(at_s, self._begin, number + 1)
 
     async def _play(self, number: int) -> None:
-        session = self._session(number)
-        key = None if session is None else (int(session.id), int(session.agent or 0))
+        try:
+            opened = await self._opened(number)
+            try:
+                reply = await self._service(self._call(opened))
+            except Fault:
+                self._failed[number] = True
+                self._ended(opened)
+            else:
+                self._ttft[number] = clock.now_ns() - opened.begin_ns
+                await self._read(reply, opened)
+        except Exception as error:  # a bug: without its call the answer would be wrong
+            if not self._all_ended.done():
+                self._all_ended.set_exception(error)
+        del self._tasks[number]
+
+    async def _opened(self, number: int) -> "_OpenCall":
+        session, key = self._session(number), None
+        if session is not None:
+            key = self._session_of[number], int(self.history.logged.calls.agent[number])
         if key is not None and (wait_ns := self._ended_ns.get(key, 0) - clock.now_ns()) > 0:
             await asyncio.sleep(wait_ns / clock.NS_PER_S)  # a turn comes after the answer before
-        begin_ns = clock.now_ns()
-        calls = self.history.logged.calls
-        tokens = int(self.history.input_tokens[number])
-        call = Call(
+        opened = _OpenCall(number, clock.now_ns(), key, session)
+        self._open[str(number)] = opened
+        return opened
+
+    def _call(self, opened: "_OpenCall") -> Call:
+        number = opened.number
+        size = min(self._tokens[number] * BYTES_PER_TOKEN, MAX_PROMPT)
+        return Call(
             id=str(number),
-            body={"messages": Raw(self._spaces[: min(tokens * BYTES_PER_TOKEN, MAX_PROMPT)])},
-            start_ns=begin_ns,
-            stream=bool(calls.stream[number]),
-            client=self.history.logged.clients[calls.client[number]],
-            notes=Notes(session=session),
+            body={"messages": Raw(self._spaces[:size])},
+            start_ns=opened.begin_ns,
+            stream=self._stream[number] == 1,
+            client=self.history.logged.clients[self._client[number]],
+            notes=Notes(session=opened.in_session),
         )
-        opened = self._open[call.id] = _OpenCall(number, begin_ns, key)
-        try:
-            reply = await self._service(call)
-        except Fault:
-            self._failed[number] = True
-        else:
-            async with reply:
-                self._ttft[number] = clock.now_ns() - begin_ns
-                await reply.finished()
-            self._answered[number] = self._names.get(reply.target, UNKNOWN)
-            self._failed[number] = opened.broken
-        self._total[number] = clock.now_ns() - begin_ns
-        if key is not None:
-            self._ended_ns[key] = clock.now_ns()
-        del self._open[call.id]
+
+    async def _read(self, reply: Reply, opened: "_OpenCall") -> None:
+        if isinstance(reply, _LoggedReply) and not reply.over:
+            reply.then(partial(self._answered, reply, opened))
+            return
+        async with reply:  # a policy follows it to its end
+            await reply.finished()
+        self._answered(reply, opened)
+
+    def _answered(self, reply: Reply, opened: "_OpenCall") -> None:
+        self._target_of[opened.number] = self._names.get(reply.target, UNKNOWN)
+        self._failed[opened.number] = opened.broken
+        self._ended(opened)
+
+    def _ended(self, opened: "_OpenCall") -> None:
+        now_ns = clock.now_ns()
+        self._total[opened.number] = now_ns - opened.begin_ns
+        if opened.session is not None:
+            self._ended_ns[opened.session] = now_ns
+        del self._open[str(opened.number)]
+        self._left -= 1
+        if not self._left and not self._all_ended.done():
+            self._all_ended.set_result(None)
 
     def _session(self, number: int) -> CallSession | None:
-        calls = self.history.logged.calls
-        identity, agent = int(calls.session[number]), int(calls.agent[number])
+        identity = self._session_of[number]
         if identity == UNKNOWN:
             return None
+        calls = self.history.logged.calls
+        agent = int(calls.agent[number])
         ended_ns = self._ended_ns.get((identity, agent))
         return CallSession(
-            id=str(identity),
+            id=session_id(identity),
             source="log",
-            agent=str(agent) if agent else "",
+            agent=session_id(agent) if agent else "",
             turn=int(calls.turn[number]),
             new_tokens=max(int(calls.new_tokens[number]), 0),
             reusable_tokens=max(int(calls.reusable_tokens[number]), 0),
-            idle_ns=None if ended_ns is None else max(int(self._came_ns[number]) - ended_ns, 0),
+            idle_ns=None if ended_ns is None else max(self._came_ns[number] - ended_ns, 0),
         )
 
     def _target(self, name: str) -> Service:
@@ -233,7 +287,7 @@ class _Replay:
             ttft_ns=self._ttft,
             total_ns=self._total,
             failed=self._failed,
-            target=self._answered,
+            target=self._target_of,
             usd=per_call,
             basis=self._basis,
             attempts=(columns["call"], columns["target"], columns["at_us"]),
@@ -313,6 +367,7 @@ class _LoggedReply(ReplyBase):
         self._begin_ns = clock.now_ns()
         self._token_ns = 0
         self._ended: asyncio.Future[None] | None = None
+        self._then: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._over = False
 
@@ -329,15 +384,19 @@ class _LoggedReply(ReplyBase):
         return self._token_ns
 
     @property
+    def over(self) -> bool:
+        return self._over
+
+    @property
     def complete(self) -> bool:
         return self._over and self._answer.fault == UNKNOWN
 
     def begin(self, has_token: bool) -> None:
-        loop = asyncio.get_running_loop()
-        self._ended = loop.create_future()
+        now_ns = clock.now_ns()
         if has_token:
-            self._token_ns = clock.now_ns()
-        left_ns = self._begin_ns + self._answer.end_ns - clock.now_ns()
+            self._token_ns = now_ns
+        left_ns = self._begin_ns + self._answer.end_ns - now_ns
+        loop = asyncio.get_running_loop()
         self._timer = loop.call_later(max(left_ns, 0) / clock.NS_PER_S, self._end)
 
     def _end(self) -> None:
@@ -385,11 +444,18 @@ class _LoggedReply(ReplyBase):
             token_source="usage" if outcome == "ok" else "events",
         )
         self._replay.ended(self._opened, self._number, answer, self._begin_ns, observed)
-        if self._ended is not None and not self._ended.done():
+        if self._ended is not None:
             self._ended.set_result(None)
+        if self._then is not None:
+            self._then()
+
+    def then(self, call_back: Callable[[], None]) -> None:
+        """Call back when it ends, which saves a task that waits."""
+        self._then = call_back
 
     async def finished(self) -> None:
-        if self._ended is not None:
+        if not self._over:
+            self._ended = asyncio.get_running_loop().create_future()
             await self._ended
 
     def arrived(self) -> list[Event]:

@@ -16,6 +16,7 @@ from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS as MS
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import FaultRecord, Observation
+from splitsecond.core.service import RoutingChoice
 from splitsecond.gateway.dashboard import client_data, data
 from splitsecond.gateway.dashboard.client_data import (
     Requests,
@@ -314,6 +315,15 @@ def test_recent_calls_and_failures_are_listed_newest_first() -> None:
         "saved", "a/x", "http_503", "head", "no", True,
     )  # fmt: skip
     assert (none.call, none.target, none.kind, none.answered) == ("lost", "", "no_target", False)
+
+
+def test_a_recent_call_has_the_probability_of_its_choice() -> None:
+    recent = RecentCalls()
+    recent.took(record(choice=RoutingChoice(1, 3, 0.1)))
+    recent.took(record())
+    without, chosen = recent_calls(recent)
+    assert (chosen.choice, chosen.odds) == (2, 0.1)
+    assert (without.choice, without.odds) == (0, 0.0)
 
 
 def test_only_the_last_calls_are_kept() -> None:

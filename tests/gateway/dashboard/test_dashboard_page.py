@@ -175,6 +175,15 @@ def test_sessions_are_read_by_their_id(query: str, status: int) -> None:
     assert asked(f"/dashboard/sessions{query}").status == status
 
 
+def test_the_latest_answer_needs_the_rights_of_the_dashboard() -> None:
+    async def kept() -> bytes:
+        return b"null"
+
+    assert asked("/dashboard/what-if", what_if=kept).body == b"null"
+    assert asked("/dashboard/what-if", what_if=kept, peer="10.0.0.9").status == 403
+    assert asked("/dashboard/what-if").status == 404
+
+
 def test_sessions_need_the_rights_of_the_dashboard() -> None:
     assert asked("/dashboard/sessions", peer="10.0.0.9").status == 403
     assert asked("/dashboard/sessions", session_pages=None).status == 404

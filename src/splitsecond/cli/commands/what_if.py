@@ -1,5 +1,6 @@
 from typing import Annotated
 
+import msgspec
 import typer
 from msgspec import to_builtins
 from rich.console import Console
@@ -9,8 +10,11 @@ from splitsecond.cli.options import Config, Csv, Json, Log, Markdown
 from splitsecond.cli.replaying import LoggedRoute
 from splitsecond.cli.results import Output
 from splitsecond.cli.what_if_screen import print_exploration, print_what_if
-from splitsecond.core.clock import NS_PER_S
-from splitsecond.core.errors import CallerFault
+from splitsecond.core.clock import NS_PER_S, wall_time
+from splitsecond.core.errors import CallerFault, say
+from splitsecond.log.store.kept_answer import keep_answer
+from splitsecond.log.store.log import PARQUET
+from splitsecond.replay.answer import WhatIf
 from splitsecond.replay.exploration import Exploration, exploration
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.machinery.settings import Duration
@@ -108,8 +112,19 @@ def what_if(
     ]
     output.write(result, lambda: rows, show)
     show(output.screen())
+    _keep(logged.url, result)
     if not result.identity.agrees or any(each.refused for each in result.answers):
         raise typer.Exit(1)
+
+
+def _keep(url: str, result: WhatIf) -> None:
+    """Keep the answer for the dashboard. A log in Parquet files has none."""
+    if url.startswith(PARQUET):
+        return
+    try:
+        keep_answer(url, msgspec.json.encode({"at": wall_time(), "answer": result}))
+    except OSError as error:
+        say(f"The dashboard will not show this answer: {error}")
 
 
 def _write_exploration(output: Output, found: list[Exploration], route: str) -> None:

@@ -152,6 +152,16 @@ class DashboardData:
             self._log, self._settings.log.url, self._directory.price, session
         )
 
+    async def what_if(self) -> bytes | None:
+        """Return the latest answer of `what-if` over the log as JSON, "null" without one; None
+        without a log. Raises `CallerFault` if it cannot be read."""
+        if self._log is None or self._settings.log is None:
+            return None
+        # the log has imported its database
+        from splitsecond.log.store.kept_answer import kept_answer
+
+        return await asyncio.to_thread(kept_answer, self._settings.log.url) or b"null"
+
     async def _speed_question(self) -> SpeedQuestion:
         assert self._log is not None  # checked by `speeds`
         assert self._settings.log is not None  # it has opened the log
@@ -233,7 +243,7 @@ class DashboardData:
         for name in sorted(due, key=self._previewed_ns)[:MAX_PREVIEWS]:
             previews[name] = (
                 now_ns,
-                await preview(routes[name], self._states, sample(PROMPT), calls=CALLS),
+                await preview(routes[name], self._states, sample(PROMPT), route=name, calls=CALLS),
             )
 
     def _previewed_ns(self, route: str) -> int:

@@ -138,7 +138,8 @@ class AttemptOverview(Struct, frozen=True, kw_only=True):
 
 class CallOverview(Struct, frozen=True, kw_only=True):
     """One of the last calls. `at_s`: its arrival, seconds since 1970. `why`: the kind of its fault,
-    or ""."""
+    or "". `choice`: the place, from 1, of the branch that a policy chose for it; 0 without a
+    choice. `odds`: the probability of this choice; 0 where it is unknown."""
 
     call: str
     at_s: float
@@ -147,6 +148,8 @@ class CallOverview(Struct, frozen=True, kw_only=True):
     status: int
     cache: str
     why: str
+    choice: int
+    odds: float
     first_token_ms: float | None
     end_ms: float
     attempts: list[AttemptOverview]
@@ -252,6 +255,8 @@ def recent_calls(recent: RecentCalls) -> list[CallOverview]:
             status=record.status,
             cache=record.cache,
             why=record.fault,
+            choice=0 if record.choice is None else record.choice.place + 1,
+            odds=0.0 if record.choice is None else record.choice.odds,
             first_token_ms=_after_ms(record, record.first_token_ns),
             end_ms=(record.end_ns - record.start_ns) / NS_PER_MS,
             attempts=[

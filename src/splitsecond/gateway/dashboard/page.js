@@ -84,6 +84,7 @@ async function poll() {
   place["sessions-section"].hidden = !data.logged;
   if (data.logged) loadSpeeds(sessionStorage.getItem(STORED));
   if (data.logged) loadSessions();
+  if (data.logged) loadWhatIf();
   root.dataset.shown = ++shown;
 }
 

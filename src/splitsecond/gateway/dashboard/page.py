@@ -25,7 +25,7 @@ GUARDED: Headers = [
 """Headers of the page and of its data."""
 SCRIPTS = (
     "elements.js", "figures.js", "history.js", "charts.js", "recent.js", "speeds.js",
-    "sessions.js", "view.js",
+    "sessions.js", "what_if.js", "view.js",
     "page.js",
 )  # fmt: skip
 

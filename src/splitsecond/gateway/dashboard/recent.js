@@ -21,11 +21,14 @@ function waterfall(call) {
   });
 }
 
+// Which branch a policy chose, and how probable that was.
+const choiceWords = call => call.choice ? small(`branch ${call.choice}${call.odds ? `, ${share(call.odds)}` : ""}`) : [];
+
 function callRow(call) {
   const result = call.status >= 500 || call.status === 429 ? "bad" : call.status >= 400 ? "warn" : "good";
   const words = call.status === 499 ? "client left" : String(call.status);
   return el("tr", {}, heading(moment(call.at_s)),
-    el("td", { class: "text" }, name(call.route), call.client ? small(outside(call.client)) : []),
+    el("td", { class: "text" }, name(call.route), call.client ? small(outside(call.client)) : [], choiceWords(call)),
     el("td", {}, el("span", { class: `state ${result}` }, words), call.why ? small(outside(call.why)) : []),
     td(ms(call.first_token_ms)), td(ms(call.end_ms)),
     el("td", { class: "text attempts" }, call.cache === "hit" || !call.attempts.length ? small(call.cache === "hit" ? "from the cache" : "none") : waterfall(call)));

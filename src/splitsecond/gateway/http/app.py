@@ -100,9 +100,10 @@ class Gateway:
     "loopback" admits clients on this machine and keys for all routes, "key" only the latter, "off"
     nobody. A proxy on this machine that sends no header about its own clients makes them look
     local. `overview`: returns the dashboard's data, `history` that of the log, `speeds` the page of
-    speed grades, `session_pages` all sessions, or one. `owners`: the clients and targets of stored
-    responses. `sessions`: the sessions of clients. `conversations`: learn from `sessions` what
-    other workers know; None: there are none. `access_log`: gets the requests that are refused.
+    speed grades, `session_pages` all sessions, or one, `what_if` the latest answer of that command.
+    `owners`: the clients and targets of stored responses. `sessions`: the sessions of clients.
+    `conversations`: learn from `sessions` what other workers know; None: there are none.
+    `access_log`: gets the requests that are refused.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Gateway:
         history: Callable[[int], Awaitable[bytes | None]] | None = None,
         speeds: Callable[[], Awaitable[bytes | None]] | None = None,
         session_pages: Callable[[str], Awaitable[bytes | None]] | None = None,
+        what_if: Callable[[], Awaitable[bytes | None]] | None = None,
         owners: ResponseOwners | None = None,
         sessions: Sessions | None = None,
         conversations: Conversations | None = None,
@@ -130,7 +132,7 @@ class Gateway:
         self._tracker = tracker or CallTracker()
         self._metrics = metrics or Metrics()
         self._pages = OperatorPages(
-            self._key, self._metrics, overview, history, speeds, session_pages
+            self._key, self._metrics, overview, history, speeds, session_pages, what_if
         )
         self._owners = owners or ResponseOwners()
         self._sessions = sessions or Sessions()

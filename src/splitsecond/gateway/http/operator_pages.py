@@ -33,7 +33,7 @@ class OperatorPages:
 
     `key` returns the key of a request and raises `CallerFault` for a wrong one. `overview` returns
     the dashboard's data, `history` that of the log, `speeds` the page of speed grades, `sessions`
-    all sessions or one; None: there is no such page.
+    all sessions or one, `what_if` the latest answer of that command; None: there is no such page.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class OperatorPages:
         history: Callable[[int], Awaitable[bytes | None]] | None,
         speeds: Callable[[], Awaitable[bytes | None]] | None,
         sessions: Callable[[str], Awaitable[bytes | None]] | None,
+        what_if: Callable[[], Awaitable[bytes | None]] | None,
     ) -> None:
         self._key = key
         self._metrics = metrics
@@ -51,6 +52,7 @@ class OperatorPages:
         self._history = history
         self._speeds = speeds
         self._sessions = sessions
+        self._what_if = what_if
         self.handlers: Mapping[str, Callable[[RequestCycle], Awaitable[None]]] = {
             "/metrics": self._expose,
             "/explain": self._explain,
@@ -59,6 +61,7 @@ class OperatorPages:
             "/dashboard/history": self._past,
             "/dashboard/sessions": self._session,
             "/dashboard/speed": self._speed,
+            "/dashboard/what-if": self._answer,
         }
         """The pages by their paths."""
 
@@ -119,6 +122,13 @@ class OperatorPages:
             [*GUARDED, (b"content-security-policy", b"frame-ancestors 'none'")],
             kind=HTML,
         )
+
+    async def _answer(self, cycle: RequestCycle) -> None:
+        self.check(cycle)
+        found = None if self._what_if is None else await self._what_if()
+        if found is None:
+            raise not_found(cycle)
+        await cycle.answer(200, found, GUARDED)
 
     def check(self, cycle: RequestCycle) -> None:
         """Raise `CallerFault` unless the client may read metrics. The Host header must be an

@@ -210,6 +210,7 @@ class GatewayWorker:
             history=self._dashboard.history,
             speeds=self._dashboard.speeds,
             session_pages=self._dashboard.sessions,
+            what_if=self._dashboard.what_if,
             owners=ResponseOwners(None if shared is None else shared.owners),
             sessions=sessions,
             conversations=self.router.states.conversations if self._slot.workers > 1 else None,

@@ -21,7 +21,7 @@ from splitsecond.routing.construction.expression import Expression, TargetName
 from splitsecond.routing.router.prompt_tokens import PromptSize, prompt_size
 
 _CHOOSE_ONE = frozenset(
-    {"fastest", "cheapest", "weighted", "sticky", "near", "by_complexity", "by_task"}
+    {"fastest", "cheapest", "weighted", "split", "sticky", "near", "by_complexity", "by_task"}
 )
 """Policies that send a call to one of their branches."""
 

@@ -45,6 +45,7 @@ _WAL_BYTES = 64 << 20
 _LOCK = 0x5EC0_0DB5
 """PostgreSQL's advisory lock while tables are created: any number that other programs are unlikely
 to use."""
+UNWRITTEN = "unwritten-"
 _EXAMPLE = "Write sqlite:///splitsecond.db, or postgresql://USER@HOST/DATABASE."
 
 
@@ -64,7 +65,7 @@ class Database:
 
     def __init__(self, url: URL) -> None:
         self.where = _where(url)
-        self.unwritten = _unwritten(url)
+        self.unwritten = _beside(url, UNWRITTEN)
         self._password = url.password or ""
         self._file = url.database or "" if url.drivername == "sqlite" else ""
         self._inode = 0
@@ -303,14 +304,19 @@ def _where(url: URL) -> str:
 
 
 def unwritten_stem(url: str) -> Path:
-    return _unwritten(_parsed(url, check_folder=False))
+    return beside(url, UNWRITTEN)
 
 
-def _unwritten(url: URL) -> Path:
+def beside(url: str, name: str) -> Path:
+    """Return the file `name` of a log: beside a SQLite log, otherwise in the temporary folder."""
+    return _beside(_parsed(url, check_folder=False), name)
+
+
+def _beside(url: URL, name: str) -> Path:
     if url.drivername == "sqlite":
-        return Path(f"{url.database}.unwritten-")
-    name = hashlib.sha256(url.render_as_string(hide_password=True).encode()).hexdigest()[:16]
-    return temporary_files() / f"splitsecond-log-{name}.unwritten-"
+        return Path(f"{url.database}.{name}")
+    log = hashlib.sha256(url.render_as_string(hide_password=True).encode()).hexdigest()[:16]
+    return temporary_files() / f"splitsecond-log-{log}.{name}"
 
 
 def sqlite_file(url: str) -> Path | None:

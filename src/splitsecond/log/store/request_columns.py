@@ -22,7 +22,7 @@ _C, _A = CALLS.c, ATTEMPTS.c
 _CALL_NUMBERS = (
     "came_us", "stream", "first_token_ns", "end_ns", "input_tokens", "output_tokens", "session",
     "agent", "turn",
-    "new_tokens", "reusable_tokens", "choice_ppm",
+    "new_tokens", "reusable_tokens", "choice", "choice_ppm",
 )  # fmt: skip
 _ATTEMPT_NUMBERS = (
     "dns_ns", "tcp_ns", "tls_ns", "sent_ns", "first_token_ns", "last_token_ns", "end_ns",
@@ -64,6 +64,7 @@ class CallColumns(Struct, frozen=True, kw_only=True):
     turn: Integers
     new_tokens: Integers
     reusable_tokens: Integers
+    choice: Integers
     choice_ppm: Integers
 
 

@@ -11,7 +11,7 @@ from splitsecond.core.catalog.provider import TYPO_RATIO, split_target
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.redaction import redacted
 from splitsecond.routing.configuration.settings import GatewaySettings
-from splitsecond.routing.construction.expression import targets
+from splitsecond.routing.construction.expression import first, targets
 from splitsecond.routing.router.settings import provider
 from splitsecond.routing.router.target_directory import TargetDirectory
 
@@ -28,6 +28,7 @@ def problems(settings: GatewaySettings) -> Iterator[str]:
             yield f"seeds: no folder matches {pattern}."
     yield from _retired_models(settings)
     yield from _forgotten_months(settings)
+    yield from _splits_by_absent_keys(settings)
     if not settings.routes:
         yield 'there are no routes: clients can only name targets as "provider/model".'
 
@@ -65,6 +66,18 @@ def _retired_models(settings: GatewaySettings) -> Iterator[str]:
             yield (
                 f"routes.{route}: the provider of {target} retires it on {model.retired}{instead}. "
                 f"See: splitsecond models {like}"
+            )
+
+
+def _splits_by_absent_keys(settings: GatewaySettings) -> Iterator[str]:
+    if settings.keys:
+        return
+    for route, policy in settings.routes.items():
+        split = first(policy, "split")
+        if split is not None and dict(split.settings).get("by") == "key":
+            yield (
+                f"routes.{route}: it is split by key, and there are no keys, so each call is "
+                f"assigned by itself. Configure keys, or leave out by."
             )
 
 

@@ -26,18 +26,21 @@ def build(
     make_encoder: MakeEncoder | None = None,
     trim_logprobs: Callable[[bytes], bytes] | None = None,
     guarded: bool = True,
+    route: str = "",
 ) -> Service:
     """Return the service that `expression` describes.
 
     `states`: the states of the targets, by which policies choose and each attempt is guarded; they
     must observe every observation. None: no attempt is guarded, and policies begin without
-    knowledge. `guarded` False: policies choose by `states`, but attempts are not guarded.
+    knowledge. `guarded` False: policies choose by `states`, but attempts are not guarded. `route`:
+    the name of its route.
     """
     services = {name: target(name) for name in targets(expression)}
     known = states or TargetStates()
     context = PolicyContext(
         states=known,
         chance=known.chance,
+        route=route,
         budget=_budget(expression),
         make_encoder=make_encoder,
         trim_logprobs=trim_logprobs,

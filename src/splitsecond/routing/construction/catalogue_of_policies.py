@@ -19,6 +19,7 @@ from splitsecond.routing.policies.pipeline import pipeline
 from splitsecond.routing.policies.race import race
 from splitsecond.routing.policies.resume import resume
 from splitsecond.routing.policies.retry import retry
+from splitsecond.routing.policies.split import split
 from splitsecond.routing.policies.sticky import sticky
 from splitsecond.routing.policies.weighted import weighted
 
@@ -35,6 +36,7 @@ POLICIES: Mapping[str, Policy] = {
         fastest,
         cheapest,
         weighted,
+        split,
         sticky,
         near,
         # policies that look into requests and answers

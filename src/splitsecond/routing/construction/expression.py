@@ -27,6 +27,7 @@ LONGEST = 4000
 DEEPEST = 8
 """The most policies inside each other. Deeper nesting is a mistake or an attack."""
 _UNQUOTED = re.compile(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.:@/-]*[A-Za-z0-9]")
+_BARE_SHARE = re.compile(r"=\s*[\d.]+%", re.ASCII)
 
 
 class TargetName(Struct, frozen=True):
@@ -87,7 +88,8 @@ def parse(
             warnings.simplefilter("error")  # "\d" and the like
             tree = ast.parse(line[begin:], mode="eval")
     except SyntaxError as error:
-        raise _fault(error.msg, begin + (error.offset or 1)) from None
+        hint = 'Write a share as "10%" or 0.1.' if _BARE_SHARE.search(line) else ""
+        raise _fault(error.msg, begin + (error.offset or 1), hint) from None
     except (
         ValueError,
         RecursionError,
@@ -100,6 +102,16 @@ def parse(
 
 def targets(expression: Expression) -> list[str]:
     return list(dict.fromkeys(_names(expression)))
+
+
+def first(expression: Expression, policy: str) -> PolicyExpression | None:
+    """Return the first part, from the outside, that is the built-in `policy`; None: there is
+    none."""
+    if isinstance(expression, TargetName):
+        return None
+    if expression.policy == policy and expression.own is None:
+        return expression
+    return next(filter(None, (first(part, policy) for part in expression.parts)), None)
 
 
 def user_policies(expression: Expression) -> list[str]:

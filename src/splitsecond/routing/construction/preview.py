@@ -35,12 +35,17 @@ class PreviewedChoice(Struct, frozen=True, kw_only=True):
 
 
 async def preview_sessions(
-    expression: Expression, states: TargetStates, call: Call, *, sessions: int = 3
+    expression: Expression,
+    states: TargetStates,
+    call: Call,
+    *,
+    route: str = "",
+    sessions: int = 3,
 ) -> list[PreviewedChoice]:
     """Return where the next turn of each of the latest sessions would go."""
     found = []
     for session in states.conversations.latest(sessions, targets(expression)):
-        found += await preview(expression, states, call, calls=1, session=session)
+        found += await preview(expression, states, call, route=route, calls=1, session=session)
     return found
 
 
@@ -49,6 +54,7 @@ async def preview(
     states: TargetStates,
     call: Call,
     *,
+    route: str = "",
     calls: int = 100,
     session: CallSession | None = None,
 ) -> list[PreviewedChoice]:
@@ -58,13 +64,14 @@ async def preview(
     def probe(name: str) -> Service:
         return _Probe(name, states, names, asked)
 
-    service = build(expression, probe, states, guarded=False)
+    service = build(expression, probe, states, guarded=False, route=route)
     found: Counter[tuple[tuple[str, ...], str]] = Counter()
     reasons: dict[tuple[str, ...], str] = {}
-    for _ in range(calls):
+    for number in range(calls):
         asked.clear()
         notes = Notes(session=session)
-        refused = await _try(service, msgspec.structs.replace(call, notes=notes), asked)
+        one = msgspec.structs.replace(call, id=f"{call.id} {number}", notes=notes)
+        refused = await _try(service, one, asked)
         found[tuple(asked), refused] += 1
         reasons.setdefault(tuple(asked), notes.chosen)
     return [

@@ -40,8 +40,8 @@ class PolicyContext(Struct, frozen=True, kw_only=True):
     that all policies of an expression share. `make_encoder`: makes the encoder with which `resume`
     continues an answer; None: answers are not continued. `trim_logprobs`: removes log-probabilities
     that only a policy asked for from the bytes of an answer; None: they stay in it. `continued`: a
-    policy around it continues its broken answers. `text`: the policy as it is written. `chance`:
-    the source of random numbers.
+    policy around it continues its broken answers. `text`: the policy as it is written. `route`:
+    the name of its route, "" without one. `chance`: the source of random numbers.
     """
 
     states: TargetStates = field(default_factory=TargetStates)
@@ -51,6 +51,7 @@ class PolicyContext(Struct, frozen=True, kw_only=True):
     trim_logprobs: Callable[[bytes], bytes] | None = None
     continued: bool = False
     text: str = ""
+    route: str = ""
     chance: Random = field(default_factory=Random)
 
     def branches(self, services: Sequence[Service], *, best: tuple[type, ...] = ()) -> list[Branch]:

@@ -37,6 +37,7 @@ _UNITS = {
     "d": _DAY_S * NS_PER_S,
 }
 _SIZES = {"MB": 1_000_000, "GB": 1_000_000_000}
+_PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)%", re.ASCII)
 _MEMORY = re.compile(r"(\d{1,5})(MB|GB)", re.ASCII)
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h|d)", re.ASCII)
 _SPENDING = re.compile(r"(\d{1,6}(?:\.\d{1,9})?)/(h|m)", re.ASCII)
@@ -77,18 +78,19 @@ class Duration(Setting, frozen=True):
 
 
 class Share(Setting, frozen=True):
-    """A share of the calls: 0.05 is one in twenty."""
+    """A share of the calls: 0.05 or "5%" is one in twenty."""
 
     value: float
 
     @classmethod
     def parse(cls, name: str, value: object) -> Self:
-        number = _number(value)
+        match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+        number = float(match[1]) / 100 if match else _number(value)
         if number is None:
-            raise invalid(name, value, "a number such as 0.05")
+            raise invalid(name, value, 'a number such as 0.05, or "5%"')
         if not MIN_SHARE <= number <= 1:  # false for NaN too
             raise invalid(name, value, f"a number from {MIN_SHARE} to 1, such as 0.05")
-        return cls(number, float(number))
+        return cls(value if isinstance(value, str) else number, float(number))
 
 
 class Count(Setting, frozen=True):

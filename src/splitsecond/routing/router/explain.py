@@ -49,8 +49,8 @@ async def explained(
         route=route,
         policy=repr(expression),
         calls=CALLS,
-        choices=await preview(expression, states, sample(prompt), calls=CALLS),
-        sessions=await preview_sessions(expression, states, sample(prompt)),
+        choices=await preview(expression, states, sample(prompt), route=route, calls=CALLS),
+        sessions=await preview_sessions(expression, states, sample(prompt), route=route),
         targets=[
             TargetExplained(states.status(name), states.info(name)) for name in targets(expression)
         ],

@@ -112,7 +112,7 @@ class Routes:
             return self._as_preferred(model, preferences)
         if found is None:
             try:
-                found = self._built(TargetName(model))
+                found = self._built(TargetName(model), model)
             except (
                 CallerFault
             ) as fault:  # clients must not learn which keys and addresses of ours are missing
@@ -162,7 +162,7 @@ class Routes:
         if found is None:
             expression = preferred(self._settings.routes[route], preferences, self._states.info)
             found = self._preferred[route, preferences] = self._built(
-                self._resumed(route, expression)
+                self._resumed(route, expression), route
             )
             if len(self._preferred) > MAX_PREFERRED:
                 self._preferred.popitem(last=False)
@@ -174,19 +174,20 @@ class Routes:
 
     def _route(self, name: str, expression: Expression) -> Service:
         try:
-            return self._built(self._resumed(name, expression))
+            return self._built(self._resumed(name, expression), name)
         except CallerFault as fault:
             file = f"{self._settings.source}: " if self._settings.source else ""
             fault.message = f"{file}routes.{name}.policy: {fault.message}"
             raise
 
-    def _built(self, expression: Expression) -> Service:
+    def _built(self, expression: Expression, route: str) -> Service:
         return build(
             expression,
             self._target,
             self._states,
             trim_logprobs=without_logprobs,
             make_encoder=continuation_encoder,
+            route=route,
         )
 
     def _target(self, name: str) -> Target:

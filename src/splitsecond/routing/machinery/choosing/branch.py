@@ -124,7 +124,7 @@ async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
     for branch, why, odds, available in choices:
         call.notes.chosen = why
         if not call.notes.attempts:
-            _note(call.notes, branch, odds, available)
+            note_choice(call.notes, branch, odds, available)
         before_ns, branch.last_asked_ns = branch.last_asked_ns, clock.now_ns()
         try:
             reply = await branch.service(call)
@@ -148,7 +148,7 @@ async def ask_in_turn(call: Call, choices: Iterable[Choice]) -> Reply:
     raise refusals[0] if len(refusals) == 1 else all_failed(refusals)
 
 
-def _note(notes: Notes, branch: Branch, odds: float, available: Sequence[Branch]) -> None:
+def note_choice(notes: Notes, branch: Branch, odds: float, available: Sequence[Branch]) -> None:
     """Note a choice for the log. Of choices within choices, the place is that of the outer one, and
     the probability is that of all together."""
     outer = notes.choice
