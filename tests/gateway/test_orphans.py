@@ -5,7 +5,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from tests.noon import noon_of_processes as noon_of_processes  # a fixture
 from tests.store.test_remote_writer import process as hub
 from tests.waiting import WITHIN_S, until
 
-from splitsecond.core import clock
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call
 from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
@@ -38,6 +37,8 @@ from splitsecond.routing.configuration.reading import read
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 
+BEFORE = datetime(2000, 1, 1, tzinfo=UTC)
+"""Some calls here begin at the boot of the machine, which may be long ago."""
 DEAR = """
 keys: [{{name: web, key: env:WEB_KEY, usd_per_day: 4}}]
 providers: {{sim: {{base_url: {url}, price: {{input_usd: 0, output_usd: 1000}}}}}}
@@ -200,7 +201,7 @@ def test_new_worker_charges_and_logs_calls_of_its_predecessor(
 ) -> None:
     settings = read(DEAR.format(url="http://127.0.0.1:9"), {"WEB_KEY": KEY}, folder=tmp_path)
     seat = structs.replace(slot, folder=str(tmp_path))
-    call = Call(id="r", client="web", body={"max_tokens": 500}, start_ns=clock.now_ns())
+    call = Call(id="r", client="web", body={"max_tokens": 500})
 
     async def main() -> None:
         dead = SlotUser(slot)
@@ -214,9 +215,7 @@ def test_new_worker_charges_and_logs_calls_of_its_predecessor(
 
     asyncio.run(main())
     assert "0.500000 USD" in capfd.readouterr().err
-    ((_, record),) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(
-        clock.wall_time() - timedelta(days=1)
-    )
+    ((_, record),) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(BEFORE)
     assert (record.call, record.fault, record.attempts[0].output_tokens) == ("r", WORKER_DIED, 500)
     assert record.attempts[0].input_tokens == conservative_input_tokens(call)
 
@@ -237,7 +236,7 @@ def test_successor_killed_at_its_start_loses_no_orphaned_call(
     url = f"sqlite:///{tmp_path}/log.db"
     with hub(url, tmp_path / "log"):
         until(lambda: not [*tmp_path.glob("log.db.unwritten-*")], "the call is not written")
-    ((_, record),) = Past.open(url).calls(clock.wall_time() - timedelta(days=1))
+    ((_, record),) = Past.open(url).calls(BEFORE)
     assert (record.call, record.fault, record.attempts[0].output_tokens) == ("r", WORKER_DIED, 50)
     assert SlotUser(slot).settle() == ([], []), "once"
 
@@ -268,9 +267,7 @@ def test_calls_in_flight_of_killed_workers_are_charged(
                     create(model="fast", messages=ASK, max_tokens=1)
                 process.terminate()
         assert process.wait(WITHIN_S) == 0
-    ((_, record),) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(
-        clock.wall_time() - timedelta(days=1)
-    )
+    ((_, record),) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(BEFORE)
     assert (record.client, record.fault, record.attempts[0].output_tokens) == (
         "web",
         WORKER_DIED,
@@ -317,9 +314,7 @@ def test_calls_in_flight_of_a_killed_gateway_are_charged(
             assert "has spent its 4 USD for today" in refusal
         process.terminate()
         assert process.wait(WITHIN_S) == 0
-    ((_, record), *_) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(
-        clock.wall_time() - timedelta(days=1)
-    )
+    ((_, record), *_) = Past.open(f"sqlite:///{tmp_path}/log.db").calls(BEFORE)
     assert (record.client, record.fault, record.attempts[0].output_tokens) == (
         "web",
         WORKER_DIED,
