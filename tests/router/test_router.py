@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 from tests.policies.attempts import answered
 
+from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.prices import PriceLookup
 from splitsecond.core.errors import CallerFault
@@ -49,7 +50,7 @@ def test_router_of_an_expression_needs_its_providers_keys_only() -> None:
 def test_warm_start_fills_live_speed_from_the_log(tmp_path: Path) -> None:
     async def main() -> None:
         first = Router(settings(tmp_path))
-        made = Call(id="c", body={})
+        made = Call(id="c", body={}, start_ns=clock.now_ns())
         made.notes.attempts = 1
         call = first.tracker.open(made, "fast")
         assert made.notes.observer is not None
