@@ -143,6 +143,7 @@ class ProductionSpeed(Struct, kw_only=True):
     takes). `ttft_ms` includes `ttft_closed` attempts that were closed before their first token, as
     censored samples; `ttft_bounds` are the least and the largest value that each percentile can
     have then, in ms (None: no limit; empty: none was closed). Tokens are means of a response.
+    `in_flight`: mean number of its requests at a time, over the periods in which it has requests.
     `cost_usd` covers all attempts with a known cost; `unpriced` have none. `usd_per_million` is the
     price of the row's own mix of input and output, `common_usd_per_million` the price at which the
     target would serve the mix of all rows, in which the share `common_output_share` is output.
@@ -166,6 +167,7 @@ class ProductionSpeed(Struct, kw_only=True):
     ttft_bounds: dict[str, Interval] = {}
     input_tokens: float | None = None
     output_tokens: float | None = None
+    in_flight: float | None = None
     cost_usd: float | None = None
     usd_per_million: float | None = None
     common_usd_per_million: float | None = None

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from splitsecond.core.catalog.model_names import Identity, identify
 from splitsecond.core.catalog.price import MILLION, Price
+from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.timing.columns import (
     OUTCOMES,
     SOURCES,
@@ -54,7 +55,7 @@ from splitsecond.log.statistics.value_counts import (
     summarise,
 )
 
-HOURS_PER_DAY = 24
+HOURS_PER_DAY, SECONDS_PER_HOUR = 24, 3600
 FAILED = OUTCOMES.index("failed")
 COMMON_SHARE = 0.2
 """Least share of the requests of the target with fewer of them that has lengths which the other
@@ -176,7 +177,10 @@ class ProductionTraffic:
         for name, row in self._rows.items():
             if row in by_row:
                 counted = [each.of(by_row[row]) for each in figures]
-                found.append(graded(self._speed(name, row, counted, period, joined), least))
+                speed = self._speed(name, row, counted, period, joined)
+                span_s = len(by_row[row]) * self._period_h * SECONDS_PER_HOUR
+                speed.in_flight = self._sum("took", row) / NS_PER_S / span_s
+                found.append(graded(speed, least))
         return sorted(
             drifts_adjusted(found), key=lambda s: (s.grade is None, -(s.total_tps.p50 or 0), s.name)
         )
@@ -297,6 +301,7 @@ class ProductionTraffic:
             self._count(
                 f"from {source}", row, attempts * (was_answered & (source_places(flags) == number))
             )
+        self._count("took", row, summed(np.maximum(columns.took_ns, 0)))
         self._count("input", row, read_sum * was_answered)
         self._count("output", row, written_sum * was_answered)
         self._count("waits closed", row, attempts * (flags >> 4 & 3 == WAIT_CLOSED))

@@ -28,7 +28,8 @@ from splitsecond.core.pages.html import (
     render,
 )
 from splitsecond.core.pages.png import png
-from splitsecond.core.wording import counted_as, full
+from splitsecond.core.wording import counted_as, full, ratio, span
+from splitsecond.log.production.against import FIGURES, SpeedAgainst
 from splitsecond.log.production.speed import GRADES, SLOWEST, ProductionSpeed, speed_remarks
 from splitsecond.log.production.speed_and_price import (
     logged_speed_and_price,
@@ -113,6 +114,7 @@ def render_speed(
     period: str,
     least: int,
     by: str,
+    against: Sequence[SpeedAgainst] = (),
 ) -> str:
     drawn = speed_plot(speeds)
     prices = {speed.name: speed.usd_per_million for speed in speeds}
@@ -141,6 +143,7 @@ def render_speed(
         periods=batches,
         money_statements=full(speed_and_price_statements(speed_and_price)),
         last=_table(speeds, by),
+        against=_against_table(against) if against else None,
         lines=speed_remarks(speeds),
     )
 
@@ -199,6 +202,25 @@ def _table(speeds: Sequence[ProductionSpeed], by: str) -> HtmlTable:
     if not any(speed.usd_per_million is not None for speed in speeds):
         head, body = head[:-1], [row[:-1] for row in body]
     return HtmlTable(caption="Production speed", head=head, body=body, export=True)
+
+
+def _against_table(against: Sequence[SpeedAgainst]) -> HtmlTable:
+    body: list[list[str | TableCell]] = [
+        [
+            found.target,
+            f"{found.source} {found.load}".rstrip(),
+            FIGURES[each.figure][0],
+            number(each.production),
+            each.known.words,
+            MISSING if each.ratio is None else f"{ratio(each.ratio)}×",
+            MISSING if each.ci95 is None else span(*map(ratio, each.ci95)),
+            "cannot tell" if each.verdict == "unclear" else each.verdict,
+        ]
+        for found in against
+        for each in found.figures
+    ]
+    head = ["target", "against", "p50 of", "production", "there", "ratio", "95%", "verdict"]
+    return HtmlTable(caption="Production against it", head=head, body=body, export=True)
 
 
 def _row(speed: ProductionSpeed) -> list[str | TableCell]:
