@@ -119,7 +119,7 @@ def test_load_in_production_could_explain_it() -> None:
     assert found.differs == ["the load is 8 against 1 requests at a time"]
 
 
-def test_without_an_interval_nothing_is_told() -> None:
+def test_without_an_interval_there_is_no_verdict() -> None:
     few = replace(served(900), ttft_ms=Summary(n=3, p50=900.0))
     found = one(few, known(figures={"ttft_ms": KnownFigure(100.0, 90.0, 110.0)}))
     assert found.verdict == "unclear"
@@ -145,7 +145,7 @@ def test_published_speeds_of_the_same_model_and_provider() -> None:
 
 
 @repeated(40, 200)
-def test_equal_speeds_are_rarely_told_apart(repeats: int) -> None:
+def test_equal_speeds_rarely_have_a_verdict(repeats: int) -> None:
     """A fortnight of a target whose true median is 60 total tokens/s, against a run with the same
     truth and an error of 3%: at most about one report in twenty names a difference."""
     different = 0

@@ -184,6 +184,7 @@ def test_too_few_answers_have_no_grade(split: Split, log: str) -> None:
         (["--by", "maker"], ["unknown maker"]),
         (["--by", "host"], ["quick", "slow"]),
         (["--by", "hosting"], ["unknown maker"]),
+        (["--by", "hardware"], ["unknown hardware"]),
         (["--by", "region"], ["no region in the name"]),
         (["--by", "size"], ["under 128 input tokens"]),
         (["--by", "key"], ["team"]),
@@ -272,6 +273,14 @@ def test_smallest_target_of_sufficient_quality_is_named(
     assert {c["target"]: c["why"] for c in found["candidates"]}[
         "slow/m"
     ] == "its quality is 70, at least 75 is required"
+
+
+def test_drivers_of_speed(split: Split, log: str) -> None:
+    ended = split("speed", "--log", log, "--drivers", "--html", "speed.html")
+    assert "TTFT goes with none of" in ended.words  # both targets are alike
+    assert "What speed goes with" in Path("speed.html").read_text()
+    found = split("speed", "--log", log, "--drivers", "--json", "-").json["drivers"]
+    assert [each["figure"] for each in found] == ["ttft_ms", "tps"]
 
 
 def made_run(folder: Path, target: str = "quick") -> Path:

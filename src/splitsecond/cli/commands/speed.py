@@ -14,6 +14,7 @@ from splitsecond.cli.log_source import DAYS, LoggedTraffic, speeds
 from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
 from splitsecond.cli.results import Output
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.timing.columns import AttemptColumns
 from splitsecond.core.validation import one_of, wrong
 from splitsecond.core.wording import full, in_a_line
 from splitsecond.log.production.against import (
@@ -22,8 +23,15 @@ from splitsecond.log.production.against import (
     against_statements,
     speeds_against,
 )
+from splitsecond.log.production.drivers import DriverTraffic, driver_statements
 from splitsecond.log.production.published_speeds import published_speeds
-from splitsecond.log.production.speed import SCHEMA, By, ProductionSpeed, speed_statements
+from splitsecond.log.production.speed import (
+    SCHEMA,
+    By,
+    ProductionSpeed,
+    period_hours,
+    speed_statements,
+)
 from splitsecond.log.production.stated_cost import StatedComparison
 from splitsecond.log.report.speed_page import render_speed, speed_png
 
@@ -50,7 +58,7 @@ def speed(
         str,
         typer.Option(
             metavar="COLUMN",
-            help="One row per target, model, provider, maker, host, hosting, "
+            help="One row per target, model, provider, maker, host, hosting, hardware, "
             "region, hour, size, key, team or tag.",
         ),
     ] = "target",
@@ -62,6 +70,13 @@ def speed(
             "catalogue has of the same models.",
         ),
     ] = "",
+    drivers: Annotated[
+        bool,
+        typer.Option(
+            "--drivers",
+            help="What TTFT and TPS go with most: hardware, host, maker, model, size or hour.",
+        ),
+    ] = False,
     html: Annotated[
         str,
         typer.Option(metavar="FILE", help="Write a page with the chart, filters and all figures."),
@@ -96,11 +111,22 @@ def speed(
     logged = LoggedTraffic(log, config, days)
     targets = logged.targets(only or ())
     stated = StatedComparison(logged.price(targets), logged.stated_costs(targets))
-    found, comparisons = speeds(
-        logged, only=only or (), by=cast(By, by), least=least, also=stated.add
-    )
+    span_s = (logged.until - logged.first()).total_seconds()
+    by_driver = DriverTraffic(period_hours(span_s)) if drivers else None
+
+    def also(columns: AttemptColumns) -> None:
+        stated.add(columns)
+        if by_driver is not None:
+            by_driver.add(columns)
+
+    found, comparisons = speeds(logged, only=only or (), by=cast(By, by), least=least, also=also)
+    driving = by_driver.drivers() if by_driver is not None else []
     held = _held_against(found, known, against) if known else []
-    statements = [*against_statements(held), *speed_statements(found, comparisons)]
+    statements = [
+        *against_statements(held),
+        *driver_statements(driving),
+        *speed_statements(found, comparisons),
+    ]
 
     def show(console: Console) -> None:
         console.print(f"Real requests, {logged.words}", highlight=False)
@@ -114,7 +140,7 @@ def speed(
             "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by,
             "least": least,
             "speeds": found, "comparisons": comparisons, "statements": full(statements),
-            "stated": stated.statements(), "against": held,
+            "stated": stated.statements(), "against": held, "drivers": driving,
         },
         lambda: found,
         show,
@@ -122,7 +148,13 @@ def speed(
     show(output.screen())
     if html:
         page = render_speed(
-            found, full(statements), period=logged.words, least=least, by=by, against=held
+            found,
+            full(statements),
+            period=logged.words,
+            least=least,
+            by=by,
+            against=held,
+            drivers=driving,
         )
         write_file(page.encode(), html, "--html")
     if png:

@@ -7,7 +7,7 @@ them. Without enough common classes the comparison is refused.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from splitsecond.core.timing.columns import (
     source_places,
 )
 from splitsecond.core.timing.packed_attempt import UNBILLED
+from splitsecond.log.production.drift import SpeedOfPeriod, day_of, drift_of
 from splitsecond.log.production.price_table import PriceTable, tier_factors
 from splitsecond.log.production.speed import (
     MIN,
@@ -38,7 +39,6 @@ from splitsecond.log.production.speed import (
     SpeedComparison,
     compared,
     comparisons_adjusted,
-    drift_of,
     drifts_adjusted,
     graded,
     period_name,
@@ -56,7 +56,7 @@ from splitsecond.log.statistics.value_counts import (
 )
 
 HOURS_PER_DAY, SECONDS_PER_HOUR = 24, 3600
-FAILED = OUTCOMES.index("failed")
+ANSWERED, FAILED = OUTCOMES.index("ok"), OUTCOMES.index("failed")
 COMMON_SHARE = 0.2
 """Least share of the requests of the target with fewer of them that has lengths which the other
 has, too."""
@@ -105,10 +105,11 @@ NAMES: dict[str, Callable[[Identity], str]] = {
     "host": lambda target: target.host,
     "hosting": lambda target: target.hosting,
     "region": lambda target: target.region or "no region in the name",
+    "hardware": lambda target: target.hardware,
 }
 """Names of rows that follow from a target's name."""
 
-SIDES = ("provider", "host", "hosting", "region")
+SIDES = ("provider", "host", "hosting", "region", "hardware")
 """Rows that can serve the same model, so that their targets are compared."""
 
 LABELS: dict[str, Callable[[AttemptLabel], str]] = {
@@ -160,6 +161,8 @@ class ProductionTraffic:
         total = columns.total_tps
         self._add_sums(columns, targets, rows, ~np.isnan(total))
         cells = self._numbered(rows, columns.came_us // (US_PER_HOUR * self._period_h))
+        for name, outcome in (("answered in", ANSWERED), ("failed in", FAILED)):
+            self._count(name, cells, columns.outcomes == outcome)
         self._total.add(cells, total)
         if self._by == "target":
             hours = columns.hours % HOURS_PER_DAY // HOURS_ALIKE
@@ -180,6 +183,8 @@ class ProductionTraffic:
                 speed = self._speed(name, row, counted, period, joined)
                 span_s = len(by_row[row]) * self._period_h * SECONDS_PER_HOUR
                 speed.in_flight = self._sum("took", row) / NS_PER_S / span_s
+                if self._period_h >= HOURS_PER_DAY:
+                    self._add_days(speed, by_row[row], counted, period)
                 found.append(graded(speed, least))
         return sorted(
             drifts_adjusted(found), key=lambda s: (s.grade is None, -(s.total_tps.p50 or 0), s.name)
@@ -238,7 +243,7 @@ class ProductionTraffic:
             return np.array(hours)[columns.hours % HOURS_PER_DAY]
         if self._by == "size":
             sizes = [self._row(f"{size} input tokens") for size in SIZES]
-            return np.array(sizes)[_prompts(columns)]
+            return np.array(sizes)[prompt_classes(columns)]
         if self._by in LABELS:
             name_of = LABELS[self._by]
             return np.array([self._row(name_of(label)) for label in columns.labels], np.int64)[
@@ -318,7 +323,7 @@ class ProductionTraffic:
         if self._by not in ("target", "model"):
             self._row_targets.update(zip(row.tolist(), targets[label].tolist(), strict=True))
 
-    def _count(self, name: str, rows: Integers, weights: Floats | Integers) -> None:
+    def _count(self, name: str, rows: Integers, weights: Floats | Integers | Mask) -> None:
         old, new = self._sums[name], np.bincount(rows, weights).astype(np.float64)
         short, long = sorted((old, new), key=len)
         long[: len(short)] += short
@@ -335,7 +340,6 @@ class ProductionTraffic:
         answered = int(total.counts.sum())
         priced_tokens = self._sum("priced tokens", row)
         periods = len(distinct(period[total.cells])[0])
-        drifts = self._period_h >= HOURS_PER_DAY
         common_usd, common_share = self._common_price(name)
         return ProductionSpeed(
             name=name,
@@ -367,12 +371,36 @@ class ProductionTraffic:
             periods=periods if periods >= BATCHES_NEEDED else 0,
             period=period_name(self._period_h * joined),
             models=self._models(row),
-            drift=drift_of(
-                period_medians(total, single_period[total.cells]), PERIODS[self._period_h]
-            )
-            if drifts
-            else None,
         )
+
+    def _add_days(
+        self,
+        speed: ProductionSpeed,
+        cells: Sequence[int],
+        counted: Sequence[Counted],
+        period: Integers,
+    ) -> None:
+        total, _, waits = counted
+        medians = [period_medians(each, period[each.cells]) for each in (total, waits)]
+        speed.drift = drift_of(medians[0], PERIODS[self._period_h])
+        speed.ttft_drift = drift_of(medians[1], PERIODS[self._period_h], "ttft_ms")
+        speed.by_period = self._by_period(cells, period, medians)
+
+    def _by_period(
+        self, cells: Sequence[int], period: Integers, medians: Sequence[Mapping[int, float]]
+    ) -> list[SpeedOfPeriod]:
+        first = min((at for _, at in self._cells), default=0)
+        tps, ttft = medians
+        return [
+            SpeedOfPeriod(
+                began=day_of(first + at, self._period_h),
+                ttft_ms=ttft.get(at),
+                total_tps=tps.get(at),
+                answered=round(self._sum("answered in", cell)),
+                failed=round(self._sum("failed in", cell)),
+            )
+            for at, cell in sorted((int(period[cell]), cell) for cell in cells)
+        ]
 
     def _models(self, row: int) -> tuple[str, ...]:
         if self._by in ("target", "model"):
@@ -432,12 +460,13 @@ def _medians(found: Counted, period: Integers, weights: Floats) -> dict[int, flo
     return period_medians(weighted, period[at])
 
 
-def _prompts(columns: AttemptColumns) -> Integers:
+def prompt_classes(columns: AttemptColumns) -> Integers:
+    """Return the place of the class of each prompt among `SIZES`."""
     return _PROMPT_CLASS[np.minimum(np.maximum(columns.input_tokens, UNKNOWN), PROMPT_BOUNDS[-1])]
 
 
 def _lengths(columns: AttemptColumns) -> Integers:
     return (
-        _prompts(columns) * ANSWER_CLASSES
+        prompt_classes(columns) * ANSWER_CLASSES
         + _ANSWER_CLASS[np.minimum(np.maximum(columns.output_tokens, 1), LONG_ANSWER)]
     )

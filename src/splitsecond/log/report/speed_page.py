@@ -2,12 +2,13 @@
 filters."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.money.cost import usd_or_free
-from splitsecond.core.pages.axis import linear
+from splitsecond.core.pages.axis import fitted, linear, moments
 from splitsecond.core.pages.chart import (
     NAMES,
     Chart,
@@ -30,6 +31,9 @@ from splitsecond.core.pages.html import (
 from splitsecond.core.pages.png import png
 from splitsecond.core.wording import counted_as, full, ratio, span
 from splitsecond.log.production.against import FIGURES, SpeedAgainst
+from splitsecond.log.production.drift import SpeedOfPeriod
+from splitsecond.log.production.drivers import FIGURES as DRIVEN
+from splitsecond.log.production.drivers import WORDS, SpeedDrivers, share_words
 from splitsecond.log.production.speed import GRADES, SLOWEST, ProductionSpeed, speed_remarks
 from splitsecond.log.production.speed_and_price import (
     logged_speed_and_price,
@@ -38,6 +42,8 @@ from splitsecond.log.production.speed_and_price import (
 from splitsecond.log.report.price_plot import speed_against_price
 from splitsecond.log.statistics.summary import Summary
 
+DAY_HEIGHT, ERROR_HEIGHT, DAY_LEFT = 170, 60, 56
+MAX_DAY_LINES = 8
 STEP = 30
 """Pixels of a bar and the space to the next."""
 UNGRADED = "none"
@@ -93,6 +99,54 @@ def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
     )
 
 
+def day_plot(speeds: Sequence[ProductionSpeed], entries: Mapping[str, LegendEntry]) -> Plot | None:
+    """Return the plot of TTFT and errors of each target by day, or None with one day."""
+    moments_s = sorted({_moment(day) for speed in speeds for day in speed.by_period})
+    medians = [day.ttft_ms for speed in speeds for day in speed.by_period if day.ttft_ms]
+    if len(moments_s) < 2 or not medians:
+        return None
+    x = moments(moments_s[0], moments_s[-1])
+    ttft = Chart(x, fitted("TTFT p50, ms", medians), height=DAY_HEIGHT, left=DAY_LEFT)
+    highest = max(day.error_share for speed in speeds for day in speed.by_period)
+    errors = Chart(
+        x,
+        linear("errors", 0, max(highest * 1.1, 0.05), percent=True),
+        height=ERROR_HEIGHT,
+        left=DAY_LEFT,
+    )
+    for speed in speeds:
+        for chart, points in (
+            (ttft, [(_moment(day), day.ttft_ms) for day in speed.by_period]),
+            (errors, [(_moment(day), day.error_share) for day in speed.by_period]),
+        ):
+            known = [(at, value) for at, value in points if value is not None]
+            chart.add(entries[speed.name], chart.line(known, tip=speed.name), look="thin")
+            chart.add(entries[speed.name], *[chart.dot(*each, tip=speed.name) for each in known])
+    return picture(
+        ttft,
+        errors,
+        name="speed-days",
+        section="days",
+        title="TTFT and errors by day",
+        description="Median TTFT of each target, and below it the share of its requests that "
+        f"failed, on each day: {', '.join(speed.name for speed in speeds)}.",
+    )
+
+
+def _shown_by_day(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
+    """Return the targets that the plot has room for: those that drifted, then the most used."""
+
+    def order(speed: ProductionSpeed) -> tuple[bool, int]:
+        drifts = (speed.ttft_drift, speed.drift)
+        return not any(each and each.real for each in drifts), -speed.requests
+
+    return sorted((speed for speed in speeds if speed.by_period), key=order)[:MAX_DAY_LINES]
+
+
+def _moment(day: SpeedOfPeriod) -> float:
+    return datetime.fromisoformat(day.began).replace(tzinfo=UTC).timestamp()
+
+
 def grade_entries() -> dict[str, LegendEntry]:
     entries = palette_entries("grade", list(LABELS.values()))
     return {grade: entries[label] for grade, label in LABELS.items()}
@@ -115,19 +169,32 @@ def render_speed(
     least: int,
     by: str,
     against: Sequence[SpeedAgainst] = (),
+    drivers: Sequence[SpeedDrivers] = (),
 ) -> str:
     drawn = speed_plot(speeds)
     prices = {speed.name: speed.usd_per_million for speed in speeds}
     speed_and_price = logged_speed_and_price(speeds, prices) if by == "target" else None
+    by_day = _shown_by_day(speeds) if by == "target" else []
     targets = target_entries(
-        [point.target for point in speed_and_price.targets] if speed_and_price else []
+        list(
+            dict.fromkeys(
+                [
+                    *(speed.name for speed in by_day),
+                    *(
+                        point.target
+                        for point in (speed_and_price.targets if speed_and_price else ())
+                    ),
+                ]
+            )
+        )
     )
+    days = day_plot(by_day, targets)
     sentence = _main_finding(speeds, statements, least)
     rows = [_properties(speed, by) for speed in speeds]
     batches = next((f"; here, each is {s.period}" for s in speeds if s.periods), "")
     return render(
         "speed.html",
-        [*([drawn] if drawn else []), *speed_against_price(speed_and_price, targets)],
+        [*filter(None, [drawn, days]), *speed_against_price(speed_and_price, targets)],
         {"targets": targets},
         headline=_headline(speeds, sentence),
         filtered=rows,
@@ -144,6 +211,7 @@ def render_speed(
         money_statements=full(speed_and_price_statements(speed_and_price)),
         last=_table(speeds, by),
         against=_against_table(against) if against else None,
+        drivers=_driver_table(drivers) if any(each.drivers for each in drivers) else None,
         lines=speed_remarks(speeds),
     )
 
@@ -207,8 +275,7 @@ def _table(speeds: Sequence[ProductionSpeed], by: str) -> HtmlTable:
 def _against_table(against: Sequence[SpeedAgainst]) -> HtmlTable:
     body: list[list[str | TableCell]] = [
         [
-            found.target,
-            f"{found.source} {found.load}".rstrip(),
+            TableCell(text=found.target, notes=[f"{found.source} {found.load}".rstrip()]),
             FIGURES[each.figure][0],
             number(each.production),
             each.known.words,
@@ -219,8 +286,18 @@ def _against_table(against: Sequence[SpeedAgainst]) -> HtmlTable:
         for found in against
         for each in found.figures
     ]
-    head = ["target", "against", "p50 of", "production", "there", "ratio", "95%", "verdict"]
+    head = ["target", "p50 of", "production", "there", "ratio", "95%", "verdict"]
     return HtmlTable(caption="Production against it", head=head, body=body, export=True)
+
+
+def _driver_table(drivers: Sequence[SpeedDrivers]) -> HtmlTable:
+    body: list[list[str | TableCell]] = [
+        [DRIVEN[found.figure], WORDS[each.by], f"{each.values:,}", share_words(each, interval=True)]
+        for found in drivers
+        for each in found.drivers
+    ]
+    head = ["figure", "property", "values", "share of the variation"]
+    return HtmlTable(caption="What speed goes with", head=head, body=body, export=True)
 
 
 def _row(speed: ProductionSpeed) -> list[str | TableCell]:
