@@ -14,6 +14,7 @@ from splitsecond.core.pages.chart import (
     Chart,
     LegendEntry,
     Plot,
+    name_height,
     palette_entries,
     picture,
     target_entries,
@@ -44,8 +45,8 @@ from splitsecond.log.statistics.summary import Summary
 
 DAY_HEIGHT, ERROR_HEIGHT, DAY_LEFT = 170, 60, 56
 MAX_DAY_LINES = 8
-STEP = 30
-"""Pixels of a bar and the space to the next."""
+STEP, NAME_GAP = 30, 6
+"""Pixels of a bar and the space to the next, and of the space between two names."""
 UNGRADED = "none"
 LABELS = {
     **{str(number): f"grade {number}: {least:g}+ tokens/s" for least, number in GRADES},
@@ -63,7 +64,8 @@ def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
         return None
     highest = max(speed.total_tps.ci95["p50"][1] or median for speed, median in shown)
     x = linear("total tokens/s, median", 0, highest * 1.15)
-    chart, entries = Chart(x, None, height=STEP * len(shown), left=NAMES), grade_entries()
+    step = max(STEP, *(name_height(speed.name) + NAME_GAP for speed, _ in shown))
+    chart, entries = Chart(x, None, height=step * len(shown), left=NAMES), grade_entries()
     for at, (speed, median) in enumerate(shown):
         low, high = speed.total_tps.ci95["p50"]
         entry = entries[_grade(speed)]
@@ -77,16 +79,19 @@ def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
             f"tokens/s{interval}\n{counted_as(speed.requests, 'request')}"
         )
         chart.add_row(
-            at * STEP,
+            at * step,
             speed.name,
-            chart.group(entry, chart.bars([(0, median, 6)], 18, tip)),
-            chart.group(None, chart.span(low, high, STEP / 2), look="strong")
+            chart.group(entry, chart.bars([(0, median, step / 2 - 9)], 18, tip)),
+            chart.group(None, chart.span(low, high, step / 2), look="strong")
             if low and high
             else "",
             chart.group(
-                None, chart.text(chart.across(high or median) + 6, chart.top + 19, number(median))
+                None,
+                chart.text(
+                    chart.across(high or median) + 6, chart.top + step / 2 + 4, number(median)
+                ),
             ),
-            chart.group(None, chart.name(speed.name, STEP / 2)),
+            chart.group(None, chart.name(speed.name, step / 2)),
         )
     medians = ", ".join(f"{speed.name} {number(median)}" for speed, median in shown)
     return picture(
