@@ -13,7 +13,7 @@ prompts, longer responses, another load, another way to count tokens.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -29,6 +29,8 @@ from splitsecond.log.statistics.sample_comparison import (
 from splitsecond.log.statistics.student import MAX_FREEDOM, t_quantile
 from splitsecond.log.statistics.summary import DOUBT, Interval, Summary
 
+MAX_NAMES = 3
+"""Targets that the sentence for all of them names of each verdict."""
 MAX_SAME = 1.25
 """Ratio up to which an interval that contains 1 means the same; a wider one means nothing yet."""
 OTHER_LENGTH, OTHER_LOAD = 1.5, 2.0
@@ -289,8 +291,7 @@ def against_statements(found: Sequence[SpeedAgainst]) -> list[Statement]:
     }
     times = Counter(each.target for each in found)
     parts = [
-        f"{verdict}: "
-        + listed([f"{s.target} ({s.source})" if times[s.target] > 1 else s.target for s in group])
+        f"{verdict}: {_some([_named(each, times) for each in group])}"
         for verdict, group in groups.items()
         if group
     ]
@@ -299,3 +300,12 @@ def against_statements(found: Sequence[SpeedAgainst]) -> list[Statement]:
         Statement(f"{first[0].upper()}{first[1:]}."),
         *(Statement(each.statement) for each in found),
     ]
+
+
+def _named(found: SpeedAgainst, times: Mapping[str, int]) -> str:
+    return f"{found.target} ({found.source})" if times[found.target] > 1 else found.target
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return listed([*names[:MAX_NAMES], *([f"{more:,} more"] if more > 0 else [])])
