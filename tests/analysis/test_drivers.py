@@ -130,4 +130,4 @@ def test_interval_contains_the_true_share(repeats: int) -> None:
         assert low is not None
         assert high is not None
         covered += low <= 0.305 / 0.565 <= high
-    assert covered >= 0.88 * repeats
+    assert covered >= 0.9 * repeats - 2

@@ -27,8 +27,8 @@ from splitsecond.core.timing.columns import (
     Integers,
 )
 from splitsecond.core.wording import Statement, listed, percent
+from splitsecond.log.production.row_names import NAMES, prompt_classes
 from splitsecond.log.production.speed import PERIODS_NEEDED, period_name, periods_joined
-from splitsecond.log.production.traffic import HOURS_PER_DAY, NAMES, prompt_classes
 from splitsecond.log.statistics.jackknife import Flags, jackknife_intervals
 from splitsecond.log.statistics.summary import Interval
 from splitsecond.log.statistics.value_counts import distinct
@@ -42,6 +42,7 @@ WORDS = {
 INSIDE = {"hardware": "host", "maker": "model"}
 """Properties that another one decides, so that the other's share contains theirs."""
 FIGURES = {"ttft_ms": "TTFT", "tps": "TPS"}
+HOURS_PER_DAY = 24
 MIN_SHARE = 0.005
 """Smaller shares are none."""
 MAX_KEYS = 200_000
@@ -174,7 +175,7 @@ def _judged(found: SpeedDrivers, names: Sequence[str], tables: Sequence[Floats])
         return np.concatenate([own, own[best] - own])
 
     middle = np.concatenate([shares, shares[best] - shares])
-    intervals = jackknife_intervals(estimate, middle, [np.arange(found.periods)])
+    intervals = jackknife_intervals(estimate, middle, [np.arange(found.periods, dtype=np.int64)])
     drivers = [
         Driver(by=name, values=len(table), share=float(share), ci95=_bounded(interval))
         for name, table, share, interval in zip(names, tables, shares, intervals, strict=False)

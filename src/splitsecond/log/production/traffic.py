@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from splitsecond.core.catalog.model_names import Identity, identify
+from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.catalog.price import MILLION, Price
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.timing.columns import (
@@ -22,7 +22,6 @@ from splitsecond.core.timing.columns import (
     US_PER_HOUR,
     WAIT_CLOSED,
     AttemptColumns,
-    AttemptLabel,
     Floats,
     Integers,
     Mask,
@@ -31,6 +30,13 @@ from splitsecond.core.timing.columns import (
 from splitsecond.core.timing.packed_attempt import UNBILLED
 from splitsecond.log.production.drift import SpeedOfPeriod, day_of, drift_of
 from splitsecond.log.production.price_table import PriceTable, tier_factors
+from splitsecond.log.production.row_names import (
+    LABELS,
+    NAMES,
+    SIZES,
+    SPLIT,
+    prompt_classes,
+)
 from splitsecond.log.production.speed import (
     MIN,
     PERIODS,
@@ -76,51 +82,11 @@ LONG_ANSWER = 8192
 CLASSES_PER_DOUBLING = 3
 """Classes between a length and twice of it. With one, targets of equal speed differ by 4% because
 the lengths within a class differ; with three, by less than 1%."""
-PROMPT_BOUNDS = (128, 1024, 8192, 65_536)
-SIZES = (
-    "unknown",
-    "under 128",
-    "128 to 1,023",
-    "1,024 to 8,191",
-    "8,192 to 65,535",
-    "65,536 or more",
-)
-"""Classes of prompts by their tokens."""
-
-_PROMPT_CLASS: Integers = np.append(
-    1 + np.searchsorted(PROMPT_BOUNDS, np.arange(PROMPT_BOUNDS[-1] + 1), side="right"), 0
-)
-"""Class of a prompt by its tokens; the last one is that of an unknown length, -1."""
 _ANSWER_CLASS: Integers = np.minimum(
     (CLASSES_PER_DOUBLING * np.log2(np.arange(LONG_ANSWER + 1).clip(1))).astype(np.int64),
     ANSWER_CLASSES - 1,
 )
 """Class of an answer by its tokens."""
-
-NAMES: dict[str, Callable[[Identity], str]] = {
-    "target": lambda target: target.target,
-    "model": lambda target: target.model,
-    "provider": lambda target: target.provider,
-    "maker": lambda target: target.maker or "unknown maker",
-    "host": lambda target: target.host,
-    "hosting": lambda target: target.hosting,
-    "region": lambda target: target.region or "no region in the name",
-    "hardware": lambda target: target.hardware,
-}
-"""Names of rows that follow from a target's name."""
-
-SIDES = ("provider", "host", "hosting", "region", "hardware")
-"""Rows that can serve the same model, so that their targets are compared."""
-
-LABELS: dict[str, Callable[[AttemptLabel], str]] = {
-    "key": lambda label: label.client or "no key",
-    "team": lambda label: label.team or "no team",
-    "tag": lambda label: label.tags or "no tag",
-}
-"""Names of rows that follow from the other names of an attempt."""
-
-SPLIT = ("hour", "size")
-"""Rows that do not follow from the names of an attempt."""
 
 FLAG_BITS = 10
 FLAGS = (1 << FLAG_BITS) - 1
@@ -458,11 +424,6 @@ def _medians(found: Counted, period: Integers, weights: Floats) -> dict[int, flo
         found.cells[at], found.values[at], found.closed[at], found.counts[at] * weights[at]
     )
     return period_medians(weighted, period[at])
-
-
-def prompt_classes(columns: AttemptColumns) -> Integers:
-    """Return the place of the class of each prompt among `SIZES`."""
-    return _PROMPT_CLASS[np.minimum(np.maximum(columns.input_tokens, UNKNOWN), PROMPT_BOUNDS[-1])]
 
 
 def _lengths(columns: AttemptColumns) -> Integers:
