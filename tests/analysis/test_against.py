@@ -133,6 +133,8 @@ def test_one_sentence_for_all_targets_comes_first() -> None:
     assert full(against_statements(found))[0] == (
         "Slower in production: groq/m; faster: b/m; the same: a/m."
     )
+    *_, last = full(against_statements(found, [*names, "c/m"]))
+    assert last == "Not compared, as only the log has them: c/m."
 
 
 def test_published_speeds_of_the_same_model_and_provider() -> None:

@@ -123,7 +123,7 @@ def speed(
     driving = by_driver.drivers() if by_driver is not None else []
     held = _held_against(found, known, against) if known else []
     statements = [
-        *against_statements(held),
+        *against_statements(held, [speed.name for speed in found]),
         *driver_statements(driving),
         *speed_statements(found, comparisons),
     ]

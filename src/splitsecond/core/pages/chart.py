@@ -226,7 +226,10 @@ class Chart:
 
     def upright_rule(self, x: float, text: str = "", tip: str = "") -> str:
         at, foot = self.across(x), self.top + self.height
-        words = self.label(at - 5, foot - 6, text, anchor="end") if text else ""
+        words = ""
+        if text:
+            words = self.label(at - 5, foot - 6, text, anchor="end")
+            words = words or self.label(at + 5, foot - 6, text)
         return _path("rule", f"M{px(at)} {px(self.top)}V{px(foot)}", tip) + words
 
     def level_rule(self, y: float, text: str) -> str:

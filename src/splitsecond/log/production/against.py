@@ -279,8 +279,11 @@ def _statement(found: SpeedAgainst) -> str:
     return f"{found.target} in production, against {place}: {words}.{weaker}"
 
 
-def against_statements(found: Sequence[SpeedAgainst]) -> list[Statement]:
-    """Return one sentence for all targets, then one for each of them."""
+def against_statements(
+    found: Sequence[SpeedAgainst], targets: Sequence[str] = ()
+) -> list[Statement]:
+    """Return one sentence for all targets, then one for each of them, then those of `targets` that
+    nothing is known of."""
     if not found:
         return []
     groups = {
@@ -296,9 +299,15 @@ def against_statements(found: Sequence[SpeedAgainst]) -> list[Statement]:
         if group
     ]
     first = "; ".join(parts)
+    unknown = [target for target in targets if target not in times]
     return [
         Statement(f"{first[0].upper()}{first[1:]}."),
         *(Statement(each.statement) for each in found),
+        *(
+            [Statement(f"Not compared, as only the log has them: {_some(unknown)}.")]
+            if unknown
+            else []
+        ),
     ]
 
 
