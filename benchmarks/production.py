@@ -13,7 +13,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from splitsecond.core.timing.columns import US_PER_HOUR, AttemptColumns, AttemptLabel
-from splitsecond.log.production.speed import drift_of, period_hours
+from splitsecond.log.production.drift import drift_of
+from splitsecond.log.production.speed import period_hours
 from splitsecond.log.production.traffic import ProductionTraffic
 
 Floats = npt.NDArray[np.float64]
@@ -92,11 +93,13 @@ def named(random: np.random.Generator, days: int, other: SimulatedTarget) -> boo
     return found.real and (other.faster == 1 or as_faster == other.name)
 
 
-def drifts(random: np.random.Generator, days: int, alike: float, moved: float = 1.0) -> bool:
-    """Return whether days with a scatter of 5% show a drift. `moved`: later speed / earlier
-    speed."""
+def drifts(
+    random: np.random.Generator, days: int, alike: float, moved: float = 1.0, last: int = 0
+) -> bool:
+    """Return whether days with a scatter of 5% show a drift. `moved`: speed of the `last` days, or
+    of the second half, / earlier speed."""
     logs = autoregressive(random, days, alike, 0.05)
-    logs[days // 2 :] += np.log(moved)
+    logs[days - last if last else days // 2 :] += np.log(moved)
     found = drift_of(dict(enumerate(SPEED * np.exp(logs))), "day")
     return found is not None and found.p_value < 0.05
 
@@ -135,6 +138,9 @@ def main() -> None:
         ):
             share = share_of(drifts, 28, alike, moved, logs=1000)
             print(f"| correlation of days {alike}, {name} | 28 | {share:.2f} |", flush=True)
+        share = share_of(drifts, 14, alike, 1.27, 4, logs=1000)
+        name = "27% in the last four days: drift named"
+        print(f"| correlation of days {alike}, {name} | 14 | {share:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

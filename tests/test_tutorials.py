@@ -66,6 +66,7 @@ BEFORE = {
         )
     ),
     "docs/gateway": "splitsecond init --yes\nsplitsecond serve",
+    "docs/production": MEASURED,
     "docs/troubleshooting": "splitsecond serve",
 }
 """What a reader has done where a page begins. Servers stay."""

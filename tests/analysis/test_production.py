@@ -15,10 +15,10 @@ from splitsecond.core.money.cost import cost_usd
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.core.timing.columns import US_PER_HOUR, AttemptColumns, AttemptLabel
 from splitsecond.core.wording import full
+from splitsecond.log.production.drift import drift_of
 from splitsecond.log.production.speed import (
     By,
     ProductionSpeed,
-    drift_of,
     grade,
     period_hours,
     period_name,
@@ -286,8 +286,8 @@ def test_attempts_of_one_target_in_several_rows() -> None:
     assert middle.token_source == {"usage": 5}
 
 
-def over_days(*medians: float) -> ProductionSpeed:
-    traffic, random = ProductionTraffic(lambda _: None, period_h=24), np.random.default_rng(2)
+def over_days(*medians: float, seed: int = 2) -> ProductionSpeed:
+    traffic, random = ProductionTraffic(lambda _: None, period_h=24), np.random.default_rng(seed)
     for day, median in enumerate(medians):
         tps = random.normal(median, 3, 40)
         traffic.add(AttemptColumns.of((NOON + day * DAY, answer(float(each))) for each in tps))
@@ -298,6 +298,7 @@ def test_drift_is_judged_by_days() -> None:
     slowed = over_days(80, 82, 79, 81, 80, 78, 80, 60, 62, 59, 61, 60, 58, 60).drift
     assert slowed is not None
     assert slowed.real
+    assert slowed.figure == "total_tps"
     assert slowed.ratio == pytest.approx(0.75, abs=0.02)
     assert (slowed.periods, slowed.period) == ((7, 7), "day")
     # Each day has another level, so the requests of the two weeks differ by far more than chance,
@@ -314,7 +315,43 @@ def test_a_drift_is_stated() -> None:
         s.startswith("a/x has become slower, ") and "the last 7 days with the 7 before" in s
         for s in said
     )
-    assert not any("has become" in s for s in full(speed_statements([over_days(*[80] * 14)])))
+    unchanged = [full(speed_statements([over_days(*[80] * 14, seed=seed)])) for seed in range(20)]
+    assert sum("has become" in " ".join(each) for each in unchanged) <= 3  # one in twenty
+
+
+def ttft_over_days(*medians: float, failing: dict[int, int] | None = None) -> ProductionSpeed:
+    """40 answers a day of a median TTFT, all with 100 tokens in 2 s after it, and failures."""
+    traffic, random = ProductionTraffic(lambda _: None, period_h=24), np.random.default_rng(2)
+    for day, median in enumerate(medians):
+        waits = random.normal(median, median / 20, 40)
+        attempts = [request(ttft_ms=float(wait), gap_ms=20, tokens=101) for wait in waits]
+        attempts += [failure()] * (failing or {}).get(day, 0)
+        traffic.add(AttemptColumns.of((NOON + day * DAY, each) for each in attempts))
+    return traffic.speeds(1)[0]
+
+
+def test_ttft_drift_of_the_last_days_is_found() -> None:
+    speed = ttft_over_days(*[400, 408, 396, 404, 400, 392, 404, 400, 408, 396], *[508] * 4)
+    assert speed.drift is not None
+    assert speed.drift.ratio > 0.95  # of 2.4 s, a tenth of a second is little
+    drift = speed.ttft_drift
+    assert drift is not None
+    assert drift.real
+    assert (drift.figure, drift.periods) == ("ttft_ms", (10, 4))
+    assert drift.ratio == pytest.approx(1.27, abs=0.03)
+    (said,) = [each for each in full(speed_statements([speed])) if "TTFT" in each]
+    assert said.startswith("a/x has become slower, TTFT ")
+    assert "the last 4 days with the 10 before" in said
+
+
+def test_each_day_has_its_ttft_and_errors() -> None:
+    days = ttft_over_days(400, 500, 600, 700, 800, 900, 1000, failing={3: 10}).by_period
+    assert [each.began for each in days][:2] == ["2026-11-01", "2026-11-02"]
+    assert [each.ttft_ms for each in days] == pytest.approx(
+        [400, 500, 600, 700, 800, 900, 1000], rel=0.03
+    )
+    assert [each.error_share for each in days] == [0, 0, 0, 0.2, 0, 0, 0]
+    assert over_hours({"a/gpt": 60}).speeds(1)[0].by_period == []
 
 
 def over_hours(

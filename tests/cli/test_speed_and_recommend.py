@@ -184,6 +184,7 @@ def test_too_few_answers_have_no_grade(split: Split, log: str) -> None:
         (["--by", "maker"], ["unknown maker"]),
         (["--by", "host"], ["quick", "slow"]),
         (["--by", "hosting"], ["unknown maker"]),
+        (["--by", "hardware"], ["unknown hardware"]),
         (["--by", "region"], ["no region in the name"]),
         (["--by", "size"], ["under 128 input tokens"]),
         (["--by", "key"], ["team"]),
@@ -274,15 +275,23 @@ def test_smallest_target_of_sufficient_quality_is_named(
     ] == "its quality is 70, at least 75 is required"
 
 
-def made_run(folder: Path) -> Path:
+def test_drivers_of_speed(split: Split, log: str) -> None:
+    ended = split("speed", "--log", log, "--drivers", "--html", "speed.html")
+    assert "TTFT goes with none of" in ended.words  # both targets are alike
+    assert "What speed goes with" in Path("speed.html").read_text()
+    found = split("speed", "--log", log, "--drivers", "--json", "-").json["drivers"]
+    assert [each["figure"] for each in found] == ["ttft_ms", "tps"]
+
+
+def made_run(folder: Path, target: str = "quick") -> Path:
     """The folder of a run of one target at concurrency 1 and 4, 24 requests each, without any
     noise."""
     conditions, observations = [], []
     for concurrency in (1, 4):
         name = f"quick@c{concurrency}"
-        conditions.append(AskedCondition(condition=name, target="quick", concurrency=concurrency))
+        conditions.append(AskedCondition(condition=name, target=target, concurrency=concurrency))
         observations += renamed(
-            closed_loop(concurrency, 24 // concurrency, ttft_ms=20, tokens=50), name, "quick"
+            closed_loop(concurrency, 24 // concurrency, ttft_ms=20, tokens=50), name, target
         )
     asked = RunRequest(command=[], settings={}, targets=[], conditions=conditions)
     with RunFolder.create(folder) as kept:
@@ -292,6 +301,18 @@ def made_run(folder: Path) -> Path:
             Run(id="r", began="2026-01-01T00:00:00Z", began_ns=0, asked=msgspec.to_builtins(asked))
         )
     return folder
+
+
+def test_production_is_held_against_a_run(split: Split, log: str, tmp_path: Path) -> None:
+    run = made_run(tmp_path / "run", "slow/m")
+    (found,) = split("speed", "--log", log, "--against", run, "--json", "-").json["against"]
+    assert (found["target"], found["load"]) == ("slow/m", "at concurrency 1")
+    ttft = found["figures"][0]
+    assert (ttft["figure"], ttft["verdict"]) == ("ttft_ms", "slower")
+    assert ttft["ratio"] == pytest.approx(199 / 20)  # 199 ms in production, 20 ms in the run
+    ended = split("speed", "--log", log, "--against", run, "--html", "speed.html")
+    assert "TTFT slower, 199 against 20 ms" in ended.words
+    assert "9.95×" in Path("speed.html").read_text()
 
 
 def test_recommendations_from_a_run(split: Split, tmp_path: Path) -> None:
@@ -320,6 +341,15 @@ def test_recommendations_from_a_run(split: Split, tmp_path: Path) -> None:
         (["speed", "--log", "LOG", "--days", "0"], "--days: got 0, expected more than 0"),
         (["speed", "--log", "LOG", "--days", "nan"], "--days: got nan"),
         (["speed", "--log", "LOG", "--days", "0.0001", "old"], "the log has no calls from"),
+        (["speed", "--log", "LOG", "--against", "runs/none"], "runs/none"),
+        (
+            ["speed", "--log", "LOG", "--against", "published"],
+            "--against published: it has no speed of a target of the log. The log has quick/m",
+        ),
+        (
+            ["speed", "--log", "LOG", "--against", "published", "--by", "host"],
+            "--by: got 'host', expected target, which is what --against compares",
+        ),
         (["speed", "--log", "LOG", "nobody"], "the log has no target like 'nobody'"),
         (
             ["recommend", "lunch", "--log", "LOG"],

@@ -41,7 +41,7 @@ def test_first_screen_is_short_and_begins_with_the_answer(
     asked: tuple[Run, Sequence[Observation]],
 ) -> None:
     lines = screen(asked[0], files=[Path("runs/x/report.html")])
-    assert len(lines) <= 38  # its names are longer than a column
+    assert len(lines) <= 30
     assert max(map(len, lines)) <= 80
     text = " ".join(lines)
     assert lines[0].startswith("generalcompute/llama-3.1-70b-instruct is the fastest at ")
@@ -78,8 +78,8 @@ def test_costs_are_the_third_sentence(asked: tuple[Run, Sequence[Observation]]) 
 
 def test_hidden_columns_are_named(asked: tuple[Run, Sequence[Observation]]) -> None:
     wide, narrow = (" ".join(screen(asked[0], width)) for width in (140, 60))
-    assert "Not shown here" not in wide
-    assert "Not shown here: intervals" in narrow
+    assert "Not shown" not in wide
+    assert "Not shown: intervals" in narrow
     assert "p95" in narrow
 
 
@@ -135,8 +135,19 @@ def test_screen_of_five_targets_with_long_names_is_short() -> None:
     assert len(lines) <= 46  # five of them on an INVALID row and on failures
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
-    assert "Names are short for sim/…-llama-3.1-70b." in " ".join(text.split())
+    assert "Names: sim/…-llama-3.1-70b." in " ".join(text.split())
     assert "\n groq " in text
+
+
+def test_screen_of_five_valid_targets_has_about_thirty_lines() -> None:
+    run, _ = invented_run(requests=160, in_rounds=True, concurrencies=(1, 8))
+    run.conditions = [replace(row, invalid=[], errors=0, error_kinds={}) for row in run.conditions]
+    run.uses = recommend(evidence_of_run(run.conditions))
+    assert len({row.target for row in run.conditions}) == 5
+    lines = screen(run, files=[Path("runs/x/report.html")])
+    assert len(lines) <= 34
+    assert max(map(len, lines)) <= 80
+    assert "more findings" in " ".join(lines)  # what has no room is counted
 
 
 @each_case(
@@ -148,7 +159,13 @@ def test_screen_of_five_targets_with_long_names_is_short() -> None:
         (("a/claude-haiku", "b/claude-haiku"), ["a/claude", "b/claude"]),
         (('race("a/x", "b/x")', "a/x"), ['race("a/x", "b/x")', "a/x"]),
         (("sim/groq",), ["sim/groq"]),
-        (PAIR, list(PAIR)),
+        (PAIR, ["generalcompute", "groq"]),
+        (
+            (*PAIR, "replicate/meta-llama-3-70b"),
+            ["generalcompute", "groq", "replicate/meta-llama-3-70b"],
+        ),
+        ((PAIR[0], "openai/gpt-5"), [PAIR[0], "openai/gpt-5"]),
+        ((*PAIR, "groq/llama-3.3-70b"), [*PAIR, "groq/llama-3.3-70b"]),
     ],
 )
 def test_short_names_can_be_recognised(names: Sequence[str], short: list[str]) -> None:

@@ -80,11 +80,12 @@ def test_break_even_labels_are_inside_the_plot_and_apart() -> None:
     ]
     (drawn,) = break_even(msgspec.structs.replace(run(), break_even=found))
     labels = re.findall(
-        r'<text x="([\d.]+)" y="[\d.]+" text-anchor="end">([\d.]+ (?:million|billion))<',
+        r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="end">([\d.]+ (?:million|billion))<',
         drawn.drawing,
     )
-    assert [words for _, words in labels] == ["2 million", "11.9 billion"]
-    assert all(NARROW * len(words) < float(x) < WIDTH for x, words in labels)
+    assert [words for *_, words in labels] == ["2 million", "2.6 million", "11.9 billion"]
+    assert all(NARROW * len(words) < float(x) < WIDTH for x, _, words in labels)
+    assert float(labels[1][1]) - float(labels[0][1]) >= 13  # on a line of its own
     assert sum("break-even at" in tip for tip in tips(drawn)) == 3
 
 

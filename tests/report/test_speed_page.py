@@ -9,8 +9,10 @@ from tests.report.drawing import tips
 from tests.report.page import Page
 
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.pages.chart import target_entries
+from splitsecond.log.production.drift import SpeedOfPeriod
 from splitsecond.log.production.speed import ProductionSpeed, graded
-from splitsecond.log.report.speed_page import render_speed, speed_plot, speed_png
+from splitsecond.log.report.speed_page import day_plot, render_speed, speed_plot, speed_png
 from splitsecond.log.statistics.summary import Summary
 
 TARGETS = {
@@ -69,6 +71,24 @@ def test_without_a_median_there_is_no_chart() -> None:
     with pytest.raises(CallerFault, match="no row has a speed"):
         speed_png([empty])
     assert "a/x" in render_speed([empty], [], period="today", least=500, by="target")
+
+
+def test_ttft_and_errors_by_day() -> None:
+    days = [
+        SpeedOfPeriod(
+            began=f"2026-11-{day:02}", ttft_ms=400 + day, total_tps=60, answered=90, failed=day
+        )
+        for day in range(1, 6)
+    ]
+    names = list(TARGETS)[:2]
+    lines = [msgspec.structs.replace(speed(name, 60), by_period=days) for name in names]
+    drawn = day_plot(lines, target_entries(names))
+    assert drawn is not None
+    assert drawn.drawing.count('class="line"') == 2 * len(names)  # TTFT, and errors below
+    assert "Nov 2" in drawn.drawing
+    assert day_plot([speed("a/x", 1)], {}) is None
+    page = render_speed(lines, [], period="today", least=500, by="target")
+    assert "TTFT and errors by day" in page
 
 
 def test_the_words_of_the_page(golden: Golden) -> None:

@@ -57,15 +57,18 @@ async def speed(
     days: float | None = None,
     by: str = "target",
     least: int | None = None,
+    against: FilePath = "",
 ) -> CommandResult:
     """Return the speed of the requests in a log, as `splitsecond speed` shows it.
 
     `only`: targets whose name contains one of these. `log`: its URL, a SQLite file, or a folder of
     Parquet files; "": that of the configuration `config`. `days`: how far to look back. `by`: the
-    column that makes the rows. `least`: responses that a grade needs. Raises `CallerFault` for a
-    log that cannot be read.
+    column that makes the rows. `least`: responses that a grade needs. `against`: the folder of a
+    run, or "published", to compare with. Raises `CallerFault` for a log or a run that cannot be
+    read.
     """
     options = {"--log": log, "--config": config, "--days": days, "--by": by, "--least": least}
+    options |= {"--against": against}
     return await _result("speed", options, only, page=True)
 
 

@@ -13,8 +13,9 @@ from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.prices import prices
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.timing.columns import US_PER_HOUR, AttemptColumns
+from splitsecond.log.production.row_names import SIDES
 from splitsecond.log.production.speed import By, ProductionSpeed, SpeedComparison, period_hours
-from splitsecond.log.production.traffic import SIDES, ProductionTraffic
+from splitsecond.log.production.traffic import ProductionTraffic
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.log import PARQUET, LoggedSession, Past, StatedCost
 from splitsecond.log.store.parquet_export import ExportedLog

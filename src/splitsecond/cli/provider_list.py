@@ -81,6 +81,7 @@ _SHOWN = (
         "tiers",
         "error_in_200",
         "distances",
+        "hardware",
         "notes",
         "source",
         "checked",
@@ -215,6 +216,10 @@ def show_one(entry: ProviderEntry) -> None:
         *(
             (f"distance, {each.date}", f"{each.summary} ({each.source})")
             for each in found.distances
+        ),
+        (
+            "hardware",
+            f"{found.hardware.kind} ({found.hardware.source})" if found.hardware else "",
         ),
         *(("note", note) for note in found.notes),
         ("source", found.source + (f", checked {found.checked}" if found.checked else "")),

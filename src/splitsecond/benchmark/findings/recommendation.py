@@ -158,6 +158,18 @@ def quality_sentence(found: Recommendation) -> str:
     return f"No other target beats {listed(front, 'or')} in both {label} and score."
 
 
+def quality_points(found: Recommendation) -> tuple[str, list[tuple[str, float, float]]]:
+    """Return the name of the figure of a use, and target, figure and score of each target that has
+    both."""
+    label, of, _ = _RANKED[found.by]
+    points = [
+        (r.target, value, r.quality)
+        for r in found.candidates
+        if r.quality is not None and (value := of(r))
+    ]
+    return label, points
+
+
 def _least(ratings: Sequence[TargetRating], of: Callable[[TargetRating], float | None]) -> str:
     """Return the target with the least value, the first of several; "" if none has a value."""
     values = [(value, at, r.target) for at, r in enumerate(ratings) if (value := of(r)) is not None]

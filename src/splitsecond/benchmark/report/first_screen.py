@@ -30,6 +30,7 @@ from splitsecond.benchmark.report.terminal import (
     print_steps,
 )
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
+from splitsecond.core.grouping import grouped
 from splitsecond.core.pages import figure_cells
 from splitsecond.core.pages.figure_cells import number, share
 from splitsecond.core.wording import counted_as, listed
@@ -38,14 +39,11 @@ INDENT = 1
 MAX_ROWS = 12
 MIN_TABLE_ROWS = 3
 """Targets from which on their verdicts are a table, which takes fewer lines."""
-HEADINGS = {
-    "translation": "trans-\nlation",
-    "completion": "comple-\ntion",
-    "long-form": "long-\nform",
-}
+HEADINGS = {"translation": "transl.", "completion": "compl.", "long-form": "long"}
 UNSURE, _ = use_matrix.KEEPS["unsure"]
-MAX_FINDINGS = 6
-"""Lines of findings. The others are counted."""
+MAX_LINES = 30
+MIN_FINDINGS, MAX_FINDINGS = 2, 6
+"""Lines of findings, as `MAX_LINES` leave room for them. The others are counted."""
 MORE = "has all figures and findings; --verbose prints them."
 Row = ConditionFindings
 
@@ -84,6 +82,27 @@ CHOICES = (
 
 
 def first_screen(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
+    with console.capture() as captured:
+        names = _print_answer(run, console)
+    answer = captured.get()
+    console.file.write(answer)
+    found = run.highlights[1:] if run.capacity else run.highlights
+    room = MAX_LINES - answer.count("\n") - len(files)
+    _print_findings(console, [names.within(each) for each in found], room)
+    if not run.finished:
+        print_item(
+            console,
+            "• ",
+            "This run was stopped before its end: the figures cover what had finished.",
+            "yellow",
+        )
+    for path in files:
+        more = f" {MORE}" if path.suffix == ".html" else ""
+        console.print(Text(str(path), "cyan") + Text(more, "dim"), soft_wrap=True)
+
+
+def _print_answer(run: Run, console: Console) -> ShortNames:
+    """Print everything before the findings; return the names that the table has room for."""
     for reason in run.invalid:
         print_item(console, "INVALID: ", reason, "bold red")
     for at, sentence in enumerate(run.conclusion):
@@ -99,18 +118,7 @@ def first_screen(run: Run, console: Console, files: Sequence[Path] = ()) -> None
     _print_problems(run, console, names)
     if not run.capacity:
         _print_uses(run, console, names)
-    found = run.highlights[1:] if run.capacity else run.highlights
-    _print_findings(console, [names.within(each) for each in found])
-    if not run.finished:
-        print_item(
-            console,
-            "• ",
-            "This run was stopped before its end: the figures cover what had finished.",
-            "yellow",
-        )
-    for path in files:
-        more = f" {MORE}" if path.suffix == ".html" else ""
-        console.print(Text(str(path), "cyan") + Text(more, "dim"), soft_wrap=True)
+    return names
 
 
 def _print_rows(run: Run, console: Console) -> ShortNames:
@@ -132,8 +140,8 @@ def _print_rows(run: Run, console: Console) -> ShortNames:
     console.print(Padding.indent(_table(shown, choice, priced, names), INDENT))
     hidden = [f"{level.title.lower()}" for level in levels if level not in shown]
     notes = [*choice.left_out(priced=priced), *hidden]
-    words = [f"Not shown here: {listed(notes)}."] if notes else []
-    words += [f"Names are short for {names.pattern}."] if names.pattern else []
+    words = [f"Not shown: {listed(notes)}."] if notes else []
+    words += [f"Names: {names.pattern}."] if names.pattern else []
     if words:
         print_item(console, "  ", " ".join(words), "dim")
     console.print()
@@ -196,14 +204,15 @@ def _cells(row: Row, columns: Columns, *, money: bool) -> Iterator[Text]:
 
 def _print_problems(run: Run, console: Console, names: ShortNames) -> None:
     problems = [
-        (level, remark)
+        (f"{remark.who or 'all'}, {level.title.lower()}", remark)
         for level in rows.levels(run)
         for remark in rows.remarks(level)
         if remark.kind in ("invalid", "error")
     ]
-    for level, remark in problems:
-        who = f"{remark.who or 'all'}, {level.title.lower()}"
-        print_item(console, "  ", names.within(f"{who}: {remark.text}"), LOOKS[remark.kind])
+    for who, own in grouped(problems, lambda problem: problem[0]).items():
+        first, more = own[0][1], len(own) - 1
+        others = f" ({counted_as(more, 'more remark')} with --verbose)" if more else ""
+        print_item(console, "  ", names.within(f"{who}: {first.text}{others}"), LOOKS[first.kind])
     if problems:
         console.print()
 
@@ -214,8 +223,9 @@ def _print_uses(run: Run, console: Console, names: ShortNames) -> None:
         if note := use_matrix.note(run):
             print_item(console, "", note, "dim")
         return
-    table = _use_table(run, names)
-    if len(lines) >= MIN_TABLE_ROWS and room_left(console, [table]) >= 0:
+    tables = (_use_table(run, names, gap) for gap in (2, 1))
+    table = next((each for each in tables if room_left(console, [each]) >= 0), None)
+    if len(lines) >= MIN_TABLE_ROWS and table is not None:
         print_item(console, "", f"{use_matrix.heading(run)}, ? cannot tell yet:", "bold")
         console.print(table)
         return
@@ -224,11 +234,11 @@ def _print_uses(run: Run, console: Console, names: ShortNames) -> None:
         print_item(console, "  ", f"{names.short(target)}: {verdicts}")
 
 
-def _use_table(run: Run, names: ShortNames) -> Table:
-    table = Table(box=None, pad_edge=False, show_edge=False)
+def _use_table(run: Run, names: ShortNames, gap: int) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 0, 0, gap))
     table.add_column("", no_wrap=True)
     for use in use_matrix.use_names(run):
-        table.add_column(HEADINGS.get(use, use), justify="right", vertical="bottom", no_wrap=True)
+        table.add_column(HEADINGS.get(use, use), justify="right", no_wrap=True)
     for row in use_matrix.use_matrix(run):
         cells = (
             Text(f"{cell.mark}{'?' if cell.word == UNSURE else cell.word}", cell.look)
@@ -238,10 +248,9 @@ def _use_table(run: Run, names: ShortNames) -> Table:
     return table
 
 
-def _print_findings(console: Console, found: Sequence[str]) -> None:
-    if found:
-        console.print()
-    left, hidden = MAX_FINDINGS, 0
+def _print_findings(console: Console, found: Sequence[str], room: int) -> None:
+    """Print findings in about `room` lines."""
+    left, hidden = min(max(room - 1, MIN_FINDINGS), MAX_FINDINGS), 0
     for each in found:
         whole = each.replace("\n", " ")
         lines = [whole] if len(whole) <= console.width - 2 else each.split("\n")

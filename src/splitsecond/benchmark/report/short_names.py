@@ -1,14 +1,18 @@
 """Short names of targets where a line has little room: without what all of them have in common.
 
-``groq/gpt-oss-120b`` and ``cerebras/gpt-oss-120b`` become ``groq`` and ``cerebras``. A name is
-never cut within a word, and short names are as different as the long ones.
+``groq/gpt-oss-120b`` and ``cerebras/gpt-oss-120b`` become ``groq`` and ``cerebras``, and so do
+targets of one model that their providers name differently. A name is never cut within a word, and
+short names are as different as the long ones.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from msgspec import Struct
+
+from splitsecond.core.catalog.model_names import identify
 
 MIN_LETTERS = 3
 PARTS = re.compile(r"[^/-]*[/-]|[^/-]+")
@@ -45,10 +49,21 @@ def short_names(names: Iterable[str]) -> ShortNames:
         before, after = (before - 1, after) if before else (before, after - 1)
         short = _without(parts, before, after)
     if not before + after or len(set(short)) < len(found):
-        return ShortNames(dict(zip(found, found, strict=True)))
+        return _providers(found)
     prefix = "".join(parts[0][:before])
     suffix = found[0][len(prefix) + len(short[0]) :]
     return ShortNames(dict(zip(found, short, strict=True)), f"{prefix}…{suffix}")
+
+
+def _providers(names: Sequence[str]) -> ShortNames:
+    """Return the provider for each target of the model that most of them serve, if at least two do
+    and no provider has two targets."""
+    known = [identify(name) for name in names]
+    (model, count), *_ = Counter(each.model for each in known).most_common(1)
+    if count < 2 or len({each.provider for each in known}) < len(names):
+        return ShortNames({name: name for name in names})
+    short = {each.target: each.provider for each in known if each.model == model}
+    return ShortNames({name: short.get(name, name) for name in names}, f"…/{model}")
 
 
 def _without(parts: Sequence[Sequence[str]], before: int, after: int) -> list[str]:

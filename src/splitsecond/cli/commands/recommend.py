@@ -7,6 +7,7 @@ from rich.console import Console
 
 from splitsecond.benchmark.findings.recommendation import SCHEMA
 from splitsecond.benchmark.findings.recommendation import recommend as recommended
+from splitsecond.benchmark.report.plots.quality_plot import quality_png
 from splitsecond.benchmark.report.recommendation import recommendation_table
 from splitsecond.cli.evidence import (
     evidence_of_folders,
@@ -14,6 +15,7 @@ from splitsecond.cli.evidence import (
     requirements,
     with_requirements,
 )
+from splitsecond.cli.files import check_picture, write_file
 from splitsecond.cli.log_source import DAYS, LoggedTraffic
 from splitsecond.cli.option_values import judged_load
 from splitsecond.cli.options import USES as USE_NAMES
@@ -66,6 +68,12 @@ def recommend(
         float | None,
         typer.Option(metavar="SCORE", help="Least score of --quality.", show_default=False),
     ] = None,
+    png: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="With --quality: write speed against quality as a PNG file."
+        ),
+    ] = "",
     policy: Annotated[
         str,
         typer.Option(
@@ -129,6 +137,7 @@ def recommend(
     runs, uses = _runs_and_uses(names or [])
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
+    check_picture(png)
     judged_at = judged_load(at, "--at") if at else None
     required = requirements(needs, context, quality, least_quality)
     if runs:
@@ -153,6 +162,8 @@ def recommend(
     ]
     output.write({"schema": SCHEMA, **source, "uses": recommendations}, lambda: ratings, show)
     show(output.screen())
+    if png:
+        write_file(quality_png(recommendations), png, "--png")
 
 
 def _runs_and_uses(names: list[str]) -> tuple[list[Path], list[str]]:

@@ -82,6 +82,14 @@ class PublishedSpeed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         )
 
 
+class PublishedHardware(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hardware on which a provider runs its models, and who says so: "LPU" is Groq's, "wafer" a
+    chip of a whole wafer, "ASIC" any other chip made for models but Google's "TPU"."""
+
+    kind: Literal["GPU", "LPU", "wafer", "ASIC", "TPU"]
+    source: str
+
+
 class PublishedDistance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Published extra latency of a provider from far away.
 

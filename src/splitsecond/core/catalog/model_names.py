@@ -75,6 +75,12 @@ class Identity(Struct, frozen=True, kw_only=True):
             return "unknown maker"
         return "run by the maker" if self.host == self.maker else "run by another company"
 
+    @property
+    def hardware(self) -> str:
+        base, _ = _base(self.provider)
+        found = provider(base).hardware if base in names() else None
+        return found.kind if found else "unknown hardware"
+
 
 @lru_cache(maxsize=65_536)
 def identify(target: str) -> Identity:

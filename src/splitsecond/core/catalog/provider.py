@@ -18,7 +18,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from splitsecond.core.catalog.model import CatalogModel, Prefill, PublishedDistance
+from splitsecond.core.catalog.model import (
+    CatalogModel,
+    Prefill,
+    PublishedDistance,
+    PublishedHardware,
+)
 from splitsecond.core.catalog.price import Price, Tier
 from splitsecond.core.catalog.speed_tier import SEPARATOR, SpeedTier
 from splitsecond.core.errors import CallerFault
@@ -90,7 +95,8 @@ class Provider(Access, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `standard_tiers`: the words of an answer that none of them served. `any_region`: the pattern of
     all further ones: `<region>` in it is the name of the region, `<REGION>` the same in capitals
     for a variable (us-east1: US_EAST1); None: it has no others. `models`: what is known of some of
-    its models, by name. `distances`: published latencies from far away. `notes`: other facts that a
+    its models, by name. `distances`: published latencies from far away. `hardware`: what its models
+    run on; None: not known, or several kinds. `notes`: other facts that a
     caller should know. `checked`: the day on which address and names were last checked against
     `source`; "": not on its own pages.
     """
@@ -109,6 +115,7 @@ class Provider(Access, frozen=True, kw_only=True, forbid_unknown_fields=True):
     standard_tiers: tuple[str, ...] = ()
     models: dict[str, CatalogModel] = {}
     distances: tuple[PublishedDistance, ...] = ()
+    hardware: PublishedHardware | None = None
     notes: tuple[str, ...] = ()
     source: str = ""
     checked: str = ""

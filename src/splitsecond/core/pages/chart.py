@@ -28,6 +28,8 @@ NARROWEST = 0.15
 CHARACTER, NARROW, LINE = 6.7, 6.9, 13
 """Mean width of a character, of one in a name, and height of a line, generous: a phone shows larger
 text."""
+CLEAR = 3
+"""Pixels by which the first label of a horizontal axis may begin left of the area."""
 PALETTE = 8
 Point = tuple[float, float]
 
@@ -105,6 +107,7 @@ class Chart:
         self.height = height
         self._below = 20 + (16 if x.title else 0)
         self._marks: list[str] = []
+        self._labels: list[tuple[float, float, float, float]] = []
 
     @property
     def whole_height(self) -> float:
@@ -223,13 +226,54 @@ class Chart:
 
     def upright_rule(self, x: float, text: str = "", tip: str = "") -> str:
         at, foot = self.across(x), self.top + self.height
-        words = self.text(at - 5, foot - 6, text, anchor="end") if text else ""
+        words = ""
+        if text:
+            words = self.label(at - 5, foot - 6, text, anchor="end")
+            words = words or self.label(at + 5, foot - 6, text)
         return _path("rule", f"M{px(at)} {px(self.top)}V{px(foot)}", tip) + words
 
     def level_rule(self, y: float, text: str) -> str:
         at = self.down(y)
         line = _path("rule dash", f"M{px(self.left)} {px(at)}H{px(self.left + self.width)}")
-        return line + self.text(self.left + 5, at - 5, text)
+        return line + self.label(self.left + 5, at - 5, text)
+
+    def keep_clear(self, x: float, y: float, size: float) -> None:
+        """Keep labels away from a mark at a point."""
+        at, down = self.across(x), self.down(y)
+        self._labels.append((at - size, down - size, at + size, down + size))
+
+    def label(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        anchor: str = "start",
+        moves: Sequence[int] = (0, -1, 1, -2, 2, -3, 3),
+    ) -> str:
+        """Return a text in the area that touches no other label: at its place, or moved by a number
+        of lines; "" without room for it."""
+        wide = NARROW * len(words)
+        left = x - wide if anchor == "end" else x
+        if left < self.left or left + wide > WIDTH:
+            return ""
+        for lines in moves:
+            at = y + lines * LINE
+            box = left, at - LINE + 2, left + wide, at + 3
+            if (
+                box[1] >= self.top
+                and box[3] <= self.top + self.height + 3
+                and not any(
+                    box[0] < other[2]
+                    and other[0] < box[2]
+                    and box[1] < other[3]
+                    and other[1] < box[3]
+                    for other in self._labels
+                )
+            ):
+                self._labels.append(box)
+                return self.text(x, at, words, anchor=anchor)
+        return ""
 
     def text(self, x: float, y: float, words: str, *, anchor: str = "start", look: str = "") -> str:
         place = f' text-anchor="{anchor}"' if anchor != "start" else ""
@@ -241,10 +285,7 @@ class Chart:
 
         A name without room on one line has the provider above the model.
         """
-        room = int((self.left - 10) / NARROW)
-        first, slash, rest = words.partition("/")
-        parts = (f"{first}/", rest) if slash and len(words) > room else (words,)
-        lines = [line for part in parts for line in _broken(part, room)]
+        lines = _name_lines(words, self.left)
         begin = self.top + y + 4 - (LINE - 1) / 2 * (len(lines) - 1)
         return "".join(
             self.text(self.left - 8, begin + (LINE - 1) * at, line, anchor="end", look="name")
@@ -284,22 +325,28 @@ class Chart:
         return _path("grid", "".join(lines)) + "".join(words)
 
     def _horizontal_ticks(self) -> list[tuple[float, str, str, float]]:
-        shown = [(value, label) for value, label in self.x.ticks if self.x.shows(value)]
-        for every in range(1, len(shown) + 1):
-            kept = shown[::every]
-            if all(
-                self.across(b) - self.across(a) >= CHARACTER * (len(before) + len(after)) / 2 + 8
-                for (a, before), (b, after) in pairwise(kept)
-            ):
+        placed = [self._tick(value, label) for value, label in self.x.ticks if self.x.shows(value)]
+        for every in range(1, len(placed) + 1):
+            kept = placed[::every]
+            if all(before[5] + 8 <= after[4] for before, after in pairwise(kept)):
                 break
         else:
-            kept = shown[:1]
-        found = []
-        for value, label in kept:
-            at, half = self.across(value), CHARACTER * len(label) / 2
-            anchor = "end" if at + half > WIDTH else "middle"
-            found.append((value, label, anchor, min(at, WIDTH - 1)))
-        return found
+            kept = placed[:1]
+        return [each[:4] for each in kept]
+
+    def _tick(self, value: float, label: str) -> tuple[float, str, str, float, float, float]:
+        """Return a tick with the anchor and the place of its label, and where that begins and ends.
+
+        A label at an end of the axis stays clear of those of the vertical axis, and within the
+        drawing.
+        """
+        at, wide = self.across(value), CHARACTER * len(label)
+        if self.y is not None and self.y.ticks and at - wide / 2 < self.left - CLEAR:
+            return value, label, "start", at - CLEAR, at - CLEAR, at - CLEAR + wide
+        if at + wide / 2 > WIDTH:
+            right = min(at, WIDTH - 1)
+            return value, label, "end", right, right - wide, right
+        return value, label, "middle", at, at - wide / 2, at + wide / 2
 
     def _vertical_ticks(self) -> list[tuple[float, str]]:
         kept: list[tuple[float, str]] = []
@@ -314,6 +361,11 @@ def align(*charts: Chart) -> None:
     left = max(chart.left for chart in charts)
     for chart in charts:
         chart.left, chart.width = left, WIDTH - left - MARGIN
+
+
+def name_height(words: str, left: float = NAMES) -> float:
+    """Return the pixels that `Chart.name` takes, beside an area with `left` pixels."""
+    return (LINE - 1) * len(_name_lines(words, left))
 
 
 def picture(
@@ -401,6 +453,13 @@ def _path(names: str, d: str, tip: str = "") -> str:
         if tip
         else f'<path class="{names}" d="{d}"/>'
     )
+
+
+def _name_lines(words: str, left: float) -> list[str]:
+    room = int((left - 10) / NARROW)
+    first, slash, rest = words.partition("/")
+    parts = (f"{first}/", rest) if slash and len(words) > room else (words,)
+    return [line for part in parts for line in _broken(part, room)]
 
 
 def _broken(words: str, room: int) -> list[str]:

@@ -10,15 +10,14 @@ censored samples, and so are attempts that timed out.
 
 Requests of one hour resemble each other, so intervals, drifts and comparisons take periods of hours
 or days as their units, not requests. Neighbouring days resemble each other, too, so intervals and
-comparisons take several days as one period. A drift compares the daily medians of the later half of
-the days with those of the earlier half, with their autocorrelation. Two targets that serve one
+comparisons take several days as one period. Two targets that serve one
 model are compared at common hours and lengths (`traffic`). Drifts and comparisons of one report are
 each tested together (Holm, Scandinavian Journal of Statistics, 1979), so at most one report in
 twenty names a drift, or a comparison, that is not there.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -30,15 +29,20 @@ from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.grouping import grouped
 from splitsecond.core.wording import (
     Statement,
-    change,
-    evidence,
     in_a_line,
     listed,
     number,
     ratio,
     span,
 )
-from splitsecond.log.statistics.sample_comparison import SampleComparison, holm_levels
+from splitsecond.log.production.drift import (
+    Medians,
+    SpeedDrift,
+    SpeedOfPeriod,
+    drift_statement,
+    tested,
+)
+from splitsecond.log.statistics.sample_comparison import holm_levels
 from splitsecond.log.statistics.summary import DOUBT, Floats, Interval, Summary
 
 SCHEMA = "splitsecond.speed/2"
@@ -46,8 +50,6 @@ GRADES = ((100.0, 1), (70.0, 2), (50.0, 3), (30.0, 4))
 SLOWEST = 5
 MIN = 500
 """Least number of successful requests for a grade."""
-HALF_NEEDS = 4
-"""Least number of days in each half. With fewer, the scatter of the days is not known."""
 PERIODS_NEEDED = 5
 """Least number of periods in which two targets are compared."""
 PERIODS = {1: "hour", 6: "six hours", 24: "day", 168: "week"}
@@ -58,18 +60,14 @@ MAX_DAYS = 60
 """Days from which on weeks are the periods."""
 MIN_JOINED = 7
 """Least number of periods that remain when neighbouring ones are joined."""
-MAX_ALIKE = 0.9
-"""Largest correlation of neighbouring periods for a drift."""
-
+DRIFTS = ("drift", "ttft_drift")
 NAMED_MODELS = 6
 """Models of a row that a sentence names."""
 
 By = Literal[
-    "target", "model", "provider", "maker", "host", "hosting", "region", "hour", "size", "key",
-    "team", "tag",
+    "target", "model", "provider", "maker", "host", "hosting", "hardware", "region", "hour", "size",
+    "key", "team", "tag",
 ]  # fmt: skip
-Medians = Mapping[int, float]
-"""The median of each period."""
 
 
 def grade(total_tps: float) -> int:
@@ -92,24 +90,6 @@ def periods_joined(periods: npt.NDArray[np.int64]) -> int:
 def period_name(hours: int) -> str:
     days = hours // 24
     return PERIODS.get(hours) or (f"{days} days" if days else f"{hours} hours")
-
-
-class SpeedDrift(Struct, frozen=True, kw_only=True):
-    """Change of total TPS from the earlier to the later half of the periods, by the median of each.
-
-    `ratio` is later / earlier (geometric means) with its 95% interval. `real`: a test of the
-    periods rejects chance; `p_value` is adjusted for the number of rows tested. `periods`: the
-    number of them in each half, `period` what they are.
-    """
-
-    before: float
-    after: float
-    ratio: float
-    ci95: tuple[float, float]
-    p_value: float
-    real: bool
-    periods: tuple[int, int]
-    period: str
 
 
 class SpeedComparison(Struct, frozen=True, kw_only=True):
@@ -143,12 +123,15 @@ class ProductionSpeed(Struct, kw_only=True):
     takes). `ttft_ms` includes `ttft_closed` attempts that were closed before their first token, as
     censored samples; `ttft_bounds` are the least and the largest value that each percentile can
     have then, in ms (None: no limit; empty: none was closed). Tokens are means of a response.
+    `in_flight`: mean number of its requests at a time, over the periods in which it has requests.
     `cost_usd` covers all attempts with a known cost; `unpriced` have none. `usd_per_million` is the
     price of the row's own mix of input and output, `common_usd_per_million` the price at which the
     target would serve the mix of all rows, in which the share `common_output_share` is output.
     `token_source`: number of attempts by the source of their token counts. `periods`: the number of
     periods (`period`) that the intervals take as independent; 0: they take requests as independent,
-    because there are too few periods. `models`: the models of a row that can have several.
+    because there are too few periods. `models`: the models of a row that can have several. `drift`
+    is that of total TPS, `ttft_drift` that of TTFT. `by_period`: each day, of a longer log each
+    week; empty for a log of a few days.
     """
 
     name: str
@@ -166,6 +149,7 @@ class ProductionSpeed(Struct, kw_only=True):
     ttft_bounds: dict[str, Interval] = {}
     input_tokens: float | None = None
     output_tokens: float | None = None
+    in_flight: float | None = None
     cost_usd: float | None = None
     usd_per_million: float | None = None
     common_usd_per_million: float | None = None
@@ -177,6 +161,8 @@ class ProductionSpeed(Struct, kw_only=True):
     period: str = ""
     models: tuple[str, ...] = ()
     drift: SpeedDrift | None = None
+    ttft_drift: SpeedDrift | None = None
+    by_period: list[SpeedOfPeriod] = []
 
     @property
     def error_share(self) -> float:
@@ -194,65 +180,29 @@ def graded(speed: ProductionSpeed, least: int) -> ProductionSpeed:
     return replace(speed, grade=grade(middle), grades=possible, needs=0)
 
 
-def drift_of(medians: Medians, period: str) -> SpeedDrift | None:
-    if not medians:
-        return None
-    middle = (min(medians) + max(medians) + 1) / 2
-    halves = [
-        np.log([value for at, value in medians.items() if (at >= middle) is later])
-        for later in (False, True)
-    ]
-    if min(map(len, halves)) < HALF_NEEDS:
-        return None
-    alike = _correlation([half - half.mean() for half in halves])
-    wider = (1 + alike) / (1 - alike)
-    first, second = (half.var(ddof=1) / len(half) * wider for half in halves)
-    freedom = max(int((len(medians) - 2) / wider), 1)
-    before, after = (float(np.exp(half.mean())) for half in halves)
-    moved, ci95, p_value = _tested(math.log(after / before), math.sqrt(first + second), freedom)
-    return SpeedDrift(
-        before=before, after=after, ratio=moved, ci95=ci95, p_value=p_value, real=False,
-        periods=(len(halves[0]), len(halves[1])), period=period,
-    )  # fmt: skip
-
-
-def _correlation(halves: Sequence[Floats]) -> float:
-    """Return the correlation of neighbours, from 0 to `MAX_ALIKE`, without its bias.
-
-    See Kendall, "Note on Bias in the Estimation of Autocorrelation", Biometrika 1954.
-    """
-    squares, n = sum(float(half @ half) for half in halves), sum(map(len, halves))
-    products = sum(float(half[1:] @ half[:-1]) for half in halves)
-    found = products / squares if squares else 0.0
-    return min(max(found + (1 + 3 * found) / n, 0.0), MAX_ALIKE)
-
-
 def compared(found: SpeedComparison, first: Medians, other: Medians) -> SpeedComparison:
     common = sorted(first.keys() & other.keys())
     if len(common) < PERIODS_NEEDED:
         return replace(found, refused=f"common periods: {len(common)}, needed: {PERIODS_NEEDED}")
     differences: Floats = np.log([first[at] / other[at] for at in common])
     error = float(differences.std(ddof=1)) / math.sqrt(len(common))
-    times, ci95, p_value = _tested(float(differences.mean()), error, len(common) - 1)
+    times, ci95, p_value = tested(float(differences.mean()), error, len(common) - 1)
     return replace(found, periods=len(common), ratio=times, ci95=ci95, p_value=p_value)
 
 
-def _tested(
-    log_ratio: float, error: float, freedom: int
-) -> tuple[float, tuple[float, float], float]:
-    found = SampleComparison(
-        first=None, second=None, log_ratio=log_ratio, error=error, freedom=freedom
-    )
-    return math.exp(log_ratio), found.interval(DOUBT), found.doubt_of(0.0)
-
-
 def drifts_adjusted(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
+    """Adjust the p-values of all drifts, those of total TPS and of TTFT, for their number."""
     levels = holm_levels(
-        {at: speed.drift.p_value for at, speed in enumerate(speeds) if speed.drift is not None}
+        {
+            (at, name): drift.p_value
+            for at, speed in enumerate(speeds)
+            for name in DRIFTS
+            if (drift := getattr(speed, name)) is not None
+        }
     )
-    for at, (p_value, _) in levels.items():
-        if (drift := speeds[at].drift) is not None:
-            speeds[at].drift = replace(drift, p_value=p_value, real=p_value < DOUBT)
+    for (at, name), (p_value, _) in levels.items():
+        drift = replace(getattr(speeds[at], name), p_value=p_value, real=p_value < DOUBT)
+        setattr(speeds[at], name, drift)
     return list(speeds)
 
 
@@ -276,9 +226,10 @@ def speed_statements(
 ) -> list[Statement]:
     with_grade = [speed for speed in speeds if speed.grade is not None]
     drifts = [
-        _drift_statement(speed.name, drift)
+        drift_statement(speed.name, drift)
         for speed in speeds
-        if (drift := speed.drift) and drift.real
+        for drift in (speed.drift, speed.ttft_drift)
+        if drift is not None and drift.real
     ]
     return [
         *_fastest(with_grade),
@@ -395,22 +346,6 @@ def _times(found: SpeedComparison, *, short: bool = False) -> str:
     if found.ratio < 1:
         return f"slower than {at}{found.other} ({ratio(found.ratio)}{times} as fast, {bounds})"
     return f"{ratio(found.ratio)}{times} as fast as {at}{found.other} ({bounds})"
-
-
-def _drift_statement(name: str, drift: SpeedDrift) -> Statement:
-    moved, between = change(drift.ratio - 1), (change(drift.ci95[0] - 1), change(drift.ci95[1] - 1))
-    direction = "faster" if drift.ratio > 1 else "slower"
-    speeds = f"{number(drift.before)} to {number(drift.after)} total tokens/s"
-    medians = {"day": "the daily medians", "week": "the weekly medians"}[drift.period]
-    halves = (
-        f"{medians} of the last {drift.periods[1]} {drift.period}s with the "
-        f"{drift.periods[0]} before"
-    )
-    return Statement(
-        f"{name} has become {direction}, {speeds}{evidence(moved, between, drift.p_value)}. This "
-        f"compares {halves}.",
-        f"{name} is {direction} than before, {speeds}{evidence(moved, between, short=True)}.",
-    )
 
 
 def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:

@@ -7,13 +7,14 @@ them. Without enough common classes the comparison is refused.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
-from splitsecond.core.catalog.model_names import Identity, identify
+from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.catalog.price import MILLION, Price
+from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.timing.columns import (
     OUTCOMES,
     SOURCES,
@@ -21,14 +22,21 @@ from splitsecond.core.timing.columns import (
     US_PER_HOUR,
     WAIT_CLOSED,
     AttemptColumns,
-    AttemptLabel,
     Floats,
     Integers,
     Mask,
     source_places,
 )
 from splitsecond.core.timing.packed_attempt import UNBILLED
+from splitsecond.log.production.drift import SpeedOfPeriod, day_of, drift_of
 from splitsecond.log.production.price_table import PriceTable, tier_factors
+from splitsecond.log.production.row_names import (
+    LABELS,
+    NAMES,
+    SIZES,
+    SPLIT,
+    prompt_classes,
+)
 from splitsecond.log.production.speed import (
     MIN,
     PERIODS,
@@ -37,7 +45,6 @@ from splitsecond.log.production.speed import (
     SpeedComparison,
     compared,
     comparisons_adjusted,
-    drift_of,
     drifts_adjusted,
     graded,
     period_name,
@@ -54,8 +61,8 @@ from splitsecond.log.statistics.value_counts import (
     summarise,
 )
 
-HOURS_PER_DAY = 24
-FAILED = OUTCOMES.index("failed")
+HOURS_PER_DAY, SECONDS_PER_HOUR = 24, 3600
+ANSWERED, FAILED = OUTCOMES.index("ok"), OUTCOMES.index("failed")
 COMMON_SHARE = 0.2
 """Least share of the requests of the target with fewer of them that has lengths which the other
 has, too."""
@@ -75,50 +82,11 @@ LONG_ANSWER = 8192
 CLASSES_PER_DOUBLING = 3
 """Classes between a length and twice of it. With one, targets of equal speed differ by 4% because
 the lengths within a class differ; with three, by less than 1%."""
-PROMPT_BOUNDS = (128, 1024, 8192, 65_536)
-SIZES = (
-    "unknown",
-    "under 128",
-    "128 to 1,023",
-    "1,024 to 8,191",
-    "8,192 to 65,535",
-    "65,536 or more",
-)
-"""Classes of prompts by their tokens."""
-
-_PROMPT_CLASS: Integers = np.append(
-    1 + np.searchsorted(PROMPT_BOUNDS, np.arange(PROMPT_BOUNDS[-1] + 1), side="right"), 0
-)
-"""Class of a prompt by its tokens; the last one is that of an unknown length, -1."""
 _ANSWER_CLASS: Integers = np.minimum(
     (CLASSES_PER_DOUBLING * np.log2(np.arange(LONG_ANSWER + 1).clip(1))).astype(np.int64),
     ANSWER_CLASSES - 1,
 )
 """Class of an answer by its tokens."""
-
-NAMES: dict[str, Callable[[Identity], str]] = {
-    "target": lambda target: target.target,
-    "model": lambda target: target.model,
-    "provider": lambda target: target.provider,
-    "maker": lambda target: target.maker or "unknown maker",
-    "host": lambda target: target.host,
-    "hosting": lambda target: target.hosting,
-    "region": lambda target: target.region or "no region in the name",
-}
-"""Names of rows that follow from a target's name."""
-
-SIDES = ("provider", "host", "hosting", "region")
-"""Rows that can serve the same model, so that their targets are compared."""
-
-LABELS: dict[str, Callable[[AttemptLabel], str]] = {
-    "key": lambda label: label.client or "no key",
-    "team": lambda label: label.team or "no team",
-    "tag": lambda label: label.tags or "no tag",
-}
-"""Names of rows that follow from the other names of an attempt."""
-
-SPLIT = ("hour", "size")
-"""Rows that do not follow from the names of an attempt."""
 
 FLAG_BITS = 10
 FLAGS = (1 << FLAG_BITS) - 1
@@ -159,6 +127,8 @@ class ProductionTraffic:
         total = columns.total_tps
         self._add_sums(columns, targets, rows, ~np.isnan(total))
         cells = self._numbered(rows, columns.came_us // (US_PER_HOUR * self._period_h))
+        for name, outcome in (("answered in", ANSWERED), ("failed in", FAILED)):
+            self._count(name, cells, columns.outcomes == outcome)
         self._total.add(cells, total)
         if self._by == "target":
             hours = columns.hours % HOURS_PER_DAY // HOURS_ALIKE
@@ -176,7 +146,12 @@ class ProductionTraffic:
         for name, row in self._rows.items():
             if row in by_row:
                 counted = [each.of(by_row[row]) for each in figures]
-                found.append(graded(self._speed(name, row, counted, period, joined), least))
+                speed = self._speed(name, row, counted, period, joined)
+                span_s = len(by_row[row]) * self._period_h * SECONDS_PER_HOUR
+                speed.in_flight = self._sum("took", row) / NS_PER_S / span_s
+                if self._period_h >= HOURS_PER_DAY:
+                    self._add_days(speed, by_row[row], counted, period)
+                found.append(graded(speed, least))
         return sorted(
             drifts_adjusted(found), key=lambda s: (s.grade is None, -(s.total_tps.p50 or 0), s.name)
         )
@@ -234,7 +209,7 @@ class ProductionTraffic:
             return np.array(hours)[columns.hours % HOURS_PER_DAY]
         if self._by == "size":
             sizes = [self._row(f"{size} input tokens") for size in SIZES]
-            return np.array(sizes)[_prompts(columns)]
+            return np.array(sizes)[prompt_classes(columns)]
         if self._by in LABELS:
             name_of = LABELS[self._by]
             return np.array([self._row(name_of(label)) for label in columns.labels], np.int64)[
@@ -297,6 +272,7 @@ class ProductionTraffic:
             self._count(
                 f"from {source}", row, attempts * (was_answered & (source_places(flags) == number))
             )
+        self._count("took", row, summed(np.maximum(columns.took_ns, 0)))
         self._count("input", row, read_sum * was_answered)
         self._count("output", row, written_sum * was_answered)
         self._count("waits closed", row, attempts * (flags >> 4 & 3 == WAIT_CLOSED))
@@ -313,7 +289,7 @@ class ProductionTraffic:
         if self._by not in ("target", "model"):
             self._row_targets.update(zip(row.tolist(), targets[label].tolist(), strict=True))
 
-    def _count(self, name: str, rows: Integers, weights: Floats | Integers) -> None:
+    def _count(self, name: str, rows: Integers, weights: Floats | Integers | Mask) -> None:
         old, new = self._sums[name], np.bincount(rows, weights).astype(np.float64)
         short, long = sorted((old, new), key=len)
         long[: len(short)] += short
@@ -330,7 +306,6 @@ class ProductionTraffic:
         answered = int(total.counts.sum())
         priced_tokens = self._sum("priced tokens", row)
         periods = len(distinct(period[total.cells])[0])
-        drifts = self._period_h >= HOURS_PER_DAY
         common_usd, common_share = self._common_price(name)
         return ProductionSpeed(
             name=name,
@@ -362,12 +337,36 @@ class ProductionTraffic:
             periods=periods if periods >= BATCHES_NEEDED else 0,
             period=period_name(self._period_h * joined),
             models=self._models(row),
-            drift=drift_of(
-                period_medians(total, single_period[total.cells]), PERIODS[self._period_h]
-            )
-            if drifts
-            else None,
         )
+
+    def _add_days(
+        self,
+        speed: ProductionSpeed,
+        cells: Sequence[int],
+        counted: Sequence[Counted],
+        period: Integers,
+    ) -> None:
+        total, _, waits = counted
+        medians = [period_medians(each, period[each.cells]) for each in (total, waits)]
+        speed.drift = drift_of(medians[0], PERIODS[self._period_h])
+        speed.ttft_drift = drift_of(medians[1], PERIODS[self._period_h], "ttft_ms")
+        speed.by_period = self._by_period(cells, period, medians)
+
+    def _by_period(
+        self, cells: Sequence[int], period: Integers, medians: Sequence[Mapping[int, float]]
+    ) -> list[SpeedOfPeriod]:
+        first = min((at for _, at in self._cells), default=0)
+        tps, ttft = medians
+        return [
+            SpeedOfPeriod(
+                began=day_of(first + at, self._period_h),
+                ttft_ms=ttft.get(at),
+                total_tps=tps.get(at),
+                answered=round(self._sum("answered in", cell)),
+                failed=round(self._sum("failed in", cell)),
+            )
+            for at, cell in sorted((int(period[cell]), cell) for cell in cells)
+        ]
 
     def _models(self, row: int) -> tuple[str, ...]:
         if self._by in ("target", "model"):
@@ -427,12 +426,8 @@ def _medians(found: Counted, period: Integers, weights: Floats) -> dict[int, flo
     return period_medians(weighted, period[at])
 
 
-def _prompts(columns: AttemptColumns) -> Integers:
-    return _PROMPT_CLASS[np.minimum(np.maximum(columns.input_tokens, UNKNOWN), PROMPT_BOUNDS[-1])]
-
-
 def _lengths(columns: AttemptColumns) -> Integers:
     return (
-        _prompts(columns) * ANSWER_CLASSES
+        prompt_classes(columns) * ANSWER_CLASSES
         + _ANSWER_CLASS[np.minimum(np.maximum(columns.output_tokens, 1), LONG_ANSWER)]
     )

@@ -2,17 +2,19 @@
 filters."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.money.cost import usd_or_free
-from splitsecond.core.pages.axis import linear
+from splitsecond.core.pages.axis import fitted, linear, moments
 from splitsecond.core.pages.chart import (
     NAMES,
     Chart,
     LegendEntry,
     Plot,
+    name_height,
     palette_entries,
     picture,
     target_entries,
@@ -28,7 +30,11 @@ from splitsecond.core.pages.html import (
     render,
 )
 from splitsecond.core.pages.png import png
-from splitsecond.core.wording import counted_as, full
+from splitsecond.core.wording import counted_as, full, ratio, span
+from splitsecond.log.production.against import FIGURES, SpeedAgainst
+from splitsecond.log.production.drift import SpeedOfPeriod
+from splitsecond.log.production.drivers import FIGURES as DRIVEN
+from splitsecond.log.production.drivers import WORDS, SpeedDrivers, share_words
 from splitsecond.log.production.speed import GRADES, SLOWEST, ProductionSpeed, speed_remarks
 from splitsecond.log.production.speed_and_price import (
     logged_speed_and_price,
@@ -37,8 +43,10 @@ from splitsecond.log.production.speed_and_price import (
 from splitsecond.log.report.price_plot import speed_against_price
 from splitsecond.log.statistics.summary import Summary
 
-STEP = 30
-"""Pixels of a bar and the space to the next."""
+DAY_HEIGHT, ERROR_HEIGHT, DAY_LEFT = 170, 60, 56
+MAX_DAY_LINES = 8
+STEP, NAME_GAP = 30, 6
+"""Pixels of a bar and the space to the next, and of the space between two names."""
 UNGRADED = "none"
 LABELS = {
     **{str(number): f"grade {number}: {least:g}+ tokens/s" for least, number in GRADES},
@@ -56,7 +64,8 @@ def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
         return None
     highest = max(speed.total_tps.ci95["p50"][1] or median for speed, median in shown)
     x = linear("total tokens/s, median", 0, highest * 1.15)
-    chart, entries = Chart(x, None, height=STEP * len(shown), left=NAMES), grade_entries()
+    step = max(STEP, *(name_height(speed.name) + NAME_GAP for speed, _ in shown))
+    chart, entries = Chart(x, None, height=step * len(shown), left=NAMES), grade_entries()
     for at, (speed, median) in enumerate(shown):
         low, high = speed.total_tps.ci95["p50"]
         entry = entries[_grade(speed)]
@@ -70,16 +79,19 @@ def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
             f"tokens/s{interval}\n{counted_as(speed.requests, 'request')}"
         )
         chart.add_row(
-            at * STEP,
+            at * step,
             speed.name,
-            chart.group(entry, chart.bars([(0, median, 6)], 18, tip)),
-            chart.group(None, chart.span(low, high, STEP / 2), look="strong")
+            chart.group(entry, chart.bars([(0, median, step / 2 - 9)], 18, tip)),
+            chart.group(None, chart.span(low, high, step / 2), look="strong")
             if low and high
             else "",
             chart.group(
-                None, chart.text(chart.across(high or median) + 6, chart.top + 19, number(median))
+                None,
+                chart.text(
+                    chart.across(high or median) + 6, chart.top + step / 2 + 4, number(median)
+                ),
             ),
-            chart.group(None, chart.name(speed.name, STEP / 2)),
+            chart.group(None, chart.name(speed.name, step / 2)),
         )
     medians = ", ".join(f"{speed.name} {number(median)}" for speed, median in shown)
     return picture(
@@ -90,6 +102,54 @@ def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
         description=f"Median total tokens per second. {medians}.",
         legend="grades",
     )
+
+
+def day_plot(speeds: Sequence[ProductionSpeed], entries: Mapping[str, LegendEntry]) -> Plot | None:
+    """Return the plot of TTFT and errors of each target by day, or None with one day."""
+    moments_s = sorted({_moment(day) for speed in speeds for day in speed.by_period})
+    medians = [day.ttft_ms for speed in speeds for day in speed.by_period if day.ttft_ms]
+    if len(moments_s) < 2 or not medians:
+        return None
+    x = moments(moments_s[0], moments_s[-1])
+    ttft = Chart(x, fitted("TTFT p50, ms", medians), height=DAY_HEIGHT, left=DAY_LEFT)
+    highest = max(day.error_share for speed in speeds for day in speed.by_period)
+    errors = Chart(
+        x,
+        linear("errors", 0, max(highest * 1.1, 0.05), percent=True),
+        height=ERROR_HEIGHT,
+        left=DAY_LEFT,
+    )
+    for speed in speeds:
+        for chart, points in (
+            (ttft, [(_moment(day), day.ttft_ms) for day in speed.by_period]),
+            (errors, [(_moment(day), day.error_share) for day in speed.by_period]),
+        ):
+            known = [(at, value) for at, value in points if value is not None]
+            chart.add(entries[speed.name], chart.line(known, tip=speed.name), look="thin")
+            chart.add(entries[speed.name], *[chart.dot(*each, tip=speed.name) for each in known])
+    return picture(
+        ttft,
+        errors,
+        name="speed-days",
+        section="days",
+        title="TTFT and errors by day",
+        description="Median TTFT of each target, and below it the share of its requests that "
+        f"failed, on each day: {', '.join(speed.name for speed in speeds)}.",
+    )
+
+
+def _shown_by_day(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
+    """Return the targets that the plot has room for: those that drifted, then the most used."""
+
+    def order(speed: ProductionSpeed) -> tuple[bool, int]:
+        drifts = (speed.ttft_drift, speed.drift)
+        return not any(each and each.real for each in drifts), -speed.requests
+
+    return sorted((speed for speed in speeds if speed.by_period), key=order)[:MAX_DAY_LINES]
+
+
+def _moment(day: SpeedOfPeriod) -> float:
+    return datetime.fromisoformat(day.began).replace(tzinfo=UTC).timestamp()
 
 
 def grade_entries() -> dict[str, LegendEntry]:
@@ -113,19 +173,33 @@ def render_speed(
     period: str,
     least: int,
     by: str,
+    against: Sequence[SpeedAgainst] = (),
+    drivers: Sequence[SpeedDrivers] = (),
 ) -> str:
     drawn = speed_plot(speeds)
     prices = {speed.name: speed.usd_per_million for speed in speeds}
     speed_and_price = logged_speed_and_price(speeds, prices) if by == "target" else None
+    by_day = _shown_by_day(speeds) if by == "target" else []
     targets = target_entries(
-        [point.target for point in speed_and_price.targets] if speed_and_price else []
+        list(
+            dict.fromkeys(
+                [
+                    *(speed.name for speed in by_day),
+                    *(
+                        point.target
+                        for point in (speed_and_price.targets if speed_and_price else ())
+                    ),
+                ]
+            )
+        )
     )
+    days = day_plot(by_day, targets)
     sentence = _main_finding(speeds, statements, least)
     rows = [_properties(speed, by) for speed in speeds]
     batches = next((f"; here, each is {s.period}" for s in speeds if s.periods), "")
     return render(
         "speed.html",
-        [*([drawn] if drawn else []), *speed_against_price(speed_and_price, targets)],
+        [*filter(None, [drawn, days]), *speed_against_price(speed_and_price, targets)],
         {"targets": targets},
         headline=_headline(speeds, sentence),
         filtered=rows,
@@ -141,6 +215,8 @@ def render_speed(
         periods=batches,
         money_statements=full(speed_and_price_statements(speed_and_price)),
         last=_table(speeds, by),
+        against=_against_table(against) if against else None,
+        drivers=_driver_table(drivers) if any(each.drivers for each in drivers) else None,
         lines=speed_remarks(speeds),
     )
 
@@ -199,6 +275,34 @@ def _table(speeds: Sequence[ProductionSpeed], by: str) -> HtmlTable:
     if not any(speed.usd_per_million is not None for speed in speeds):
         head, body = head[:-1], [row[:-1] for row in body]
     return HtmlTable(caption="Production speed", head=head, body=body, export=True)
+
+
+def _against_table(against: Sequence[SpeedAgainst]) -> HtmlTable:
+    body: list[list[str | TableCell]] = [
+        [
+            TableCell(text=found.target, notes=[f"{found.source} {found.load}".rstrip()]),
+            FIGURES[each.figure][0],
+            number(each.production),
+            each.known.words,
+            MISSING if each.ratio is None else f"{ratio(each.ratio)}×",
+            MISSING if each.ci95 is None else span(*map(ratio, each.ci95)),
+            "cannot tell" if each.verdict == "unclear" else each.verdict,
+        ]
+        for found in against
+        for each in found.figures
+    ]
+    head = ["target", "p50 of", "production", "there", "ratio", "95%", "verdict"]
+    return HtmlTable(caption="Production against it", head=head, body=body, export=True)
+
+
+def _driver_table(drivers: Sequence[SpeedDrivers]) -> HtmlTable:
+    body: list[list[str | TableCell]] = [
+        [DRIVEN[found.figure], WORDS[each.by], f"{each.values:,}", share_words(each, interval=True)]
+        for found in drivers
+        for each in found.drivers
+    ]
+    head = ["figure", "property", "values", "share of the variation"]
+    return HtmlTable(caption="What speed goes with", head=head, body=body, export=True)
 
 
 def _row(speed: ProductionSpeed) -> list[str | TableCell]:

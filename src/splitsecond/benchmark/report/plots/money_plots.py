@@ -11,7 +11,7 @@ from splitsecond.benchmark.rows.records import BreakEven, ConditionFindings, Run
 from splitsecond.benchmark.rows.usable_rows import lightest_rows
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages.axis import fitted, linear, logarithmic
-from splitsecond.core.pages.chart import NARROW, Chart, Plot, Point, picture, target_entries
+from splitsecond.core.pages.chart import Chart, Plot, Point, picture, target_entries
 from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.report.price_plot import speed_against_price
 
@@ -31,7 +31,6 @@ def break_even(run: Run) -> list[Plot]:
 
 
 def _mark_break_evens(chart: Chart, found: Sequence[BreakEven]) -> None:
-    room = chart.left
     for each in sorted(found, key=lambda each: each.utilisation):
         if each.tokens_per_month:
             words = tokens_words(each.tokens_per_month)
@@ -40,9 +39,7 @@ def _mark_break_evens(chart: Chart, found: Sequence[BreakEven]) -> None:
             # The label stands on the left, where there is room: the axis begins at a twentieth of
             # the first volume.
             x, y = chart.across(each.tokens_per_month) - 8, chart.down(each.usd_per_month) + 16
-            fits = x - NARROW * len(words) > room
-            chart.add(None, mark, chart.text(x, y, words, anchor="end") if fits else "")
-            room = x if fits else room
+            chart.add(None, mark, chart.label(x, y, words, anchor="end"))
 
 
 def _break_even(run: Run, machine: str, found: Sequence[BreakEven]) -> Plot:
@@ -109,7 +106,7 @@ def length(run: Run) -> list[Plot]:
     for each in run.crossings:
         if (first := by_condition.get(each.rows[0])) is not None:
             ms, words = _time_ms(first, each.tokens), f"{number(each.tokens)} tokens"
-            label = chart.text(
+            label = chart.label(
                 chart.across(each.tokens) - 8, chart.down(ms) - 7, words, anchor="end"
             )
             mark = chart.mark(

@@ -7,7 +7,15 @@ from splitsecond.benchmark.report.plots.series import STAGES, Samples
 from splitsecond.benchmark.rows.records import Run
 from splitsecond.core.grouping import grouped
 from splitsecond.core.pages.axis import linear
-from splitsecond.core.pages.chart import NAMES, ROW, Chart, LegendEntry, Plot, picture
+from splitsecond.core.pages.chart import (
+    NAMES,
+    ROW,
+    Chart,
+    LegendEntry,
+    Plot,
+    name_height,
+    picture,
+)
 from splitsecond.core.pages.figure_cells import number
 
 MIN_ROW = 26
@@ -107,7 +115,10 @@ def _stacked(
     several = len(levels) > 1
     x = linear("ms", 0, (1.45 if several else 1.2) * (longest or max(sums.values())) or 1.0)
     gap = 12
-    heights = {target: max(len(own) * ROW, MIN_ROW) for target, own in by_target.items()}
+    heights = {
+        target: max(len(own) * ROW, MIN_ROW, name_height(target))
+        for target, own in by_target.items()
+    }
     chart, y = (
         Chart(x, None, height=sum(heights.values()) + gap * len(heights), left=NAMES),
         gap / 2,

@@ -1,0 +1,320 @@
+"""Production speed of targets against what is known of them elsewhere: a run, or published figures.
+
+Both sides have a median with its 95% interval. The logarithm of their ratio has the half-width √(a²
++ b²) of both (Zou and Donner, Statistics in Medicine, 2008), and Student's t has the degrees of
+freedom of the periods of the log. A published figure has no interval, so only that of the log
+counts. A published range has no median: the log is held against its nearer end. All figures of a
+report are tested together (Holm), so at most one report in twenty names a difference that is not
+there.
+
+A difference is that of two situations. What else differs, and could explain it, is stated: longer
+prompts, longer responses, another load, another way to count tokens.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from splitsecond.core.wording import Statement, listed, number, ratio
+from splitsecond.log.production.speed import ProductionSpeed
+from splitsecond.log.statistics.sample_comparison import (
+    MIN_LOG_RATIO,
+    SampleComparison,
+    holm_levels,
+)
+from splitsecond.log.statistics.student import MAX_FREEDOM, t_quantile
+from splitsecond.log.statistics.summary import DOUBT, Interval, Summary
+
+MAX_NAMES = 3
+"""Targets that the sentence for all of them names of each verdict."""
+MAX_SAME = 1.25
+"""Ratio up to which an interval that contains 1 means the same; a wider one means nothing yet."""
+OTHER_LENGTH, OTHER_LOAD = 1.5, 2.0
+"""Ratios from which on lengths and loads are stated as another explanation."""
+FIGURES = {"ttft_ms": ("TTFT", "ms"), "tps": ("TPS", ""), "total_tps": ("total TPS", "")}
+"""Figures that are compared, at p50, with their names and units."""
+
+FigureVerdict = Literal["slower", "faster", "same", "unclear"]
+
+
+class KnownFigure(Struct, frozen=True):
+    """A median with the bounds of its interval (None: unknown), or without a median a published
+    range."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, found: Summary) -> "KnownFigure | None":
+        return None if found.p50 is None else cls(found.p50, *found.interval("p50"))
+
+    @property
+    def words(self) -> str:
+        if self.value is not None:
+            return number(self.value)
+        low, high = self.low or 0.0, self.high or math.inf
+        if math.isinf(high):
+            return f"over {number(low)}"
+        return f"{number(low)} to {number(high)}" if low else f"under {number(high)}"
+
+
+class KnownSpeed(Struct, frozen=True, kw_only=True):
+    """What is known of a target outside of production, from one `source`.
+
+    `figures` are by the names of `FIGURES`. `in_flight`: requests at a time; `load` says it in
+    words. `few_rounds`: the intervals of a run describe its own seconds only.
+    """
+
+    target: str
+    source: str
+    load: str = ""
+    figures: dict[str, KnownFigure]
+    in_flight: float | None = None
+    input_tokens: float | None = None
+    output_tokens: float | None = None
+    token_source: str = ""
+    few_rounds: bool = False
+
+
+class FigureAgainst(Struct, frozen=True, kw_only=True):
+    """One figure in production and elsewhere. `ratio` is production / elsewhere, with its 95%
+    interval; of a published range it is that to the nearer end, 1 within the range. `p_value` is
+    adjusted for all figures of the report. `verdict`: "slower", "faster", "same" or "unclear", of
+    production."""
+
+    figure: str
+    production: float | None
+    known: KnownFigure
+    ratio: float | None = None
+    ci95: tuple[float, float] | None = None
+    p_value: float | None = None
+    verdict: FigureVerdict = "unclear"
+
+    @property
+    def words(self) -> str:
+        """What the figure says: "TTFT slower, 410 against 230 ms (1.78 times, 95% …)"."""
+        name, unit = FIGURES[self.figure]
+        values = f"{number(self.production)} against {self.known.words}"
+        values += f" {unit}" if unit else ""
+        if self.ratio is None or self.ci95 is None:
+            return f"{name} cannot tell yet, {values}: too few responses for an interval"
+        low, high = map(ratio, self.ci95)
+        times = f"({ratio(self.ratio)} times, 95% interval {low} to {high})"
+        if self.verdict == "same":
+            if self.known.value is None:
+                return f"{name} within the published range, {values}"
+            within = math.ceil(100 * max(abs(bound - 1) for bound in self.ci95))
+            return f"{name} the same within {within}%, {values}"
+        verdict = "cannot tell" if self.verdict == "unclear" else self.verdict
+        return f"{name} {verdict}, {values} {times}"
+
+
+class SpeedAgainst(Struct, frozen=True, kw_only=True):
+    """Production speed of a target against one source. `differs`: what else differs and could
+    explain the verdict. `statement`: the conclusion in a sentence."""
+
+    target: str
+    source: str
+    load: str = ""
+    figures: list[FigureAgainst]
+    differs: list[str] = []
+    statement: str = ""
+
+    @property
+    def verdict(self) -> FigureVerdict:
+        return _overall(self.figures)
+
+
+def _overall(figures: Sequence[FigureAgainst]) -> FigureVerdict:
+    """Return the verdict of all figures: slower or faster if at least one is, and none is the
+    contrary."""
+    found = {each.verdict for each in figures}
+    if found >= {"slower", "faster"}:
+        return "unclear"
+    for verdict in ("slower", "faster"):
+        if verdict in found:
+            return verdict
+    return "same" if found == {"same"} else "unclear"
+
+
+def speeds_against(
+    speeds: Sequence[ProductionSpeed], known: Sequence[KnownSpeed]
+) -> list[SpeedAgainst]:
+    """Compare each target with each source that knows it, in the order of `speeds`."""
+    pairs = [(speed, each) for speed in speeds for each in known if each.target == speed.name]
+    tested = [
+        (speed, each, figure, _tested(speed, getattr(speed, figure), each.figures[figure]))
+        for speed, each in pairs
+        for figure in FIGURES
+        if figure in each.figures and getattr(speed, figure).p50 is not None
+    ]
+    levels = holm_levels(
+        {at: test.doubt_of(0.0) for at, (*_, test) in enumerate(tested) if test is not None}
+    )
+    judged = [
+        (each, _judged(speed, figure, each.figures[figure], test, levels.get(at, (1.0, 0.0))[0]))
+        for at, (speed, each, figure, test) in enumerate(tested)
+    ]
+    found = []
+    for speed, each in pairs:
+        figures = [figure for of, figure in judged if of is each]
+        if not figures:
+            continue
+        one = SpeedAgainst(
+            target=speed.name,
+            source=each.source,
+            load=each.load,
+            figures=figures,
+            differs=_differences(speed, each, figures),
+        )
+        found.append(replace(one, statement=_statement(one)))
+    return found
+
+
+def _tested(speed: ProductionSpeed, own: Summary, known: KnownFigure) -> SampleComparison | None:
+    """Return the ratio of production to the known figure on the scale of logarithms; None without
+    an interval."""
+    half = _half(own.interval("p50"))
+    value, other = _nearest(own.p50 or 0.0, known), 0.0
+    if known.value is not None and known.low is not None:
+        bounds = _half((known.low, known.high))
+        if bounds is None:
+            return None
+        other = bounds
+    if half is None or not own.p50 or not value:
+        return None
+    freedom = max(speed.periods - 1, 1) if speed.periods else MAX_FREEDOM
+    return SampleComparison(
+        first=value, second=own.p50, log_ratio=math.log(own.p50 / value),
+        error=math.hypot(half, other) / t_quantile(DOUBT, freedom), freedom=freedom,
+    )  # fmt: skip
+
+
+def _half(bounds: Interval) -> float | None:
+    low, high = bounds
+    return math.log(high / low) / 2 if low and high else None
+
+
+def _nearest(own: float, known: KnownFigure) -> float:
+    if known.value is not None:
+        return known.value
+    return min(max(own, known.low or 0.0), known.high or math.inf)
+
+
+def _judged(
+    speed: ProductionSpeed,
+    figure: str,
+    known: KnownFigure,
+    test: SampleComparison | None,
+    p_value: float,
+) -> FigureAgainst:
+    own: Summary = getattr(speed, figure)
+    found = FigureAgainst(figure=figure, production=own.p50, known=known)
+    if test is None:
+        return found
+    times, ci95 = math.exp(test.log_ratio), test.interval(DOUBT)
+    found = replace(found, ratio=times, ci95=ci95, p_value=p_value)
+    if p_value < DOUBT and abs(test.log_ratio) >= MIN_LOG_RATIO:
+        slower = (times > 1) == (figure == "ttft_ms")
+        return replace(found, verdict="slower" if slower else "faster")
+    within = max(ci95[1], 1 / ci95[0]) <= MAX_SAME
+    inside = known.value is None and times == 1
+    return replace(found, verdict="same" if within or inside else "unclear")
+
+
+def _differences(
+    speed: ProductionSpeed, known: KnownSpeed, figures: Sequence[FigureAgainst]
+) -> list[str]:
+    """Return what differs in a direction that could explain the verdict."""
+    overall = _overall(figures)
+    verdicts = {
+        each.figure: each.verdict for each in figures if overall in (each.verdict, "unclear")
+    }
+    found = []
+    prompts = _times(speed.input_tokens, known.input_tokens)
+    if "ttft_ms" in verdicts and _explains(prompts, OTHER_LENGTH, verdicts["ttft_ms"]):
+        found.append(f"prompts have {_sides(speed.input_tokens, known.input_tokens)} tokens")
+    answers = _times(speed.output_tokens, known.output_tokens)
+    # a longer response dilutes the wait, so it makes total TPS higher
+    if "total_tps" in verdicts and _explains(
+        None if answers is None else 1 / answers, OTHER_LENGTH, verdicts["total_tps"]
+    ):
+        found.append(f"responses have {_sides(speed.output_tokens, known.output_tokens)} tokens")
+    own = max(speed.in_flight or 0.0, 1.0)  # a request is never alone with less than itself
+    load = _times(own, known.in_flight)
+    if any(_explains(load, OTHER_LOAD, verdict) for verdict in verdicts.values()):
+        found.append(f"the load is {_sides(own, known.in_flight)} requests at a time")
+    counted = max(speed.token_source, key=lambda each: speed.token_source[each], default="")
+    if known.token_source and counted and counted != known.token_source:
+        found.append(f"tokens are counted by {counted} against {known.token_source}")
+    if known.few_rounds and {"slower", "faster"} & set(verdicts.values()):
+        found.append("the run has fewer than five rounds, so it describes only its own minutes")
+    return found
+
+
+def _times(own: float | None, other: float | None) -> float | None:
+    return own / other if own and other else None
+
+
+def _explains(times: float | None, least: float, verdict: FigureVerdict) -> bool:
+    """Return whether `times` as much work could make production slower, or look the same."""
+    if times is None or max(times, 1 / times) < least:
+        return False
+    return verdict == "same" or (verdict != "unclear" and (times > 1) == (verdict == "slower"))
+
+
+def _sides(own: float | None, other: float | None) -> str:
+    return f"{number(own)} against {number(other)}"
+
+
+def _statement(found: SpeedAgainst) -> str:
+    place = f"{found.source}{f' {found.load}' if found.load else ''}"
+    words = "; ".join(each.words for each in found.figures)
+    weaker = f" This may explain it: {listed(found.differs)}." if found.differs else ""
+    return f"{found.target} in production, against {place}: {words}.{weaker}"
+
+
+def against_statements(
+    found: Sequence[SpeedAgainst], targets: Sequence[str] = ()
+) -> list[Statement]:
+    """Return one sentence for all targets, then one for each of them, then those of `targets` that
+    nothing is known of."""
+    if not found:
+        return []
+    groups = {
+        "Slower in production": [each for each in found if each.verdict == "slower"],
+        "faster": [each for each in found if each.verdict == "faster"],
+        "the same": [each for each in found if each.verdict == "same"],
+        "cannot tell": [each for each in found if each.verdict == "unclear"],
+    }
+    times = Counter(each.target for each in found)
+    parts = [
+        f"{verdict}: {_some([_named(each, times) for each in group])}"
+        for verdict, group in groups.items()
+        if group
+    ]
+    first = "; ".join(parts)
+    unknown = [target for target in targets if target not in times]
+    return [
+        Statement(f"{first[0].upper()}{first[1:]}."),
+        *(Statement(each.statement) for each in found),
+        *(
+            [Statement(f"Not compared, as only the log has them: {_some(unknown)}.")]
+            if unknown
+            else []
+        ),
+    ]
+
+
+def _named(found: SpeedAgainst, times: Mapping[str, int]) -> str:
+    return f"{found.target} ({found.source})" if times[found.target] > 1 else found.target
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return listed([*names[:MAX_NAMES], *([f"{more:,} more"] if more > 0 else [])])
