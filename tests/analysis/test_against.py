@@ -1,5 +1,7 @@
 """Production speed against a run or published figures: verdicts, and what could explain them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from benchmarks.production import SimulatedTarget, log_of
@@ -92,7 +94,7 @@ def test_statement_has_the_values_and_the_ratio() -> None:
         ({"in_flight": 0.9}, ""),  # a request is never alone with less than itself
     ],
 )
-def test_what_could_explain_a_slower_ttft(changes: dict[str, object], words: str) -> None:
+def test_what_could_explain_a_slower_ttft(changes: dict[str, Any], words: str) -> None:
     found = one(replace(served(600), in_flight=0.2), known(**changes))
     assert (words in " ".join(found.differs)) if words else not found.differs
     assert ("This may explain it" in found.statement) == bool(words)

@@ -153,17 +153,20 @@ def _added(keys: Integers, sums: Floats) -> tuple[Integers, Floats]:
         return keys, sums
     once, place = np.unique(keys, axis=0, return_inverse=True)
     place = place.reshape(-1)
-    added = np.stack([np.bincount(place, column, len(once)) for column in sums.T], 1)
-    return once, added
+    return once, _binned(place, sums, len(once))
 
 
 def _table(values: Integers, periods: Integers, sums: Floats, count: int) -> Floats:
     """Return the sums of each value in each period."""
     cells = values * count + periods
     size = (int(values.max()) + 1) * count
-    return np.stack([np.bincount(cells, column, size) for column in sums.T], 1).reshape(
-        -1, count, 3
-    )
+    return _binned(cells, sums, size).reshape(-1, count, 3)
+
+
+def _binned(places: Integers, sums: Floats, count: int) -> Floats:
+    """Return the sums of the rows at each place below `count`."""
+    found = np.stack([np.bincount(places, column, count) for column in sums.T], 1)
+    return found.astype(np.float64, copy=False)
 
 
 def _judged(found: SpeedDrivers, names: Sequence[str], tables: Sequence[Floats]) -> SpeedDrivers:
