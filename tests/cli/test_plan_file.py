@@ -9,7 +9,6 @@ from splitsecond.cli.commands.bench import FIRST_OPTIONS, BenchOptions, bench, p
 from splitsecond.cli.commands.capacity import CapacityOptions
 from splitsecond.cli.commands.watch import WatchOptions
 from splitsecond.cli.plan_file import is_plan, plan_text, planned, with_plan
-from splitsecond.cli.run_options import declared
 from splitsecond.core.errors import CallerFault
 
 
@@ -109,5 +108,5 @@ def test_use_plans_its_limits_and_enough_requests() -> None:
 
 def test_first_options_are_ten_that_exist() -> None:
     assert len(FIRST_OPTIONS) == 10
-    assert set(FIRST_OPTIONS) <= set(declared(BenchOptions))
+    assert set(FIRST_OPTIONS) <= set(BenchOptions.declared())
     assert vars(bench)["first_options"] == FIRST_OPTIONS

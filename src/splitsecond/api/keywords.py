@@ -98,17 +98,19 @@ class WatchKeywords(RunKeywords, total=False):
 def meanings(settings: type[RunSettings]) -> Iterator[tuple[Declared, str, str]]:
     """Yield each keyword of the settings, its default in words, and what it means."""
     declared = options_of(settings)
-    names = {flag: each.field for each in declared.values() for flag in flags_of(each)}
+    flags = {flag: each.field for each in declared.values() for flag in flags_of(each)}
     for each in declared.values():
         about = each.option
+        names = flags | {about.metavar: each.field}
         words = about.default if each.default in (None, "") else ""
         unit = UNITS.get(about.metavar, "") if each.type is not str else ""
-        text = re.sub(r"--?[a-z][a-z-]*", partial(_named, names), about.python or about.help)
+        text = (about.python or about.help).removesuffix(" Repeatable.")
+        text = re.sub(r"--?[a-z][a-z-]*|[A-Z]{2,}", partial(_named, names), text)
         yield each, words or repr(each.default), f"{text} In {unit}." if unit else text
 
 
-def _named(names: Mapping[str, str], flag: re.Match[str]) -> str:
-    return f"`{names[flag[0]]}`" if flag[0] in names else flag[0]
+def _named(names: Mapping[str, str], match: re.Match[str]) -> str:
+    return f"`{names[match[0]]}`" if match[0] in names else match[0]
 
 
 def with_keywords(settings: type[RunSettings]) -> Callable[[Function], Function]:

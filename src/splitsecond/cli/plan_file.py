@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from splitsecond.cli.run_options import RunOptions, declared
+from splitsecond.cli.run_options import RunOptions
 from splitsecond.core.errors import CallerFault, content_faults, file_faults
 from splitsecond.core.validation import nearest
 
@@ -46,7 +46,7 @@ def with_plan(options: Chosen, path: Path) -> Chosen:
         content_faults(str(path), kind="bad_plan", hint=HINT),
     ):
         found = msgspec.toml.decode(path.read_text("utf-8"))
-    known = declared(type(options))
+    known = options.declared()
     names = {each.key: name for name, each in known.items()}
     measured = "targets" if "targets" in known else "target"
     changes: dict[str, Any] = {measured: known[measured].default}
@@ -64,7 +64,7 @@ def plan_text(options: RunOptions, command: str) -> str:
     """Return the file that repeats `command` with these options: those that are not the default."""
     lines = [
         f"{each.key} = {_written(value)}"
-        for name, each in declared(type(options)).items()
+        for name, each in options.declared().items()
         if name not in LEFT_OUT
         and (value := getattr(options, name)) != each.default
         and value is not None

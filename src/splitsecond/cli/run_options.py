@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, wraps
+from functools import wraps
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import (
@@ -30,7 +30,6 @@ from splitsecond.benchmark.runs.planning import Recorded
 from splitsecond.benchmark.runs.settings import RunSettings, Server, SessionSettings
 from splitsecond.cli import option_values
 from splitsecond.cli.options import (
-    PANELS,
     ApiFormat,
     ApiKeyEnv,
     BaseUrl,
@@ -44,7 +43,7 @@ from splitsecond.cli.options import (
 )
 from splitsecond.cli.results import Output
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.option import Declared, Form, flags_of, options_of
+from splitsecond.core.option import PANELS, Declared, Form, flags_of, options_of
 from splitsecond.core.validation import wrong
 
 Chosen = TypeVar("Chosen", bound="Options")
@@ -68,14 +67,22 @@ class CommandOption(NamedTuple):
 class Options:
     """The values of a command's options, as they are on the command line.
 
-    `of`: the settings that a class adds. `left_out`: settings that are no options.
+    `of`: the settings whose options a class adds. `left_out`: settings that are no options.
     """
 
-    of: ClassVar[type[RunSettings]] = RunSettings
+    of: ClassVar[type[RunSettings]]
     left_out: ClassVar[Sequence[str]] = ()
+    _declared: ClassVar[Mapping[str, CommandOption]]
+
+    @classmethod
+    def declared(cls) -> Mapping[str, CommandOption]:
+        """Return the options by name: those of a subclass before those of its bases."""
+        if "_declared" not in vars(cls):
+            cls._declared = _declared(cls)
+        return cls._declared
 
     def __init__(self, **values: Any) -> None:
-        defaults = {name: each.default for name, each in declared(type(self)).items()}
+        defaults = {name: each.default for name, each in self.declared().items()}
         if unknown := values.keys() - defaults:
             raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
         vars(self).update(defaults | values)
@@ -91,17 +98,16 @@ class Options:
         def __getattr__(self, name: str) -> Any: ...
 
 
-@cache
-def declared(kind: type[Options]) -> Mapping[str, CommandOption]:
-    """Return the options of a command by name: those of a subclass before those of its bases."""
+def _declared(kind: type[Options]) -> Mapping[str, CommandOption]:
     settings = options_of(kind.of)
     hints = get_type_hints(kind, include_extras=True)
     found: dict[str, CommandOption] = {}
     for each in kind.__mro__:
-        for name in vars(each).get("__annotations__", {}):
+        own = vars(each)
+        for name in own.get("__annotations__", {}):
             if get_origin(hints[name]) is Annotated:
                 found.setdefault(name, _own(name, hints[name], getattr(kind, name)))
-        for field in vars(each.of)["__annotations__"] if "of" in vars(each) else ():
+        for field in vars(own["of"])["__annotations__"] if "of" in own else ():
             setting = settings.get(field)
             if setting and setting.option.panel and field not in kind.left_out:
                 found.setdefault(setting.option.name or field, _of_setting(setting))
@@ -140,7 +146,9 @@ def _on_command_line(setting: Declared) -> tuple[Any, Any]:
         return list[str] | None, None
     if form is not None:
         return str, "" if words or default in (None, {}) else form.write(default)
-    if get_origin(kind) is Literal or os.PathLike in map(get_origin, get_args(kind)):
+    if get_origin(kind) is Literal or any(
+        get_origin(each) is os.PathLike for each in get_args(kind)
+    ):
         kind = str
     return (kind, default) if not words or kind is str else (kind | None, None)
 
@@ -191,7 +199,7 @@ class RunOptions(Options):
         `CallerFault`."""
         values = {
             each.field: each.form.read(value, each.flag) if each.form else value
-            for name, each in declared(type(self)).items()
+            for name, each in self.declared().items()
             if each.field and (value := getattr(self, name)) != each.default
         }
         values |= {
@@ -300,7 +308,7 @@ def with_options(
             try:
                 function(kind(**values))
             except CallerFault as fault:
-                _name_flags(fault, declared(kind))
+                _name_flags(fault, kind.declared())
                 raise
 
         def place(item: tuple[str, CommandOption]) -> tuple[int, int]:
@@ -315,7 +323,7 @@ def with_options(
                 default=each.default,
                 annotation=Annotated[each.kind, each.info],
             )
-            for name, each in sorted(declared(kind).items(), key=place)
+            for name, each in sorted(kind.declared().items(), key=place)
         ]
         command.first_options = first  # type: ignore[attr-defined] # what `help.Command` reads
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

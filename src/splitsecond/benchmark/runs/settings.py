@@ -362,6 +362,8 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
             "Instead of -n, or as limit of --precision: rounds for 60s, 10m or 2h; of a trace its "
             "beginning.",
             form=SECONDS,
+            python="Instead of -n, or as limit of --precision: rounds for so long; of a trace its "
+            "beginning.",
         ),
     ] = None
     over: Annotated[
@@ -372,6 +374,8 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
             "other minutes too.",
             "12m30s with several targets",
             form=SECONDS,
+            python="Spread the rounds evenly over so long, with pauses: over 900 s or more, "
+            "findings hold for other minutes too.",
         ),
     ] = None
     quick: Annotated[
@@ -614,6 +618,7 @@ class CapacitySettings(SessionSettings, frozen=True, kw_only=True):
             "TIME",
             "Spread the rounds that confirm the result evenly over 15m or 2h, with pauses.",
             form=SECONDS,
+            python="Spread the rounds that confirm the result evenly over so long, with pauses.",
         ),
     ] = None
     output_tokens: Annotated[int, _output_tokens()] = 128
