@@ -22,6 +22,8 @@ from splitsecond.core.option import Declared, flags_of, options_of
 Function = TypeVar("Function", bound=Callable[..., Any])
 UNITS = {"S": "seconds", "TIME": "seconds", "USD": "US dollars"}
 """Units of numbers, by the `metavar` of their option."""
+FLAG = re.compile(r"--?[a-z][a-z-]*|[A-Z]{2,}")
+"""A name of an option on the command line, or of its value."""
 
 
 class RunKeywords(TypedDict, total=False):
@@ -101,11 +103,10 @@ def meanings(settings: type[RunSettings]) -> Iterator[tuple[Declared, str, str]]
     flags = {flag: each.field for each in declared.values() for flag in flags_of(each)}
     for each in declared.values():
         about = each.option
-        names = flags | {about.metavar: each.field}
-        words = about.default if each.default in (None, "") else ""
+        named = partial(FLAG.sub, partial(_named, flags | {about.metavar: each.field}))
+        words = named(about.default) if each.default in (None, "") else ""
         unit = UNITS.get(about.metavar, "") if each.type is not str else ""
-        text = (about.python or about.help).removesuffix(" Repeatable.")
-        text = re.sub(r"--?[a-z][a-z-]*|[A-Z]{2,}", partial(_named, names), text)
+        text = named((about.python or about.help).removesuffix(" Repeatable."))
         yield each, words or repr(each.default), f"{text} In {unit}." if unit else text
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import wraps
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -26,6 +27,8 @@ from typing import (
     get_type_hints,
 )  # fmt: skip
 
+from typer.models import OptionInfo
+
 from splitsecond.benchmark.runs.planning import Recorded
 from splitsecond.benchmark.runs.settings import RunSettings, Server, SessionSettings
 from splitsecond.cli import option_values
@@ -33,6 +36,9 @@ from splitsecond.cli.options import (
     ApiFormat,
     ApiKeyEnv,
     BaseUrl,
+    Csv,
+    Json,
+    Markdown,
     Model,
     TargetNames,
     of_cost,
@@ -115,7 +121,9 @@ def _declared(kind: type[Options]) -> Mapping[str, CommandOption]:
 
 
 def _own(name: str, hint: Any, default: Any) -> CommandOption:
-    info = hint.__metadata__[0]
+    info = copy(hint.__metadata__[0])
+    if info.rich_help_panel is None and isinstance(info, OptionInfo):
+        info.rich_help_panel = "Results"  # of the options that other commands have, too
     names = [each for each in (info.default, *(info.param_decls or ())) if isinstance(each, str)]
     flag = names[-1] if names else f"--{name.replace('_', '-')}"
     return CommandOption(info, hint.__origin__, default, flag, flag.removeprefix("--"))
@@ -180,9 +188,7 @@ class RunOptions(Options):
             "rtx-4090,YEARS,USD/KWH.",
         ),
     ] = None
-    json: Annotated[
-        str, of_results(metavar="FILE", help="Write the results as JSON; - is standard output.")
-    ] = ""
+    json: Json = ""
     html: Annotated[bool, of_results(help="Write report.html.")] = True
 
     @property
@@ -253,16 +259,8 @@ class RunOutputOptions(RunOptions):
         ),
     ] = False
     png: Annotated[bool, of_results("--png", help="Also write the plots as PNG files.")] = False
-    csv: Annotated[
-        str,
-        of_results("--csv", metavar="FILE", help="Write the rows as CSV; - is standard output."),
-    ] = ""
-    markdown: Annotated[
-        str,
-        of_results(
-            "--markdown", metavar="FILE", help="Write the tables as Markdown; - is standard output."
-        ),
-    ] = ""
+    csv: Csv = ""
+    markdown: Markdown = ""
 
     @property
     def output(self) -> Output:

@@ -79,3 +79,5 @@ NUMBERS = Form(partial(numbers, whole=False))
 SHARE = Form(share, "{:.0%}".format)
 JSON = Form(json_object)
 HEADERS = Form(headers, several=True)
+TEXT = Form(lambda text, option: text)
+"""The command makes the value: text with several values is a sweep."""

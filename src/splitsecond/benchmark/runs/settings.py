@@ -26,6 +26,7 @@ from splitsecond.benchmark.runs.option_forms import (
     NUMBERS,
     SECONDS,
     SHARE,
+    TEXT,
     WHOLE_NUMBERS,
     interval,
 )
@@ -58,6 +59,8 @@ CACHED_BY_ALL = 4096
 """All models that document a minimum cache from this many tokens on: it is that of Claude Haiku 4.5
 and Opus 4.5 (Anthropic's guide "Prompt caching", 2026)."""
 CONCURRENCY = (1, 8, 32)
+BESIDE_SESSIONS = "no sessions with it, because sessions say what their requests contain"
+BESIDE_A_TRACE = "no trace with it, because a trace is a load of its own and is sent once"
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -299,13 +302,7 @@ class SessionSettings(RunSettings, frozen=True, kw_only=True):
         )
         for name, value in beside:
             if self.sessions and value is not None:
-                raise _beside_sessions(name, value)
-
-
-def _beside_sessions(name: str, value: object) -> CallerFault:
-    return wrong(
-        name, value, "no sessions with it, because sessions say what their requests contain"
-    )
+                raise wrong(name, value, BESIDE_SESSIONS)
 
 
 class BenchSettings(SessionSettings, frozen=True, kw_only=True):
@@ -392,6 +389,17 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
         of_load("R,R", "With --sessions: new sessions per second.", form=NUMBERS),
     ] = None
     workloads: Sequence[NamedWorkload] = ()
+    input_tokens: Annotated[
+        int | None,
+        of_requests(
+            "N,N",
+            "Length of the prompts in tokens, by the server's count; several, such as 512,8k,50k, "
+            "are compared.",
+            "512; 4608 with --cache reuse",
+            form=TEXT,
+            python="Length of the prompts in tokens, by the server's count.",
+        ),
+    ] = None
     operation: Annotated[
         BenchOperation,
         of_requests(
@@ -402,7 +410,14 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
     ] = "chat"
     batch: Annotated[
         int,
-        in_python("With --operation: texts to embed, or documents to rank, in a request."),
+        of_requests(
+            "N,N",
+            "With --operation: texts to embed, or documents to rank, in a request; several are "
+            "compared.",
+            "1",
+            form=TEXT,
+            python="With --operation: texts to embed, or documents to rank, in a request.",
+        ),
     ] = 1
     schema: Annotated[
         Path | None,
@@ -463,50 +478,40 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
     def check(self) -> None:
         super().check()
         self._check_load()
+        self._check_trace()
+        self._check_rounds()
         self._check_operation()
         self._check_answers()
-        if not (math.isfinite(self.time_scale) and self.time_scale > 0):
-            raise wrong("time_scale", self.time_scale, "a number above 0")
-        if self.time_scale != 1 and self.trace is None:
-            raise wrong("time_scale", self.time_scale, "a trace with it")
-        beside_a_trace: tuple[tuple[str, object], ...] = (
-            ("precision", self.precision),
-            ("workload", [each.name for each in self.workloads]),
-            ("over", self.over),
-        )
-        for what, given in beside_a_trace:
-            if self.trace is not None and given:
-                raise wrong(
-                    what,
-                    given,
-                    "no trace with it, because a trace is a load of its own and is sent once",
-                )
         check_workloads(self.workloads)
-        for name, value in (
-            ("cache", self.cache_reuse),
-            ("policy", self.policies),
-            ("prompts", self.prompts),
-        ):
-            if self.workloads and value:
-                raise wrong("workload", self.workloads[0].name, f"no {name} with it")
-        beside_sessions = (
-            ("cache", self.cache_reuse),
-            ("trace", self.trace),
-            ("workload", [each.name for each in self.workloads]),
-        )
-        for name, value in beside_sessions:
-            if self.sessions and value:
-                raise _beside_sessions(name, value)
+        names = [each.name for each in self.workloads]
+        if names:
+            for name, value in (
+                ("cache", self.cache_reuse),
+                ("policy", self.policies),
+                ("prompts", self.prompts),
+            ):
+                if value:
+                    raise wrong("workload", names[0], f"no {name} with it")
+        if self.sessions:
+            _refuse(BESIDE_SESSIONS, cache=self.cache_reuse, trace=self.trace, workload=names)
+        if self.trace:
+            _refuse(BESIDE_A_TRACE, precision=self.precision, workload=names, over=self.over)
+
+    def _check_rounds(self) -> None:
         at_least_one(rounds=self.rounds, duration=self.duration, over=self.over)
-        if self.over is not None and self.duration is not None and not self.precision:
-            raise wrong("over", self.over, "no duration with it, whose rounds leave no pause")
-        if self.over is not None and self.quick:
-            raise wrong("over", self.over, "either it or quick")
-        if self.over is not None and self.rounds == 1:
-            raise wrong("over", self.over, "two rounds or more with it")
-        for name in ("precision", "duration"):
-            if self.requests is not None and getattr(self, name):
-                raise wrong(name, getattr(self, name), "either it or a number of requests")
+        if self.over is not None:
+            if self.duration is not None and not self.precision:
+                raise wrong("over", self.over, "no duration with it, whose rounds leave no pause")
+            if self.quick:
+                raise wrong("over", self.over, "either it or quick")
+            if self.rounds == 1:
+                raise wrong("over", self.over, "two rounds or more with it")
+        if self.requests is not None:
+            _refuse(
+                "either it or a number of requests",
+                precision=self.precision,
+                duration=self.duration,
+            )
         if self.precision:
             parse_precision(self.precision)
 
@@ -514,10 +519,6 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
         one_of("arrivals", self.arrivals, get_args(Arrivals))
         if not (math.isfinite(self.burstiness) and self.burstiness > 0):
             raise wrong("burstiness", self.burstiness, "a number above 0")
-        if self.trace and self.concurrency is not None:
-            raise wrong("concurrency", _text(self.concurrency), "either it or a trace")
-        if self.arrivals == "trace" and self.trace is None:
-            raise wrong("arrivals", self.arrivals, "`trace` with it")
         if self.session_rate is not None and not self.sessions:
             raise wrong("session_rate", _text(self.session_rate), "`sessions` with it")
         if self.rate is not None and self.sessions:
@@ -526,14 +527,23 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
         if self.rate is not None and (self.trace or self.arrivals == "trace"):
             raise wrong("rate", _text(self.rate), "either a rate or a trace")
 
+    def _check_trace(self) -> None:
+        if self.trace and self.concurrency is not None:
+            raise wrong("concurrency", _text(self.concurrency), "either it or a trace")
+        if self.arrivals == "trace" and not self.trace:
+            raise wrong("arrivals", self.arrivals, "`trace` with it")
+        if not (math.isfinite(self.time_scale) and self.time_scale > 0):
+            raise wrong("time_scale", self.time_scale, "a number above 0")
+        if self.time_scale != 1 and not self.trace:
+            raise wrong("time_scale", self.time_scale, "a trace with it")
+
     def _check_answers(self) -> None:
-        wanted = self.schema or self.tools or self.check_file
-        for name, value in (
-            ("sessions", self.sessions),
-            ("operation", self.operation if self.operation != "chat" else ""),
-        ):
-            if wanted and value:
-                raise wrong(name, value, "no schema, tools or check with it")
+        if self.schema or self.tools or self.check_file:
+            _refuse(
+                "no schema, tools or check with it",
+                sessions=self.sessions,
+                operation=self.operation if self.operation != "chat" else "",
+            )
         if self.check_file and (self.prompts or self.workloads or self.trace or self.images):
             raise wrong("check", str(self.check_file), "no other prompts with it")
         if self.schema and self.tools:
@@ -546,7 +556,7 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
             if self.batch != 1 or any(each.batch for each in self.workloads):
                 raise wrong("batch", self.batch, "an operation with it: embeddings or rerank")
             return
-        beside: tuple[tuple[str, object], ...] = (
+        for name, value in (
             ("sessions", self.sessions),
             ("cache", self.cache_reuse),
             ("prompts", self.prompts),
@@ -555,8 +565,7 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
             ("slo", self.slo),
             ("ignore_eos", self.ignore_eos),
             ("precision", "" if "=" in self.precision else self.precision),
-        )
-        for name, value in beside:
+        ):
             if value:
                 expected = f"no {name} with the operation {self.operation}"
                 hint = "; name figures: latency_ms.p50=5%" if name == "precision" else ""
@@ -645,6 +654,13 @@ class CapacitySettings(SessionSettings, frozen=True, kw_only=True):
             raise wrong("to", self.last, f"{self.first:g} or more, the lowest load")
         if not 0.5 <= self.share <= 0.999:
             raise wrong("share", self.share, "a share such as 95%, from 50% to 99.9%")
+
+
+def _refuse(expected: str, **beside: object) -> None:
+    """Raise `CallerFault` for the first setting that has a value."""
+    for name, value in beside.items():
+        if value:
+            raise wrong(name, value, expected)
 
 
 def several(value: T | Sequence[T] | None) -> list[T]:

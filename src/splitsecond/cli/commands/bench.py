@@ -28,15 +28,6 @@ from splitsecond.log.statistics.summary import PERCENTILES, advised
 class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
     of = BenchSettings
 
-    input_tokens: Annotated[
-        str,
-        of_requests(
-            metavar="N,N",
-            help="Length of the prompts in tokens, by the server's count; several, such as "
-            "512,8k,50k, are compared.",
-            default="512; 4608 with --cache reuse",
-        ),
-    ] = ""
     workload: Annotated[
         list[str] | None,
         of_requests(
@@ -45,15 +36,6 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
             "long-form, or one of --workloads. Repeatable.",
         ),
     ] = None
-    batch: Annotated[
-        str,
-        of_requests(
-            metavar="N,N",
-            help="With --operation: texts to embed, or documents to rank, in a request; several "
-            "are compared.",
-            default="1",
-        ),
-    ] = ""
     reasoning_effort: Annotated[
         str,
         of_requests(
