@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from benchmarks import open_loop
 from benchmarks.processes import add_processes
-from splitsecond.benchmark.load.plan import PlannedLoad, expected_s
+from splitsecond.benchmark.load.plan import expected_s
 from splitsecond.benchmark.rows.round_spread import RoundSpread
 from splitsecond.benchmark.runs.planning import plan_run
 from splitsecond.benchmark.runs.settings import BenchSettings
@@ -147,7 +147,7 @@ class Planned(Struct, frozen=True):
     def layout(self) -> tuple[int, RoundSpread]:
         """The requests of a row, and how its rounds lie in time."""
         settings = BenchSettings(
-            loads=[PlannedLoad(concurrency=8)],
+            concurrency=8,
             requests=self.requests,
             over=self.over_s,
             quick=self.quick,

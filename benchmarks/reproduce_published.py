@@ -13,7 +13,6 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from splitsecond.benchmark.load.plan import PlannedLoad
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.benchmark.runs.planning import Recorded, bench_job
 from splitsecond.benchmark.runs.settings import BenchSettings
@@ -34,7 +33,7 @@ def measured(folder: Path) -> Run:
     """Run the benchmark into `folder`."""
     settings = BenchSettings(
         targets=[SIMULATED + provider for provider in PROVIDERS],
-        loads=[PlannedLoad(concurrency=level) for level in LEVELS],
+        concurrency=LEVELS,
         requests=REQUESTS,
         input_tokens=TOKENS,
         output_tokens=TOKENS,

@@ -6,7 +6,7 @@ and claims.md by `python -m benchmarks.claims`.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from inspect import getdoc
+from inspect import formatannotation, getdoc
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -16,8 +16,16 @@ import pytest
 import typer
 from tests.store.test_reference import default_text, type_text
 
+from splitsecond.api.keywords import meanings
 from splitsecond.benchmark.rows import records as findings
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
+from splitsecond.benchmark.runs.settings import (
+    BenchSettings,
+    CapacitySettings,
+    RunSettings,
+    SessionSettings,
+    WatchSettings,
+)
 from splitsecond.cli.app import COMMANDS, app
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.provider import Provider, names, provider
@@ -158,6 +166,41 @@ def _default(each: Any) -> str:
     ):
         return ""
     return f" Default: {each.default}."
+
+
+# python.md
+
+
+def python_page() -> str:
+    """Return docs/reference/python.md."""
+    text = (
+        "The keywords of the functions that measure, `bench`, `capacity` and `watch`: the same "
+        "settings as the options of the commands of these names. `help(splitsecond.bench)` prints "
+        "them too. [python.md](../python.md) explains the functions."
+    )
+    return opening("Keywords in Python", text) + "".join(
+        f"\n## {title}\n\n| keyword | type | default | meaning |\n|---|---|---|---|\n"
+        f"{_keywords(kind)}"
+        for title, kind in (
+            ("bench, capacity and watch", RunSettings),
+            ("bench and capacity", SessionSettings),
+            ("bench", BenchSettings),
+            ("capacity", CapacitySettings),
+            ("watch", WatchSettings),
+        )
+    )
+
+
+def _keywords(kind: type[RunSettings]) -> str:
+    return "".join(
+        f"| `{each.field}` | {cell(_python_type(each.type))} | {cell(default)} | {cell(text)} |\n"
+        for each, default, text in meanings(kind)
+        if each.field in vars(kind)["__annotations__"]
+    )
+
+
+def _python_type(kind: Any) -> str:
+    return re.sub(r"\b[\w.]+\.(?=\w)", "", formatannotation(kind))
 
 
 # run-json.md
@@ -365,6 +408,7 @@ def _provider(entry: Provider) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "configuration.md": configuration_page,
     "commands.md": commands_page,
+    "python.md": python_page,
     "run-json.md": run_page,
     "metrics.md": metrics_page,
     "headers.md": headers_page,

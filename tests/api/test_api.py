@@ -1,6 +1,7 @@
 """The Python API: its results, its errors, its synchronous form, and what importing it costs."""
 
 import asyncio
+import inspect
 import json
 import subprocess
 import sys
@@ -14,10 +15,17 @@ from tests.waiting import WITHIN_S
 import splitsecond as ss
 from splitsecond import sync
 from splitsecond.api import benchmarks
+from splitsecond.api.keywords import BenchKeywords, CapacityKeywords, WatchKeywords
 from splitsecond.api.results import Estimate
 from splitsecond.benchmark.runs.measuring import NoProgress
-from splitsecond.benchmark.runs.settings import RunSettings
+from splitsecond.benchmark.runs.settings import (
+    BenchSettings,
+    CapacitySettings,
+    RunSettings,
+    WatchSettings,
+)
 from splitsecond.core.observation import Observation
+from splitsecond.core.option import options_of
 from splitsecond.routing.construction.user_policies import REGISTERED
 from splitsecond.simulator.process import RunningProvider
 
@@ -324,12 +332,28 @@ def test_the_synchronous_form_works_where_a_loop_runs(quick: ss.Server, tmp_path
     assert asyncio.run(cell()) == 2
 
 
-def test_settings_are_declared_once() -> None:
-    """The typed keywords of the API are fields of `RunSettings`, with the same types."""
-    fields = get_type_hints(RunSettings)
-    assert all(
-        fields[name] == kind for name, kind in get_type_hints(benchmarks.RequestSettings).items()
-    )
+@pytest.mark.parametrize(
+    ("keywords", "settings"),
+    [
+        (BenchKeywords, BenchSettings),
+        (CapacityKeywords, CapacitySettings),
+        (WatchKeywords, WatchSettings),
+    ],
+)
+def test_type_checkers_see_the_options_of_the_settings(
+    keywords: type, settings: type[RunSettings]
+) -> None:
+    declared = {each.field: each.type for each in options_of(settings).values()}
+    assert get_type_hints(keywords) == declared
+
+
+def test_help_of_a_function_has_each_keyword_with_its_default() -> None:
+    for function in (ss.capacity, sync.capacity):
+        share = inspect.signature(function).parameters["share"]
+        assert (share.default, share.annotation) == (0.95, float)
+        assert "share (0.95): Share of the requests that must meet" in (function.__doc__ or "")
+    text = " ".join((ss.bench.__doc__ or "").split())
+    assert "duration (None): Instead of `requests`, or as limit of `precision`: rounds" in text
 
 
 @pytest.fixture

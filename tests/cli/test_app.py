@@ -19,9 +19,8 @@ from splitsecond import __version__
 from splitsecond.cli.app import COMMANDS as COMMANDS_BY_HEADING
 from splitsecond.cli.app import app, main, without_tracebacks
 from splitsecond.cli.options import API_FORMATS as API_FORMAT_NAMES
-from splitsecond.cli.options import USES as USE_NAMES
 from splitsecond.core.errors import CallerFault, NetworkFault
-from splitsecond.core.timing.uses import USES
+from splitsecond.core.timing.uses import USE_NAMES, USES
 from splitsecond.core.upstream.target import API_FORMATS
 
 NAMES = [name for listed in COMMANDS_BY_HEADING.values() for name in listed]

@@ -5,25 +5,19 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from splitsecond.benchmark.findings.recommendation import AtLoad
-from splitsecond.benchmark.load.arrivals import PATTERNS
-from splitsecond.benchmark.load.plan import PlannedLoad
 from splitsecond.benchmark.load.sweep import BUILT_IN, NamedWorkload, read_workloads
-from splitsecond.benchmark.runs.settings import CONCURRENCY, INPUT_TOKENS, Server
-from splitsecond.benchmark.workload.sessions import LONGEST_TOOL_TIME_S
+from splitsecond.benchmark.runs.settings import INPUT_TOKENS, Server
 from splitsecond.core import clock
 from splitsecond.core.catalog.ownership import Ownership, machines
 from splitsecond.core.catalog.price import Price
-from splitsecond.core.errors import PARSER_ERRORS, CallerFault, parser_words
+from splitsecond.core.errors import CallerFault
 from splitsecond.core.validation import one_of, wrong
 from splitsecond.core.wire.reasoning import EFFORTS
-from splitsecond.routing.machinery.settings import Duration
 
-LONGEST_DAYS = 30
 _ADDRESS = re.compile(r"((?:[^=:/]+=)?)([\w.-]+:\d+)((?:/.*)?)")
 """An address without a scheme: HOST:PORT or HOST:PORT/PATH, also after NAME=."""
 RATES = ("input_usd", "output_usd", "cached_usd", "cache_write_usd")
@@ -165,32 +159,6 @@ def _figures(option: str, text: str, figures: str, least: int, most: int) -> lis
     return found
 
 
-def interval(text: str, option: str) -> int:
-    """Parse the time from one round to the next, "30m", "3h" or "1d", to nanoseconds."""
-    found = Duration.parse(option, text, LONGEST_DAYS * 24 * 3600).ns
-    if found < clock.NS_PER_S:
-        raise wrong(option, text, "a second or more")
-    return found
-
-
-def seconds(text: str, option: str) -> float | None:
-    return Duration.parse(option, text).ns / clock.NS_PER_S if text else None
-
-
-def numbers(text: str, option: str, *, whole: bool) -> list[float]:
-    found = []
-    for part in text.split(","):
-        try:
-            value = int(part) if whole else float(part)
-        except ValueError:
-            value = 0
-        if not (math.isfinite(value) and value > 0):
-            kind = "whole numbers from 1" if whole else "numbers above 0"
-            raise wrong(option, text, f"{kind}, separated by commas")
-        found.append(value)
-    return found
-
-
 def tokens(text: str, option: str) -> int:
     scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
     try:
@@ -261,81 +229,3 @@ def efforts(text: str) -> list[str]:
     """Parse ``low`` or ``low,high``. Raises `CallerFault` for an unknown level."""
     found = [part.strip() for part in text.split(",") if part.strip()]
     return [one_of("--reasoning-effort", each, EFFORTS) for each in found]
-
-
-def loads(
-    concurrency: str, rate: str, arrivals: str, burstiness: float, trace: Path | None
-) -> list[PlannedLoad]:
-    """Return the loads of the options: closed loops, unless a rate is given without -c; none for a
-    trace."""
-    _check_load(concurrency, rate, arrivals, trace)
-    if not (math.isfinite(burstiness) and burstiness > 0):
-        raise wrong("--burstiness", burstiness, "a number above 0")
-    levels: Sequence[float] = numbers(concurrency, "-c", whole=True) if concurrency else CONCURRENCY
-    closed = concurrency or not (rate or trace)
-    planned = [PlannedLoad(concurrency=int(level)) for level in levels if closed]
-    for pattern in PATTERNS:
-        if rate and pattern == arrivals:
-            planned += [
-                PlannedLoad(rate=value, pattern=pattern, burstiness=burstiness)
-                for value in numbers(rate, "--rate", whole=False)
-            ]
-    return planned
-
-
-def _check_load(concurrency: str, rate: str, arrivals: str, trace: Path | None) -> None:
-    if trace and concurrency:
-        raise wrong("-c", concurrency, "either it or a trace")
-    one_of("--arrivals", arrivals, (*PATTERNS, "trace"))
-    if arrivals == "trace" and trace is None:
-        raise wrong("--arrivals", arrivals, "--trace FILE with it")
-    if rate and (trace or arrivals == "trace"):
-        raise wrong("--rate", rate, "either a rate or a trace")
-
-
-def session_rate(sessions: str, rate: str, new_sessions: str) -> str:
-    """Return the rate of the load: that of new sessions if the run has sessions."""
-    if new_sessions and not sessions:
-        raise wrong("--session-rate", new_sessions, "--sessions WHAT with it")
-    if sessions and rate:
-        raise wrong("--rate", rate, "--session-rate, which is the rate of new sessions")
-    return new_sessions or rate
-
-
-def longest_wait(text: str, no_waits: bool) -> float:
-    """Return the longest tool time in seconds."""
-    if no_waits and text:
-        raise wrong("--longest-wait", text, "either it or --no-waits")
-    return 0.0 if no_waits else seconds(text, "--longest-wait") or LONGEST_TOOL_TIME_S
-
-
-def share(text: str, option: str) -> float:
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = 0
-    if not 0 < value <= 1:
-        raise wrong(option, text, "a share such as 95%, from 50% to 99.9%")
-    return value
-
-
-def json_object(text: str, option: str) -> dict[str, Any]:
-    if not text:
-        return {}
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except PARSER_ERRORS as error:
-        why = parser_words(error)
-        raise wrong(
-            option, text, f"a JSON object such as '{{\"temperature\": 0}}' ({why})"
-        ) from None
-
-
-def headers(lines: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not name.strip() or not line.isprintable() or not line.isascii():
-            raise wrong("--header", line, "'Name: value'")
-        found[name.strip().lower()] = value.strip()
-    return found

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-PANELS = ("", "Targets", "Limits", "Load", "Requests", "Cost", "Results")
-"""The panels of help, in order; "" has the arguments."""
+from splitsecond.core.option import PANELS
 
 
 def option(*names: str, default: str = "", **more: Any) -> Any:
@@ -24,8 +23,6 @@ of_targets, of_limits, of_load, of_requests, of_cost, of_results = (
 
 API_FORMATS = "openai, anthropic, gemini, ollama, cohere, responses or replicate"
 """The keys of `core.upstream.target.API_FORMATS`, whose import is slow."""
-USES = "edge, translation, voice, completion, chat, agent, long-form or batch"
-"""The keys of `core.timing.uses.USES`, whose import is slow."""
 
 CONFIG = Path("splitsecond.yaml")
 
@@ -60,32 +57,9 @@ ApiFormat = Annotated[
         default="openai",
     ),
 ]
-OutputTokens = Annotated[int, of_requests(metavar="N", help="Length of the responses in tokens.")]
-Requests = Annotated[
-    int, of_load("-n", "--requests", metavar="N", help="Measured requests per row.")
-]
-Concurrency = Annotated[
-    str,
-    of_load(
-        "-c",
-        "--concurrency",
-        metavar="N,N",
-        help="Requests in flight (closed loop).",
-        default="1,8,32",
-    ),
-]
-
 Log = Annotated[
     str,
     typer.Option(metavar="URL", help="The log; default: that of splitsecond.yaml, or of `run`."),
-]
-RunConfig = Annotated[
-    Path | None,
-    of_targets(
-        "--config",
-        metavar="FILE",
-        help="A gateway's configuration, whose providers targets may name.",
-    ),
 ]
 Config = Annotated[
     Path | None,

@@ -2,12 +2,12 @@
 within two minutes."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from splitsecond.api.connection import Connection
+from splitsecond.benchmark.runs.option_forms import HEADERS
 from splitsecond.benchmark.runs.settings import Server
 from splitsecond.benchmark.runs.targets import with_model
 from splitsecond.core import clock
@@ -51,9 +51,10 @@ def needs_pilot(options: Any) -> bool:
     )
 
 
-def piloted(options: Options, server: Server, headers: dict[str, str]) -> tuple[Options, str]:
+def piloted(options: Options, server: Server) -> tuple[Options, str]:
     """Return the options with what a pilot decides, and that in words; unchanged and "" if the
     pilot fails."""
+    headers = HEADERS.read(options.header or [], "--header")
     try:
         found = asyncio.run(_pilot(with_model(server, headers), headers))
     except Fault:
@@ -84,7 +85,7 @@ def decided(options: Options, pilot: Pilot) -> tuple[Options, str]:
         "input_tokens": str(prompt),
         "duration": f"{DURATION_S}s",
     }
-    return replace(options, **changes), words
+    return options.replaced(**changes), words
 
 
 async def _pilot(server: Server, headers: dict[str, str]) -> Pilot | None:

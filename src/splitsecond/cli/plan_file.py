@@ -2,29 +2,20 @@
 such a file into its folder."""
 
 import json
-from dataclasses import MISSING, Field, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import msgspec
 
+from splitsecond.cli.run_options import RunOptions
 from splitsecond.core.errors import CallerFault, content_faults, file_faults
 from splitsecond.core.validation import nearest
 
-Options = TypeVar("Options", bound=Any)
+Chosen = TypeVar("Chosen", bound=RunOptions)
 PLAN = "plan.toml"
 LEFT_OUT = ("out", "json", "csv", "markdown", "header", "verbose", "accept")
 """Options that say where results go, headers, which may contain a key, and `watch --accept`, which
 measures nothing."""
-FIELDS = {
-    "for": "use",
-    "check": "check_file",
-    "policies": "policy_file",
-    "from": "first",
-    "to": "last",
-}
-"""The fields of options with another name than the option."""
-KEYS = {name: key for key, name in FIELDS.items()}
 HINT = (
     "Its keys are the options of the command, such as concurrency or requests, and targets; "
     "`splitsecond bench --help-all`, `watch --help` and `capacity --help` list them."
@@ -37,14 +28,14 @@ def is_plan(name: str) -> bool:
     return name.endswith(".toml") and "://" not in name and not name.startswith("sim/")
 
 
-def planned(options: Options) -> Options:
+def planned(options: Chosen) -> Chosen:
     """Return the options with those of a plan file, if the only target is the name of one. Raises
     as `with_plan` does."""
     named = options.named_targets
     return with_plan(options, Path(named[0])) if len(named) == 1 and is_plan(named[0]) else options
 
 
-def with_plan(options: Options, path: Path) -> Options:
+def with_plan(options: Chosen, path: Path) -> Chosen:
     """Return the options with those of a file; what the command line says itself comes first.
 
     Raises `CallerFault` for a file that cannot be read, and for an unknown option or a wrong value
@@ -55,34 +46,30 @@ def with_plan(options: Options, path: Path) -> Options:
         content_faults(str(path), kind="bad_plan", hint=HINT),
     ):
         found = msgspec.toml.decode(path.read_text("utf-8"))
-    known = {each.name: each for each in fields(options)}
-    types = get_type_hints(type(options))
+    known = options.declared()
+    names = {each.key: name for name, each in known.items()}
     measured = "targets" if "targets" in known else "target"
-    changes: dict[str, Any] = {measured: _default(known[measured])}
+    changes: dict[str, Any] = {measured: known[measured].default}
     for key, value in found.items():
-        name = FIELDS.get(key, key.replace("-", "_"))
-        if name not in known or name in LEFT_OUT:
-            hint = f"{nearest(name, known)} {HINT}".lstrip()
+        name = names.get(key.replace("_", "-"), "")
+        if not name or name in LEFT_OUT:
+            hint = f"{nearest(key, names)} {HINT}".lstrip()
             raise CallerFault(f"{path}: {key} is no option of a plan", kind="bad_plan", hint=hint)
-        if name == measured or getattr(options, name) == _default(known[name]):
-            changes[name] = _read(f"{path}: {key}", value, types[name])
-    return replace(options, **changes)
+        if name == measured or getattr(options, name) == known[name].default:
+            changes[name] = _read(f"{path}: {key}", value, known[name].kind)
+    return options.replaced(**changes)
 
 
-def plan_text(options: Any, command: str) -> str:
+def plan_text(options: RunOptions, command: str) -> str:
     """Return the file that repeats `command` with these options: those that are not the default."""
     lines = [
-        f"{KEYS.get(each.name, each.name.replace('_', '-'))} = {_written(value)}"
-        for each in fields(options)
-        if each.name not in LEFT_OUT
-        and (value := getattr(options, each.name)) != _default(each)
+        f"{each.key} = {_written(value)}"
+        for name, each in options.declared().items()
+        if name not in LEFT_OUT
+        and (value := getattr(options, name)) != each.default
         and value is not None
     ]
     return "\n".join([f"# Repeat with: splitsecond {command} plan.toml", *sorted(lines), ""])
-
-
-def _default(field: Field[Any]) -> Any:
-    return None if field.default is MISSING else field.default
 
 
 def _read(place: str, value: Any, kind: Any) -> Any:

@@ -1,111 +1,174 @@
 """The options that bench, watch and capacity share, and what they make of them.
 
-The options of a command are the fields of a dataclass. `with_options` makes a command of a function
-that takes one.
+The options of a command are those of its settings (`benchmark.runs.settings`), and the annotated
+attributes of a class here: options that the command line has in a form of its own. `with_options`
+makes a command of a function that takes an instance.
 """
 
+import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import wraps
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)  # fmt: skip
+
+from typer.models import OptionInfo
 
 from splitsecond.benchmark.runs.planning import Recorded
-from splitsecond.benchmark.runs.settings import RunSettings, Server
+from splitsecond.benchmark.runs.settings import RunSettings, Server, SessionSettings
 from splitsecond.cli import option_values
 from splitsecond.cli.options import (
-    PANELS,
     ApiFormat,
     ApiKeyEnv,
     BaseUrl,
+    Csv,
+    Json,
+    Markdown,
     Model,
-    RunConfig,
     TargetNames,
     of_cost,
-    of_load,
     of_requests,
     of_results,
     of_targets,
+    option,
 )
 from splitsecond.cli.results import Output
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.option import PANELS, Declared, Form, flags_of, options_of
+from splitsecond.core.validation import wrong
 
-Options = TypeVar("Options")
+Chosen = TypeVar("Chosen", bound="Options")
 Settings = TypeVar("Settings", bound=RunSettings)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class CommandOption(NamedTuple):
+    """An option of a command: `kind` and `default` are those of its value on the command line,
+    `flag` is its name in errors and `key` that in a plan file. `field`: the setting with its value,
+    "" for an option that the command line has in a form of its own."""
+
+    info: Any
+    kind: Any
+    default: Any
+    flag: str
+    key: str
+    field: str = ""
+    form: Form | None = None
+
+
+class Options:
+    """The values of a command's options, as they are on the command line.
+
+    `of`: the settings whose options a class adds. `left_out`: settings that are no options.
+    """
+
+    of: ClassVar[type[RunSettings]]
+    left_out: ClassVar[Sequence[str]] = ()
+    _declared: ClassVar[Mapping[str, CommandOption]]
+
+    @classmethod
+    def declared(cls) -> Mapping[str, CommandOption]:
+        """Return the options by name: those of a subclass before those of its bases."""
+        if "_declared" not in vars(cls):
+            cls._declared = _declared(cls)
+        return cls._declared
+
+    def __init__(self, **values: Any) -> None:
+        defaults = {name: each.default for name, each in self.declared().items()}
+        if unknown := values.keys() - defaults:
+            raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
+        vars(self).update(defaults | values)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def replaced(self, **changes: Any) -> Self:
+        return type(self)(**(vars(self) | changes))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def _declared(kind: type[Options]) -> Mapping[str, CommandOption]:
+    settings = options_of(kind.of)
+    hints = get_type_hints(kind, include_extras=True)
+    found: dict[str, CommandOption] = {}
+    for each in kind.__mro__:
+        own = vars(each)
+        for name in own.get("__annotations__", {}):
+            if get_origin(hints[name]) is Annotated:
+                found.setdefault(name, _own(name, hints[name], getattr(kind, name)))
+        for field in vars(own["of"])["__annotations__"] if "of" in own else ():
+            setting = settings.get(field)
+            if setting and setting.option.panel and field not in kind.left_out:
+                found.setdefault(setting.option.name or field, _of_setting(setting))
+    return found
+
+
+def _own(name: str, hint: Any, default: Any) -> CommandOption:
+    info = copy(hint.__metadata__[0])
+    if info.rich_help_panel is None and isinstance(info, OptionInfo):
+        info.rich_help_panel = "Results"  # of the options that other commands have, too
+    names = [each for each in (info.default, *(info.param_decls or ())) if isinstance(each, str)]
+    flag = names[-1] if names else f"--{name.replace('_', '-')}"
+    return CommandOption(info, hint.__origin__, default, flag, flag.removeprefix("--"))
+
+
+def _of_setting(setting: Declared) -> CommandOption:
+    about = setting.option
+    flags = flags_of(setting)
+    kind, default = _on_command_line(setting)
+    info = option(
+        *flags,
+        default=about.default,
+        help=about.help,
+        metavar=about.metavar or None,
+        rich_help_panel=about.panel,
+    )
+    flag = flags[0] if about.form else flags[-1]
+    key = flags[-1].removeprefix("--")
+    return CommandOption(info, kind, default, flag, key, setting.field, about.form)
+
+
+def _on_command_line(setting: Declared) -> tuple[Any, Any]:
+    """Return the type and the default of an option's value on the command line. The default is
+    None or "" if there are words for it, so that help shows them."""
+    kind, default, words = setting.type, setting.default, setting.option.default
+    form = setting.option.form
+    if get_origin(kind) is Sequence or (form and form.several):
+        return list[str] | None, None
+    if form is not None:
+        return str, "" if words or default in (None, {}) else form.write(default)
+    if get_origin(kind) is Literal or any(
+        get_origin(each) is os.PathLike for each in get_args(kind)
+    ):
+        kind = str
+    return (kind, default) if not words or kind is str else (kind | None, None)
+
+
+class RunOptions(Options):
+    of = RunSettings
+
     base_url: BaseUrl = None
     model: Model = ""
     name: Annotated[str, of_targets(metavar="NAME", help="Name of --base-url in reports.")] = ""
     api_key_env: ApiKeyEnv = ""
     api_format: ApiFormat = ""
-    config: RunConfig = None
-    header: Annotated[
-        list[str] | None, of_targets(metavar="'NAME: VALUE'", help="HTTP header of every request.")
-    ] = None
-    warmup: Annotated[
-        int | None,
-        of_load(metavar="N", help="Warm-up requests before each block.", default="the concurrency"),
-    ] = None
-    on: Annotated[
-        str,
-        of_load(
-            metavar="CLUSTER",
-            help="Send the requests from the nodes of a Ray cluster: ray://HOST:PORT, or ray for "
-            "this machine's own.",
-        ),
-    ] = ""
-    seed: Annotated[int, of_load(metavar="N", help="Seed of arrivals, order and prompts.")] = 0
-    clock: Annotated[
-        str,
-        of_load(
-            metavar="CLOCK",
-            help="What arrival times are taken from: packets, kernel or process.",
-            default="packets where allowed",
-        ),
-    ] = ""
-    itl: Annotated[
-        str,
-        of_load(
-            metavar="exact",
-            help="Read every token promptly, also without the packet clock: ITL at 100 streams "
-            "and more.",
-        ),
-    ] = ""
-    input_tokens: Annotated[
-        int | None,
-        of_requests(
-            metavar="N",
-            help="Length of the prompts in tokens, by the server's count.",
-            default="512",
-        ),
-    ] = None
-    prompts: Annotated[
-        Path | None,
-        of_requests(
-            metavar="FILE",
-            help="Prompts from a file: JSON lines with messages or a "
-            "prompt, ShareGPT, or plain text.",
-        ),
-    ] = None
-    images: Annotated[
-        str,
-        of_requests(
-            metavar="WxH[,N][,jpeg]",
-            help="Add N synthetic images of this size to each request, such as 1024x1024,2 or "
-            "1024x1024,jpeg. Default: PNG.",
-        ),
-    ] = ""
-    ignore_eos: Annotated[
-        bool, of_requests("--ignore-eos", help="Request full-length responses (vLLM, llama.cpp).")
-    ] = False
-    body: Annotated[str, of_requests(metavar="JSON", help="Further fields of every request.")] = ""
-    timeout: Annotated[
-        float, of_requests(metavar="S", help="Longest wait for the first token.")
-    ] = 120.0
     price: Annotated[
         list[str] | None,
         of_cost(
@@ -125,39 +188,7 @@ class RunOptions:
             "rtx-4090,YEARS,USD/KWH.",
         ),
     ] = None
-    usd_per_kwh: Annotated[
-        float | None,
-        of_cost(metavar="USD", help="Price of electricity, for the energy of GPUs that are read."),
-    ] = None
-    max_cost: Annotated[
-        float | None,
-        of_cost(metavar="USD", help="Stop before this cost and keep the results so far."),
-    ] = None
-    location: Annotated[
-        str,
-        of_results(
-            metavar="PLACE",
-            help="Where this machine stands, for the report.",
-            default="what the machine reports",
-        ),
-    ] = ""
-    metrics: Annotated[
-        list[str] | None,
-        of_targets(
-            metavar="[TARGET=]URL",
-            help="A further page of metrics to read during the run, of a server or of GPUs. "
-            "Repeatable.",
-        ),
-    ] = None
-    no_metrics: Annotated[
-        bool,
-        of_targets(
-            "--no-metrics", help="Do not look for the metrics of servers and GPUs, and read none."
-        ),
-    ] = False
-    json: Annotated[
-        str, of_results(metavar="FILE", help="Write the results as JSON; - is standard output.")
-    ] = ""
+    json: Json = ""
     html: Annotated[bool, of_results(help="Write report.html.")] = True
 
     @property
@@ -170,24 +201,22 @@ class RunOptions:
         return option_values.servers(urls, self.model, self.name, self.api_key_env, self.api_format)
 
     def settings(self, kind: type[Settings], **parsed: Any) -> Settings:
-        """Return the settings: `parsed` ones, and each other option under its own name. Raises
+        """Return the settings: `parsed` ones, and those of the other options. Raises
         `CallerFault`."""
-        named = self.named_targets
-        found = {
-            name: value for name, value in vars(self).items() if name in kind.__struct_fields__
+        values = {
+            each.field: each.form.read(value, each.flag) if each.form else value
+            for name, each in self.declared().items()
+            if each.field and (value := getattr(self, name)) != each.default
         }
-        found |= {
-            "targets": [each for each in named if "://" not in each],
+        values |= {
+            "targets": [each for each in self.named_targets if "://" not in each],
             "policies": vars(self).get("policy") or [],
             "servers": self.servers,
-            "headers": option_values.headers(self.header or []),
-            "metrics": self.metrics or [],
-            "body": option_values.json_object(self.body, "--body"),
             "prices": option_values.prices(
                 self.price or [], self.price_per_hour or [], self.owned or []
             ),
         }
-        return kind(**(found | parsed))
+        return kind(**(values | parsed))
 
     def recorded(self, *, input_tokens: int | str | None = None, plan: str = "") -> Recorded:
         given = {
@@ -208,7 +237,6 @@ class RunOptions:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class TargetOptions(RunOptions):
     targets: TargetNames = None
     policy: Annotated[
@@ -218,24 +246,11 @@ class TargetOptions(RunOptions):
             help='A policy over targets, measured like a target: \'race("a/x", "b/x")\'.',
         ),
     ] = None
-    policy_file: Annotated[
-        Path | None,
-        of_targets("--policies", metavar="FILE", help="A Python file with policies of your own."),
-    ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
 class RunOutputOptions(RunOptions):
     out: Annotated[
         Path | None, of_results(metavar="FOLDER", help="The run's folder.", default="runs/ID")
-    ] = None
-    processes: Annotated[
-        int | None,
-        of_load(
-            metavar="N",
-            help="Maximum client processes per row; with --on, nodes.",
-            default="number of cores; all nodes",
-        ),
     ] = None
     verbose: Annotated[
         bool,
@@ -244,16 +259,8 @@ class RunOutputOptions(RunOptions):
         ),
     ] = False
     png: Annotated[bool, of_results("--png", help="Also write the plots as PNG files.")] = False
-    csv: Annotated[
-        str,
-        of_results("--csv", metavar="FILE", help="Write the rows as CSV; - is standard output."),
-    ] = ""
-    markdown: Annotated[
-        str,
-        of_results(
-            "--markdown", metavar="FILE", help="Write the tables as Markdown; - is standard output."
-        ),
-    ] = ""
+    csv: Csv = ""
+    markdown: Markdown = ""
 
     @property
     def output(self) -> Output:
@@ -268,61 +275,53 @@ class RunOutputOptions(RunOptions):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
 class SessionOptions(RunOptions):
-    sessions: Annotated[
-        str,
-        of_requests(
-            metavar="WHAT",
-            help="Send sessions; the load is then their number at a time. WHAT is agent, chat, or "
-            "a file: WEKA, "
-            "MLPerf, TraceLab, OpenTelemetry spans, messages, or ours.",
-        ),
-    ] = ""
-    longest_wait: Annotated[
-        str,
-        of_requests(
-            metavar="TIME", help="With --sessions: longest tool time before a turn.", default="10s"
-        ),
-    ] = ""
+    of = SessionSettings
+
     no_waits: Annotated[
         bool, of_requests("--no-waits", help="With --sessions: leave tool times out.")
     ] = False
-    answers: Annotated[
-        str,
-        of_requests(
-            metavar="server|recorded",
-            help="With --sessions: a turn contains the answer that the server gave, or filler of "
-            "the recorded length.",
-        ),
-    ] = "server"
+
+    def settings(self, kind: type[Settings], **parsed: Any) -> Settings:
+        if self.no_waits and self.longest_wait:
+            raise wrong("--longest-wait", self.longest_wait, "either it or --no-waits")
+        if self.no_waits:
+            parsed["longest_wait"] = 0.0
+        return super().settings(kind, **parsed)
 
 
 def with_options(
-    kind: type[Options], first: Sequence[str] = ()
-) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
-    """Make a command of a function that takes a `kind`: a dataclass whose fields are the options.
+    kind: type[Chosen], first: Sequence[str] = ()
+) -> Callable[[Callable[[Chosen], None]], Callable[..., None]]:
+    """Make a command of a function that takes a `kind`.
 
     `first`: the options that `--help` shows, and `--help-all` has all; empty: `--help` shows all.
-    Within a panel of help, the fields of a subclass stand before those of its bases.
+    Within a panel of help they come first, then the options of a subclass before those of its
+    bases.
     """
 
-    def decorate(function: Callable[[Options], None]) -> Callable[..., None]:
+    def decorate(function: Callable[[Chosen], None]) -> Callable[..., None]:
         @wraps(function)
         def command(**values: Any) -> None:
-            function(kind(**values))
+            try:
+                function(kind(**values))
+            except CallerFault as fault:
+                _name_flags(fault, kind.declared())
+                raise
 
-        hints = get_type_hints(kind, include_extras=True)
+        def place(item: tuple[str, CommandOption]) -> tuple[int, int]:
+            name, each = item
+            at = first.index(name) if name in first else len(first)
+            return PANELS.index(each.info.rich_help_panel or ""), at
+
         parameters = [
             Parameter(
-                field.name,
+                name,
                 Parameter.KEYWORD_ONLY,
-                default=Parameter.empty if field.default is MISSING else field.default,
-                annotation=hints[field.name],
+                default=each.default,
+                annotation=Annotated[each.kind, each.info],
             )
-            for field in sorted(
-                _own_first(kind), key=lambda field: PANELS.index(_panel(hints[field.name]))
-            )
+            for name, each in sorted(kind.declared().items(), key=place)
         ]
         command.first_options = first  # type: ignore[attr-defined] # what `help.Command` reads
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -332,13 +331,18 @@ def with_options(
     return decorate
 
 
-def _own_first(kind: type) -> Iterator[Field[Any]]:
-    known = {field.name: field for field in fields(kind)}
-    for each in kind.__mro__:
-        for name in getattr(each, "__annotations__", {}):
-            if name in known:
-                yield known.pop(name)
+def _name_flags(fault: CallerFault, options: Mapping[str, CommandOption]) -> None:
+    """Name options as the command line does, in the message of a fault of settings."""
+    if fault.kind != "bad_option":
+        return
+    by_field = {each.field or name: each for name, each in options.items()}
+    if fault.param in by_field:
+        flag = by_field[fault.param].flag
+        fault.message = flag + fault.message.removeprefix(fault.param)
+        fault.param = flag
 
+    def named(match: re.Match[str]) -> str:
+        each = by_field.get(match[1])
+        return match[0] if each is None else f"{each.flag} {each.info.metavar}"
 
-def _panel(annotation: Any) -> str:
-    return next((option.rich_help_panel or "" for option in annotation.__metadata__), "")
+    fault.message = re.sub("`([a-z_]+)`", named, fault.message)

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -82,7 +83,7 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
             "side_by_side", True, "no policy with it, because a policy calls several hosts itself"
         )
     settings.check()
-    trace, name = None, str(settings.trace)
+    trace = trace_load = None
     if settings.trace is not None:
         trace = read_trace(
             settings.trace,
@@ -90,15 +91,8 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
             duration_s=settings.duration,
             time_scale=settings.time_scale,
         )
-        times = PlannedLoad(trace=[each.due_ns for each in trace.requests])
-        settings = msgspec.structs.replace(
-            settings,
-            trace=None,
-            time_scale=1.0,
-            loads=[times],
-            requests=len(trace.requests),
-            duration=None,
-        )
+        trace_load = PlannedLoad(trace=[each.due_ns for each in trace.requests])
+        settings = msgspec.structs.replace(settings, requests=len(trace.requests), duration=None)
     sessions = _sessions(settings)
     prepared = _Prepared(
         settings,
@@ -106,12 +100,13 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
         recorded,
         cache_reuse=settings.cache_reuse,
         trace=trace,
-        trace_name=name,
+        trace_name=str(settings.trace),
         sessions=sessions,
     )
 
     def plan(response_s: float | None) -> RunPlan:
-        return plan_run(settings, prepared.resolved.measured, response_s, sessions)
+        measured = prepared.resolved.measured
+        return plan_run(settings, measured, response_s, sessions, trace_load)
 
     return msgspec.structs.replace(
         prepared.job(plan(None), slo=settings.slo),
@@ -126,11 +121,13 @@ def plan_run(
     measured: Mapping[str, str],
     response_s: float | None = None,
     sessions: SessionSet | None = None,
+    trace: PlannedLoad | None = None,
 ) -> RunPlan:
     """Return the plan of a benchmark of `measured`: the names of targets and policies, and their
     base URLs.
 
-    `response_s`: duration of the slowest target's response, in seconds (None: unknown).
+    `response_s`: duration of the slowest target's response, in seconds (None: unknown). `trace`:
+    the load of the trace of the settings.
     """
     over_s = settings.over or default_over_s(settings, len(measured))
     requests = settings.requests
@@ -151,7 +148,9 @@ def plan_run(
             sessions=sessions,
             over_s=over_s,
         )
-        for swept_targets, loads in _measured(measured, settings)
+        for swept_targets, loads in _measured(
+            measured, settings, settings.loads if trace is None else [trace]
+        )
     ]
     return merged(plans)
 
@@ -165,14 +164,14 @@ def default_over_s(settings: BenchSettings, targets: int) -> float | None:
     """
     rounds = settings.rounds or ROUNDS
     rounds = rounds if settings.requests is None else min(rounds, settings.requests)
-    timed = settings.duration is not None or any(load.trace for load in settings.loads)
+    timed = settings.duration is not None or settings.trace is not None
     if targets < 2 or settings.quick or timed or rounds < MIN_ROUNDS:
         return None
     return CLAIM_APART_S * (rounds - 1)
 
 
 def _sessions(settings: SessionSettings) -> SessionSet | None:
-    name = settings.sessions
+    name = os.fspath(settings.sessions)
     if not name:
         return None
     found = (
@@ -183,15 +182,15 @@ def _sessions(settings: SessionSettings) -> SessionSet | None:
 
 
 def _measured(
-    measured: Mapping[str, str], settings: BenchSettings
+    measured: Mapping[str, str], settings: BenchSettings, loads: Sequence[PlannedLoad]
 ) -> list[tuple[Mapping[str, str], Sequence[PlannedLoad]]]:
     return [
         (
             {swept(name, each.name): url for name, url in measured.items()},
-            settings.loads if each.rate is None else [PlannedLoad(rate=each.rate)],
+            loads if each.rate is None else [PlannedLoad(rate=each.rate)],
         )
         for each in settings.workloads
-    ] or [(measured, settings.loads)]
+    ] or [(measured, loads)]
 
 
 def watch_jobs(

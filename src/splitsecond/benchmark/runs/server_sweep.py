@@ -24,7 +24,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from splitsecond.benchmark.load.plan import PlannedLoad
 from splitsecond.benchmark.rows.records import AskedCondition, Run
 from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.runs.concluding import RunRequest, conclude
@@ -204,7 +203,7 @@ class Sweep:
                         api_format=self._plan.api_format,
                     )
                 ],
-                loads=[PlannedLoad(concurrency=level) for level in self._plan.concurrency],
+                concurrency=self._plan.concurrency,
                 requests=self._plan.requests,
                 rounds=1,
                 quick=True,

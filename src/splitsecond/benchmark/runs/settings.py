@@ -1,23 +1,51 @@
-"""The settings of runs, each declared once, with its default: the command line makes them from
-options, the public API from arguments."""
+"""The settings of runs, which are its options: each is declared once, as a field.
+
+The command line, plan files, the documentation of the Python API and the reference are derived from
+the fields and their annotations (`core.option.Option`). Type checkers read `api.keywords`, which
+has the names and types again; a test compares them.
+"""
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args
 from urllib.parse import urlsplit
 
 import msgspec
 
 from splitsecond.benchmark.findings.precision import parse_precision
+from splitsecond.benchmark.load.arrivals import PATTERNS
 from splitsecond.benchmark.load.plan import PlannedLoad
 from splitsecond.benchmark.load.sweep import NamedWorkload, check_workloads
+from splitsecond.benchmark.runs.option_forms import (
+    HEADERS,
+    JSON,
+    NUMBERS,
+    SECONDS,
+    SHARE,
+    TEXT,
+    WHOLE_NUMBERS,
+    interval,
+)
 from splitsecond.benchmark.workload.images import parse_images
 from splitsecond.benchmark.workload.sessions import ANSWERS, LONGEST_TOOL_TIME_S, Answers
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import ArrivalClock
+from splitsecond.core.option import (
+    Form,
+    in_python,
+    of_cost,
+    of_limits,
+    of_load,
+    of_requests,
+    of_results,
+    of_targets,
+)
+from splitsecond.core.timing.uses import USE_NAMES
 from splitsecond.core.transport.packets import packet_clock_refusal
 from splitsecond.core.validation import one_of, wrong
 
@@ -31,6 +59,8 @@ CACHED_BY_ALL = 4096
 """All models that document a minimum cache from this many tokens on: it is that of Claude Haiku 4.5
 and Opus 4.5 (Anthropic's guide "Prompt caching", 2026)."""
 CONCURRENCY = (1, 8, 32)
+BESIDE_SESSIONS = "no sessions with it, because sessions say what their requests contain"
+BESIDE_A_TRACE = "no trace with it, because a trace is a load of its own and is sent once"
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,57 +81,138 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 EXACT = "exact"
 BenchOperation = Literal["chat", "embeddings", "rerank"]
+Arrivals = Literal["constant", "poisson", "gamma", "trace"]
+T = TypeVar("T")
+
+
+def _read_cache(text: str, option: str) -> bool:
+    return one_of(option, text, tuple(INPUT_TOKENS)) == "reuse"
+
+
+CACHE = Form(_read_cache, lambda reuse: "reuse" if reuse else "fresh")
+_requests = partial(of_load, "N", flags=("-n", "--requests"))
+_output_tokens = partial(of_requests, "N", "Length of the responses in tokens.")
+_concurrency = partial(of_load, "N,N", flags=("-c", "--concurrency"), form=WHOLE_NUMBERS)
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that a benchmark, a watch and a capacity search share.
 
     `targets` are names such as "groq/llama-3.3-70b-versatile" or "sim/groq"; `policies` are
-    expressions such as ``race("a/x", "b/x")``, each measured like a target; `policy_file` is a
-    Python file with those of the user. `config` is a gateway's configuration, whose providers come
-    before those of the catalogue. `warmup` requests begin each block (None: as many as the
-    concurrency). `seed` decides arrivals, order and prompts. `prompts` is a file of prompts,
-    instead of synthetic ones of `input_tokens`. `images`: synthetic images of each request, as
-    ``1024x1024,2`` or ``1024x1024,jpeg``. `body` has further fields of every request. `timeout` is
-    the longest wait for a first token, in seconds. `processes` is the most client processes per row
-    (None: the number of processors). `clock` is what arrival times are taken from: "packets" (needs
-    CAP_NET_RAW), "kernel" or "process" ("": packets where allowed, else the kernel). `itl` "exact":
-    every token is read promptly where the packet clock is not available, which costs processor
-    time. `prices` maps targets to prices, "" to that of all other targets. `max_cost`: the run
-    stops before it costs more, in US dollars (None: no limit). `location`: where the measuring
-    machine stands ("": what it knows). `on`: the Ray cluster whose nodes send the requests,
-    "ray://HOST:10001", or "ray" for the one that this machine is part of ("": this machine sends
-    them); `processes` is then the most nodes. `metrics`: addresses of further pages with metrics of
-    servers or GPUs, each "[TARGET=]URL"; with `no_metrics` none is looked for, and none is read.
-    `usd_per_kwh`: price of electricity.
+    expressions such as ``race("a/x", "b/x")``, each measured like a target.
     """
 
     targets: Sequence[str] = ()
     policies: Sequence[str] = ()
-    policy_file: Path | None = None
     servers: Sequence[Server] = ()
-    config: Path | None = None
-    headers: Mapping[str, str] = {}
-    requests: int | None = None
-    warmup: int | None = None
-    seed: int = 0
-    input_tokens: int | None = None
-    output_tokens: int = 512
-    prompts: Path | None = None
-    images: str = ""
-    ignore_eos: bool = False
-    body: Mapping[str, Any] = {}
-    timeout: float = 120.0
-    processes: int | None = None
-    clock: str = ""
-    itl: str = ""
-    prices: Mapping[str, Price] = {}
-    max_cost: float | None = None
-    location: str = ""
-    on: str = ""
-    metrics: Sequence[str] = ()
-    no_metrics: bool = False
-    usd_per_kwh: float | None = None
+    policy_file: Annotated[
+        Path | None,
+        of_targets("FILE", "A Python file with policies of your own.", flags=("--policies",)),
+    ] = None
+    config: Annotated[
+        Path | None,
+        of_targets("FILE", "A gateway's configuration, whose providers targets may name."),
+    ] = None
+    headers: Annotated[
+        Mapping[str, str],
+        of_targets("'NAME: VALUE'", "HTTP header of every request.", name="header", form=HEADERS),
+    ] = {}
+    metrics: Annotated[
+        Sequence[str],
+        of_targets(
+            "[TARGET=]URL",
+            "A further page of metrics to read during the run, of a server or of GPUs. Repeatable.",
+        ),
+    ] = ()
+    no_metrics: Annotated[
+        bool, of_targets("", "Do not look for the metrics of servers and GPUs, and read none.")
+    ] = False
+    requests: Annotated[
+        int | None, _requests("Measured requests per row.", "50, or the whole trace")
+    ] = None
+    processes: Annotated[
+        int | None,
+        of_load(
+            "N",
+            "Maximum client processes per row; with --on, nodes.",
+            "number of cores; all nodes",
+        ),
+    ] = None
+    warmup: Annotated[
+        int | None, of_load("N", "Warm-up requests before each block.", "the concurrency")
+    ] = None
+    on: Annotated[
+        str,
+        of_load(
+            "CLUSTER",
+            "Send the requests from the nodes of a Ray cluster: ray://HOST:PORT, or ray for "
+            "this machine's own.",
+        ),
+    ] = ""
+    seed: Annotated[int, of_load("N", "Seed of arrivals, order and prompts.")] = 0
+    clock: Annotated[
+        str,
+        of_load(
+            "CLOCK",
+            "What arrival times are taken from: packets, kernel or process.",
+            "packets where allowed",
+        ),
+    ] = ""
+    itl: Annotated[
+        str,
+        of_load(
+            "exact",
+            "Read every token promptly, also without the packet clock: ITL at 100 streams "
+            "and more.",
+        ),
+    ] = ""
+    input_tokens: Annotated[
+        int | None,
+        of_requests("N", "Length of the prompts in tokens, by the server's count.", "512"),
+    ] = None
+    output_tokens: Annotated[int, _output_tokens("512; a single URL: what a pilot finds")] = 512
+    prompts: Annotated[
+        Path | None,
+        of_requests(
+            "FILE",
+            "Prompts from a file: JSON lines with messages or a prompt, ShareGPT, or plain text.",
+        ),
+    ] = None
+    images: Annotated[
+        str,
+        of_requests(
+            "WxH[,N][,jpeg]",
+            "Add N synthetic images of this size to each request, such as 1024x1024,2 or "
+            "1024x1024,jpeg. Default: PNG.",
+        ),
+    ] = ""
+    ignore_eos: Annotated[
+        bool, of_requests("", "Request full-length responses (vLLM, llama.cpp).")
+    ] = False
+    body: Annotated[
+        Mapping[str, Any], of_requests("JSON", "Further fields of every request.", form=JSON)
+    ] = {}
+    timeout: Annotated[float, of_requests("S", "Longest wait for the first token.")] = 120.0
+    prices: Annotated[
+        Mapping[str, Price],
+        in_python(
+            'A `Price` by target, if unknown or different for you; `""` is the price of all '
+            "other targets."
+        ),
+    ] = {}
+    usd_per_kwh: Annotated[
+        float | None,
+        of_cost("USD", "Price of electricity, for the energy of GPUs that are read."),
+    ] = None
+    max_cost: Annotated[
+        float | None, of_cost("USD", "Stop before this cost and keep the results so far.")
+    ] = None
+    location: Annotated[
+        str,
+        of_results(
+            "PLACE", "Where this machine stands, for the report.", "what the machine reports"
+        ),
+    ] = ""
 
     @property
     def arrival_clock(self) -> ArrivalClock:
@@ -149,17 +260,31 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionSettings(RunSettings, frozen=True, kw_only=True):
-    """The settings of runs that can send sessions.
+    """The settings of runs that can send sessions. Then requests are turns of sessions, and a load
+    is a number of sessions at a time, or a rate of new sessions."""
 
-    `sessions`: requests are turns of sessions: "agent", "chat", or a file (`session_files`). Then a
-    load is a number of sessions at a time, or a rate of new sessions. Tool time is at most
-    `longest_wait` seconds. `answers`: each turn contains the answer that the "server" gave, or
-    filler of the "recorded" length.
-    """
-
-    sessions: str = ""
-    longest_wait: float = LONGEST_TOOL_TIME_S
-    answers: Answers = "server"
+    sessions: Annotated[
+        str | os.PathLike[str],
+        of_requests(
+            "WHAT",
+            "Send sessions; the load is then their number at a time. WHAT is agent, chat, or a "
+            "file: WEKA, MLPerf, TraceLab, OpenTelemetry spans, messages, or ours.",
+        ),
+    ] = ""
+    longest_wait: Annotated[
+        float,
+        of_requests(
+            "TIME", "With --sessions: longest tool time before a turn.", "10s", form=SECONDS
+        ),
+    ] = LONGEST_TOOL_TIME_S
+    answers: Annotated[
+        Answers,
+        of_requests(
+            "server|recorded",
+            "With --sessions: a turn contains the answer that the server gave, or filler of "
+            "the recorded length.",
+        ),
+    ] = "server"
 
     def check(self) -> None:
         super().check()
@@ -178,109 +303,248 @@ class SessionSettings(RunSettings, frozen=True, kw_only=True):
         )
         for name, value in beside:
             if self.sessions and value is not None:
-                raise _beside_sessions(name, value)
-
-
-def _beside_sessions(name: str, value: object) -> CallerFault:
-    return wrong(
-        name, value, "no sessions with it, because sessions say what their requests contain"
-    )
+                raise wrong(name, value, BESIDE_SESSIONS)
 
 
 class BenchSettings(SessionSettings, frozen=True, kw_only=True):
     """The settings of a benchmark: each target under each of `loads`.
 
-    Each row has `requests` measured requests (None: 50, or more in many rounds) in `rounds` (None:
-    6 to 8). Or rounds follow until each row has a `precision`, "5%" or "ttft_ms.p95=5%,tps.p50=3%",
-    or until `duration` seconds have passed. With `over`, rounds begin at even distances, the first
-    planned one at once, the last `over` seconds later; those that a precision adds follow at the
-    same distance. A run of several targets has by default the `over` that its findings need
-    (`planning.default_over_s`); with `quick` its rounds follow each other at once. With
-    `side_by_side`, different hosts are measured at the same time. With `cache_reuse` each row has a
-    second one whose prompts begin alike. `slo`: limits such as "ttft=300ms", or "voice". `trace` is
-    a file of arrivals; its times are multiplied by `time_scale`. `workloads`: each is measured at
-    every target, at its own rate if it has one. `operation` "embeddings" or "rerank": each request
-    has `batch` texts to embed or documents to rank, of `input_tokens` each. `schema`: a file with
-    the JSON schema, `tools` one with the tools, that answers must fit; `check_file`: questions with
-    their answers, JSON lines.
+    Each row has `requests` measured requests (None: 50, or more in many rounds). Rounds that a
+    `precision` adds to those of `over` follow at the same distance. A run of several targets has by
+    default the `over` that its findings need (`planning.default_over_s`). `workloads`: each is
+    measured at every target, at its own rate if it has one.
     """
 
-    loads: Sequence[PlannedLoad] = tuple(PlannedLoad(concurrency=level) for level in CONCURRENCY)
-    rounds: int | None = None
-    precision: str = ""
-    duration: float | None = None
-    over: float | None = None
-    quick: bool = False
-    side_by_side: bool = False
-    cache_reuse: bool = False
-    slo: str = ""
+    concurrency: Annotated[
+        int | Sequence[int] | None,
+        _concurrency("Requests in flight (closed loop).", "1,8,32"),
+    ] = None
+    rate: Annotated[
+        float | Sequence[float] | None,
+        of_load("R,R", "Requests per second (open loop).", form=NUMBERS),
+    ] = None
+    arrivals: Annotated[
+        Arrivals, of_load("KIND", "With --rate: constant, poisson or gamma; or trace.")
+    ] = "poisson"
+    burstiness: Annotated[
+        float, of_load("X", "Shape of gamma arrivals: below 1 in bursts, 1 is Poisson.")
+    ] = 1.0
+    trace: Annotated[
+        Path | None,
+        of_load(
+            "FILE",
+            "Arrival times from a file, with its lengths of prompts and answers: Mooncake, "
+            "Azure, BurstGPT, or seconds, one per line.",
+        ),
+    ] = None
+    time_scale: Annotated[
+        float,
+        of_load("X", "Factor of the times of --trace: 0.5 sends it in half the time."),
+    ] = 1.0
+    rounds: Annotated[
+        int | None,
+        of_load("N", "Rounds per row; each round has requests of all rows.", "6 to 8"),
+    ] = None
+    precision: Annotated[
+        str,
+        of_load(
+            "SHARE",
+            "Instead of -n: more rounds until the intervals of TTFT p50 and TPS p50 are ±SHARE, "
+            "such as 5%; for other figures as in ttft_ms.p95=5%.",
+        ),
+    ] = ""
+    duration: Annotated[
+        float | None,
+        of_load(
+            "TIME",
+            "Instead of -n, or as limit of --precision: rounds for 60s, 10m or 2h; of a trace its "
+            "beginning.",
+            form=SECONDS,
+            python="Instead of -n, or as limit of --precision: rounds for so long; of a trace its "
+            "beginning.",
+        ),
+    ] = None
+    over: Annotated[
+        float | None,
+        of_load(
+            "TIME",
+            "Spread the rounds evenly over 15m or 2h, with pauses: what holds then, holds for "
+            "other minutes too.",
+            "12m30s with several targets",
+            form=SECONDS,
+            python="Spread the rounds evenly over so long, with pauses: over 900 s or more, "
+            "findings hold for other minutes too.",
+        ),
+    ] = None
+    quick: Annotated[
+        bool,
+        of_load(
+            "",
+            "No pauses between the rounds: a first look that holds for the seconds of the run "
+            "only.",
+        ),
+    ] = False
+    side_by_side: Annotated[bool, of_load("", "Measure different hosts at the same time.")] = False
+    session_rate: Annotated[
+        float | Sequence[float] | None,
+        of_load("R,R", "With --sessions: new sessions per second.", form=NUMBERS),
+    ] = None
     workloads: Sequence[NamedWorkload] = ()
-    trace: Path | None = None
-    time_scale: float = 1.0
-    operation: BenchOperation = "chat"
-    batch: int = 1
-    schema: Path | None = None
-    tools: Path | None = None
-    check_file: Path | None = None
+    input_tokens: Annotated[
+        int | None,
+        of_requests(
+            "N,N",
+            "Length of the prompts in tokens, by the server's count; several, such as 512,8k,50k, "
+            "are compared.",
+            "512; 4608 with --cache reuse",
+            form=TEXT,
+            python="Length of the prompts in tokens, by the server's count.",
+        ),
+    ] = None
+    operation: Annotated[
+        BenchOperation,
+        of_requests(
+            "NAME",
+            "What requests ask for: chat, embeddings or rerank. The last two have --batch inputs "
+            "of --input-tokens each.",
+        ),
+    ] = "chat"
+    batch: Annotated[
+        int,
+        of_requests(
+            "N,N",
+            "With --operation: texts to embed, or documents to rank, in a request; several are "
+            "compared.",
+            "1",
+            form=TEXT,
+            python="With --operation: texts to embed, or documents to rank, in a request.",
+        ),
+    ] = 1
+    schema: Annotated[
+        Path | None,
+        of_requests(
+            "FILE",
+            "Ask for structured output of this JSON schema, and report the share of answers that "
+            "fit it.",
+        ),
+    ] = None
+    tools: Annotated[
+        Path | None,
+        of_requests(
+            "FILE",
+            "Require a call of one of these tools (a list in OpenAI's form), and report the "
+            "share of right calls.",
+        ),
+    ] = None
+    check_file: Annotated[
+        Path | None,
+        of_requests(
+            "FILE",
+            'Ask these questions, JSON lines with "question" and "answer", and report the share '
+            "of answers that have the expected words.",
+            flags=("--check",),
+        ),
+    ] = None
+    cache_reuse: Annotated[
+        bool,
+        of_requests(
+            "fresh|reuse",
+            "fresh: every prompt begins differently. reuse: also measure rows whose prompts begin "
+            "alike, and what the provider's prompt cache saves.",
+            name="cache",
+            form=CACHE,
+            python="Also measure rows whose prompts begin alike, and what the provider's prompt "
+            "cache saves.",
+        ),
+    ] = False
+    slo: Annotated[
+        str,
+        of_results("LIMITS", f"Limits for goodput: ttft=300ms,tpot=20ms, or one of {USE_NAMES}."),
+    ] = ""
+
+    @property
+    def loads(self) -> list[PlannedLoad]:
+        """The loads: closed loops, unless there is only a rate; none for a trace."""
+        levels = several(self.concurrency)
+        rates = several(self.rate if self.session_rate is None else self.session_rate)
+        if not (levels or rates or self.trace):
+            levels = [*CONCURRENCY]
+        return closed_loops(levels) + [
+            PlannedLoad(rate=each, pattern=pattern, burstiness=self.burstiness)
+            for pattern in PATTERNS
+            if pattern == self.arrivals
+            for each in rates
+        ]
 
     def check(self) -> None:
         super().check()
+        self._check_load()
+        self._check_trace()
+        self._check_rounds()
         self._check_operation()
         self._check_answers()
-        if not (math.isfinite(self.time_scale) and self.time_scale > 0):
-            raise wrong("time_scale", self.time_scale, "a number above 0")
-        if self.time_scale != 1 and self.trace is None:
-            raise wrong("time_scale", self.time_scale, "a trace with it")
-        beside_a_trace: tuple[tuple[str, object], ...] = (
-            ("concurrency", [load.label for load in self.loads]),
-            ("precision", self.precision),
-            ("workload", [each.name for each in self.workloads]),
-            ("over", self.over),
-        )
-        for what, given in beside_a_trace:
-            if self.trace is not None and given:
-                raise wrong(
-                    what,
-                    given,
-                    "no trace with it, because a trace is a load of its own and is sent once",
-                )
         check_workloads(self.workloads)
-        for name, value in (
-            ("cache", self.cache_reuse),
-            ("policy", self.policies),
-            ("prompts", self.prompts),
-        ):
-            if self.workloads and value:
-                raise wrong("workload", self.workloads[0].name, f"no {name} with it")
-        beside_sessions = (
-            ("cache", self.cache_reuse),
-            ("trace", self.trace),
-            ("workload", [each.name for each in self.workloads]),
-        )
-        for name, value in beside_sessions:
-            if self.sessions and value:
-                raise _beside_sessions(name, value)
+        names = [each.name for each in self.workloads]
+        if names:
+            for name, value in (
+                ("cache", self.cache_reuse),
+                ("policy", self.policies),
+                ("prompts", self.prompts),
+            ):
+                if value:
+                    raise wrong("workload", names[0], f"no {name} with it")
+        if self.sessions:
+            _refuse(BESIDE_SESSIONS, cache=self.cache_reuse, trace=self.trace, workload=names)
+        if self.trace:
+            _refuse(BESIDE_A_TRACE, precision=self.precision, workload=names, over=self.over)
+
+    def _check_rounds(self) -> None:
         at_least_one(rounds=self.rounds, duration=self.duration, over=self.over)
-        if self.over is not None and self.duration is not None and not self.precision:
-            raise wrong("over", self.over, "no duration with it, whose rounds leave no pause")
-        if self.over is not None and self.quick:
-            raise wrong("over", self.over, "either it or quick")
-        if self.over is not None and self.rounds == 1:
-            raise wrong("over", self.over, "two rounds or more with it")
-        for name in ("precision", "duration"):
-            if self.requests is not None and getattr(self, name):
-                raise wrong(name, getattr(self, name), "either it or a number of requests")
+        if self.over is not None:
+            if self.duration is not None and not self.precision:
+                raise wrong("over", self.over, "no duration with it, whose rounds leave no pause")
+            if self.quick:
+                raise wrong("over", self.over, "either it or quick")
+            if self.rounds == 1:
+                raise wrong("over", self.over, "two rounds or more with it")
+        if self.requests is not None:
+            _refuse(
+                "either it or a number of requests",
+                precision=self.precision,
+                duration=self.duration,
+            )
         if self.precision:
             parse_precision(self.precision)
 
+    def _check_load(self) -> None:
+        one_of("arrivals", self.arrivals, get_args(Arrivals))
+        if not (math.isfinite(self.burstiness) and self.burstiness > 0):
+            raise wrong("burstiness", self.burstiness, "a number above 0")
+        if self.session_rate is not None and not self.sessions:
+            raise wrong("session_rate", _text(self.session_rate), "`sessions` with it")
+        if self.rate is not None and self.sessions:
+            expected = "`session_rate`, which is the rate of new sessions"
+            raise wrong("rate", _text(self.rate), expected)
+        if self.rate is not None and (self.trace or self.arrivals == "trace"):
+            raise wrong("rate", _text(self.rate), "either a rate or a trace")
+
+    def _check_trace(self) -> None:
+        if self.trace and self.concurrency is not None:
+            raise wrong("concurrency", _text(self.concurrency), "either it or a trace")
+        if self.arrivals == "trace" and not self.trace:
+            raise wrong("arrivals", self.arrivals, "`trace` with it")
+        if not (math.isfinite(self.time_scale) and self.time_scale > 0):
+            raise wrong("time_scale", self.time_scale, "a number above 0")
+        if self.time_scale != 1 and not self.trace:
+            raise wrong("time_scale", self.time_scale, "a trace with it")
+
     def _check_answers(self) -> None:
-        wanted = self.schema or self.tools or self.check_file
-        for name, value in (
-            ("sessions", self.sessions),
-            ("operation", self.operation if self.operation != "chat" else ""),
-        ):
-            if wanted and value:
-                raise wrong(name, value, "no schema, tools or check with it")
+        if self.schema or self.tools or self.check_file:
+            _refuse(
+                "no schema, tools or check with it",
+                sessions=self.sessions,
+                operation=self.operation if self.operation != "chat" else "",
+            )
         if self.check_file and (self.prompts or self.workloads or self.trace or self.images):
             raise wrong("check", str(self.check_file), "no other prompts with it")
         if self.schema and self.tools:
@@ -293,7 +557,7 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
             if self.batch != 1 or any(each.batch for each in self.workloads):
                 raise wrong("batch", self.batch, "an operation with it: embeddings or rerank")
             return
-        beside: tuple[tuple[str, object], ...] = (
+        for name, value in (
             ("sessions", self.sessions),
             ("cache", self.cache_reuse),
             ("prompts", self.prompts),
@@ -302,8 +566,7 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
             ("slo", self.slo),
             ("ignore_eos", self.ignore_eos),
             ("precision", "" if "=" in self.precision else self.precision),
-        )
-        for name, value in beside:
+        ):
             if value:
                 expected = f"no {name} with the operation {self.operation}"
                 hint = "; name figures: latency_ms.p50=5%" if name == "precision" else ""
@@ -311,29 +574,64 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
 
 
 class WatchSettings(RunSettings, frozen=True, kw_only=True):
-    requests: int | None = 20
-    output_tokens: int = 128
-    loads: Sequence[PlannedLoad] = (PlannedLoad(concurrency=1),)
-    every_ns: int
-    folder: Path
+    every: Annotated[str, of_load("TIME", "Time from one round to the next: 30m, 3h, 1d.")] = "1h"
+    times: Annotated[int | None, of_load("N", "End after this many rounds.", "never")] = None
+    concurrency: Annotated[
+        int | Sequence[int],
+        _concurrency("Requests in flight."),
+    ] = 1
+    requests: Annotated[int | None, _requests("Measured requests per row.")] = 20
+    output_tokens: Annotated[int, _output_tokens()] = 128
+    fail_if: Annotated[
+        Sequence[str],
+        of_limits(
+            "EXPRESSION",
+            "Exit 1 if it holds for a row of a round, as in 'ttft_ms.p95 > +20%'. Repeatable.",
+            python="Gates such as 'ttft_ms.p95 > +20%', whose breaches each round lists.",
+        ),
+    ] = ()
+
+    @property
+    def loads(self) -> list[PlannedLoad]:
+        return closed_loops(several(self.concurrency))
+
+    @property
+    def every_ns(self) -> int:
+        return interval(self.every, "every")
 
 
 class CapacitySettings(SessionSettings, frozen=True, kw_only=True):
     """The settings of a capacity search: the highest load at which `share` of the requests meet
-    `slo`.
+    `slo`. The load is a concurrency from `first` to `last`, or with `rate` a number of requests a
+    second."""
 
-    The load is a concurrency from `first` to `last`, or with `rate` a number of requests a second.
-    A step sends `requests` before it is judged (None: as many as can decide it). With `over`, the
-    rounds that confirm the result begin at even distances over so many seconds.
-    """
-
-    output_tokens: int = 128
-    slo: str = "voice"
-    share: float = 0.95
-    rate: bool = False
-    first: float = 1
-    last: float = 256
-    over: float | None = None
+    slo: Annotated[
+        str,
+        of_limits("LIMITS", f"Such as ttft=300ms,tpot=20ms,e2e=5s,tps=50, or one of {USE_NAMES}."),
+    ] = "voice"
+    share: Annotated[
+        float, of_limits("SHARE", "Share of the requests that must meet them.", form=SHARE)
+    ] = 0.95
+    rate: Annotated[
+        bool,
+        of_load("", "Search by requests per second instead of concurrency.", name="by_rate"),
+    ] = False
+    first: Annotated[float, of_load("N", "The lowest load.", flags=("--from",))] = 1
+    last: Annotated[float, of_load("N", "The highest load.", flags=("--to",))] = 256
+    requests: Annotated[
+        int | None,
+        _requests("Requests of a round of a step.", "as many as the load needs"),
+    ] = None
+    over: Annotated[
+        float | None,
+        of_load(
+            "TIME",
+            "Spread the rounds that confirm the result evenly over 15m or 2h, with pauses.",
+            form=SECONDS,
+            python="Spread the rounds that confirm the result evenly over so long, with pauses.",
+        ),
+    ] = None
+    output_tokens: Annotated[int, _output_tokens()] = 128
 
     def check(self) -> None:
         super().check()
@@ -357,6 +655,27 @@ class CapacitySettings(SessionSettings, frozen=True, kw_only=True):
             raise wrong("to", self.last, f"{self.first:g} or more, the lowest load")
         if not 0.5 <= self.share <= 0.999:
             raise wrong("share", self.share, "a share such as 95%, from 50% to 99.9%")
+
+
+def _refuse(expected: str, **beside: object) -> None:
+    """Raise `CallerFault` for the first setting that has a value."""
+    for name, value in beside.items():
+        if value:
+            raise wrong(name, value, expected)
+
+
+def several(value: T | Sequence[T] | None) -> list[T]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, Sequence) else [value]
+
+
+def _text(numbers: float | Sequence[float]) -> str:
+    return ",".join(f"{each:g}" for each in several(numbers))
+
+
+def closed_loops(levels: Sequence[int]) -> list[PlannedLoad]:
+    return [PlannedLoad(concurrency=level) for level in levels]
 
 
 def at_least_one(**values: float | None) -> None:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from splitsecond.benchmark.load.plan import PlannedLoad
 from splitsecond.benchmark.runs.planning import Recorded, bench_job
 from splitsecond.benchmark.runs.settings import BenchSettings
 from splitsecond.cli.measuring import measure
@@ -39,7 +38,7 @@ def demo(
     """
     settings = BenchSettings(
         targets=[SIMULATED + provider for provider in PROVIDERS],
-        loads=[PlannedLoad(concurrency=CONCURRENCY)],
+        concurrency=CONCURRENCY,
         requests=REQUESTS,
         output_tokens=OUTPUT_TOKENS,
         quick=True,

@@ -15,6 +15,7 @@ from splitsecond.benchmark.report.checkup import (
     send_advice,
     target_table,
 )
+from splitsecond.benchmark.runs.option_forms import WHOLE_NUMBERS
 from splitsecond.benchmark.runs.self_check import ComparingClient, measure_instrument
 from splitsecond.benchmark.runs.settings import RunSettings, Server
 from splitsecond.benchmark.runs.targets import advised, resolve
@@ -79,7 +80,7 @@ def doctor(
     names = [each for each in named if "://" not in each]
     urls = [*(base_url or []), *(each for each in named if "://" in each)]
     servers = option_values.servers(urls, model, api_key_env=api_key_env, api_format=api_format)
-    asked = sorted(int(n) for n in option_values.numbers(levels, "--levels", whole=True))
+    asked = sorted(WHOLE_NUMBERS.read(levels, "--levels"))
     console = Console(stderr=json == "-")
     result: dict[str, object] = {}
     healthy = True

@@ -1,46 +1,28 @@
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from splitsecond.benchmark.findings.gate import parse_gate
+from splitsecond.benchmark.runs.option_forms import interval
 from splitsecond.benchmark.runs.planning import watch_jobs
 from splitsecond.benchmark.runs.settings import WatchSettings, at_least_one
 from splitsecond.benchmark.runs.watching import Watch, accept_drifts
-from splitsecond.cli import option_values
 from splitsecond.cli.files import check_json
-from splitsecond.cli.options import OutputTokens, Requests, of_limits, of_load, of_results
+from splitsecond.cli.options import of_results
 from splitsecond.cli.plan_file import plan_text, planned
 from splitsecond.cli.results import Output
 from splitsecond.cli.run_options import TargetOptions, with_options
 from splitsecond.cli.watch_screen import WatchScreen
 
 
-@dataclass(frozen=True, kw_only=True)
 class WatchOptions(TargetOptions):
-    every: Annotated[
-        str, of_load(metavar="TIME", help="Time from one round to the next: 30m, 3h, 1d.")
-    ] = "1h"
-    times: Annotated[
-        int | None, of_load(metavar="N", help="End after this many rounds.", default="never")
-    ] = None
-    concurrency: Annotated[
-        str, of_load("-c", "--concurrency", metavar="N,N", help="Requests in flight.")
-    ] = "1"
-    requests: Requests = 20
-    output_tokens: OutputTokens = 128
+    of = WatchSettings
+
     out: Annotated[Path, of_results(metavar="FOLDER", help="The folder of all rounds.")] = Path(
         "watch"
     )
-    fail_if: Annotated[
-        list[str] | None,
-        of_limits(
-            metavar="EXPRESSION",
-            help="Exit 1 if it holds for a row of a round, as in 'ttft_ms.p95 > +20%'. Repeatable.",
-        ),
-    ] = None
     accept: Annotated[
         bool,
         of_results("--accept", help="Acknowledge the drifts in the folder, and measure nothing."),
@@ -67,7 +49,7 @@ def watch(options: WatchOptions) -> None:
     """
     options = planned(options)
     check_json(options.json)
-    every_ns = option_values.interval(options.every, "--every")
+    every_ns = interval(options.every, "--every")
     plan = plan_text(options, "watch")
     screen = WatchScreen(options.out, Output(json=options.json, html=options.html), plan)
     if options.accept:
@@ -75,12 +57,7 @@ def watch(options: WatchOptions) -> None:
         return
     at_least_one(times=options.times)
     gates = [parse_gate(text) for text in options.fail_if or ()]
-    settings = options.settings(
-        WatchSettings,
-        loads=option_values.loads(options.concurrency, "", "poisson", 1.0, None),
-        every_ns=every_ns,
-        folder=options.out,
-    )
+    settings = options.settings(WatchSettings)
     with ExitStack() as started:
         job = watch_jobs(settings, started, options.recorded(plan=plan))
         rounds = Watch(job, options.out, every_ns, screen, max_cost=options.max_cost, gates=gates)

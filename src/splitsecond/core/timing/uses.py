@@ -54,6 +54,8 @@ USES: dict[str, Use] = {
     "batch": Use(limit=None, by="tokens_per_usd"),
 }
 """Uses by name, the most impatient first."""
+*_BEFORE, _LAST = USES
+USE_NAMES = f"{', '.join(_BEFORE)} or {_LAST}"
 
 FIRST_TOKEN_USES = tuple(
     name for name, use in USES.items() if use.limit is None or use.limit[0] == "ttft"
