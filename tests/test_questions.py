@@ -724,6 +724,17 @@ def test_speed_by_each_property(session: Session, by: str, ranked: dict[str, int
 
 
 @pytest.mark.system
+def test_production_against_published_speeds(session: Session) -> None:
+    printed = session.printed("speed --log sqlite:///calls.db --against published")
+    assert re.search(
+        r"azure/gpt-35-turbo in production, against \S+ [\d-]+: total TPS within the published "
+        r"range, 1\d(\.\d)? against under 20",
+        printed,
+    )
+    assert "Not compared, as only the log has them: anthropic/claude-3-sonnet-20240229" in printed
+
+
+@pytest.mark.system
 def test_logs_of_other_programs(session: Session) -> None:
     assert session.printed("import litellm").startswith(
         "Read as LiteLLM's spend log: 17 calls imported, 3 not calls of"
