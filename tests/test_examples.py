@@ -165,7 +165,7 @@ def gateway(tmp_path: Path, environment: dict[str, str]) -> Iterator[dict[str, s
     with Process(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
     ) as process:
-        yield {**environment, "SPLITSECOND_URL": process.read_line().split()[-1]}
+        yield {**environment, "SPLITSECOND_URL": process.read_line().split()[1]}
 
 
 @pytest.mark.system
@@ -218,7 +218,7 @@ def test_each_panel_shows_data_in_prometheus(
             stdout=subprocess.PIPE,
             text=True,
         )
-        url = running.enter_context(serve).read_line().split()[-1]
+        url = running.enter_context(serve).read_line().split()[1]
         config = (
             (EXAMPLES / "prometheus.yml")
             .read_text()
