@@ -203,7 +203,11 @@ def test_the_command_serves_without_rights_and_drains(folder: Path) -> None:
             os.kill(pid, signal.SIGTERM)
             assert stream.read().rstrip().endswith(b"data: [DONE]")
         assert process.wait(WITHIN_S) == 0, process.stderr.read().decode()
-    assert sorted(each.name for each in (folder / "data").iterdir()) == ["log.db", "log.db.secret"]
+    assert sorted(each.name for each in (folder / "data").iterdir()) == [
+        "log.db",
+        "log.db.secret",
+        "log.db.sessions",
+    ]
 
 
 @pytest.mark.system

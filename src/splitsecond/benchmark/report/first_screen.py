@@ -209,7 +209,7 @@ def _print_problems(run: Run, console: Console, names: ShortNames) -> None:
         for remark in rows.remarks(level)
         if remark.kind in ("invalid", "error")
     ]
-    for who, own in grouped(problems, lambda problem: problem[0]).items():
+    for (who, _), own in grouped(problems, lambda each: (each[0], each[1].kind)).items():
         first, more = own[0][1], len(own) - 1
         others = f" ({counted_as(more, 'more remark')} with --verbose)" if more else ""
         print_item(console, "  ", names.within(f"{who}: {first.text}{others}"), LOOKS[first.kind])

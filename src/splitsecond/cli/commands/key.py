@@ -67,10 +67,11 @@ def key(
     """Add, list, rotate and remove the clients' keys of a gateway.
 
     \b
-    splitsecond key add alice --team research --usd-per-day 5
+    splitsecond key add alice --usd-per-day 5
+    splitsecond key add bob
     splitsecond key list
     splitsecond key rotate alice --overlap 7
-    splitsecond key remove alice
+    splitsecond key remove bob
 
     Edits the gateway's configuration; its comments and layout stay. A new key is printed once, and
     written into a file beside the configuration that only its owner can read. A running gateway
