@@ -243,12 +243,11 @@ def test_the_gateway_ends_when_the_command_is_killed(
 
 PRESSED = """
 import signal, sys
-presses = []
-signal.signal(signal.SIGINT, lambda *_: presses.append(1))
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # none can come before it is awaited
 assert sys.stdin.isatty()
 print("ready", flush=True)
-signal.pause()
-sys.exit(40 + len(presses))
+signal.sigwait({signal.SIGINT})
+sys.exit(41 + (signal.SIGINT in signal.sigpending()))
 """
 
 
