@@ -145,8 +145,8 @@ def compared(providers: Sequence[RunningProvider], run: BenchRun) -> list[Compar
 
 
 def happened(records: Sequence[Record], complete: Sequence[Record]) -> Happened:
-    """Return what the log says about requests, of which some are `complete`: a server counts a
-    time in its queue when a response is."""
+    """Return what the log says about requests. `complete`: those with a whole response; only their
+    times in the queue count, as in the server's metrics."""
     lived_ns = sum(record["ended_ns"] - record["arrived_ns"] for record in records)
     return Happened(
         queue_ms=sum(map(queue_ns, complete)) / len(complete) / NS_PER_MS,

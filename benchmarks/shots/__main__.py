@@ -114,7 +114,7 @@ DOCUMENTS = {
     "dashboard-light": ("dashboard-light", "body", "section:has(#targets)"),
     "dashboard-dark": ("dashboard-dark", "body", "section:has(#targets)"),
 }
-"""Pictures of which README and documents show a part, and the elements that begin and end it."""
+"""Pictures that are cut: README and documents show the part between these two elements."""
 MARGIN = 16
 """Pixels above and below them."""
 ANIMATED = "bench"

@@ -45,6 +45,8 @@ def test_the_route_of_a_split_is_that_of_the_configuration(
 def test_wrong_use_says_what_is_expected(split: Split, log: Path) -> None:
     unsplit = split("split", "--log", log, "--policy", 'weighted("a/m", "b/m")')
     share = split("split", "--log", log, "--policy", SPLIT, "--within", "much")
-    assert [unsplit.code, share.code] == [2, 2]
+    unnamed = split("split", "--log", log)
+    assert [unsplit.code, share.code, unnamed.code] == [2, 2, 2]
+    assert "Name it with --policy" in unnamed.complaint
     assert "is no split" in unsplit.complaint
     assert "--within" in share.complaint

@@ -17,11 +17,19 @@ from splitsecond.routing.construction.expression import Expression, parse
 class LoggedRoute:
     """The calls to a route of a log, at most `calls`, and the policy `now` that it had.
 
-    `route`: "" for the one with most calls. `today`: "" for the policy of the configuration. Raises
-    `CallerFault` if one of them is not known.
+    `route`: "" for the one with most calls. `today`: "" for the policy of the configuration;
+    `option`: its name on the command line. Raises `CallerFault` if one of them is not known.
     """
 
-    def __init__(self, logged: LoggedTraffic, route: str, today: str, calls: int) -> None:
+    def __init__(
+        self,
+        logged: LoggedTraffic,
+        route: str,
+        today: str,
+        calls: int,
+        *,
+        option: str = "--today",
+    ) -> None:
         self._logged = logged
         self.policies = logged.policies()
         self.name = _route(logged, route)
@@ -30,7 +38,7 @@ class LoggedRoute:
             raise CallerFault(
                 f"the policy of the route {self.name!r} in the log is not known",
                 kind="no_policy",
-                hint="Name it with --today, or the gateway's configuration with --config.",
+                hint=f"Name it with {option}, or the gateway's configuration with --config.",
             )
         self.now: Expression = now
         self.requests: RequestColumns

@@ -140,8 +140,8 @@ def compare_arms(
 ) -> SplitComparison:
     """Compare the arms of the first `split` in `policy`.
 
-    Raises `CallerFault` if there is none, if it sent no calls, or if the calls of the log did not
-    go where it sends them.
+    Raises `CallerFault` if the policy has no split, if the split sent no calls, or if the calls of
+    the log did not go where it sends them.
     """
     split = first(policy, "split")
     if split is None:

@@ -25,7 +25,7 @@ Replay = Callable[[Sent], ReplayedCalls]
 
 
 def replays(jobs: Sequence[Replay], calls: int, sent: Sent) -> list[ReplayedCalls]:
-    """Return the results of `jobs`, in their order, each of which replays so many `calls`.
+    """Return the results of `jobs`, in their order. Each job replays `calls` calls.
 
     Each job gets a function like `sent`, for the number of calls that were sent since. Raises
     `CallerFault` if a process ends early.

@@ -79,7 +79,7 @@ def split(
     limit = Share.parse("--within", within).value
     days = Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S
     logged = LoggedTraffic(log, config, days)
-    read = LoggedRoute(logged, route or _split_route(logged), policy, calls)
+    read = LoggedRoute(logged, route or _split_route(logged), policy, calls, option="--policy")
     facts = logged.facts(read.requests.targets)
     result = compare_arms(read.requests, read.now, facts, route=read.name, within=limit)
 

@@ -183,7 +183,7 @@ def _judged(found: SpeedDrivers, names: Sequence[str], tables: Sequence[Floats])
         Driver(by=name, values=len(table), share=float(share), ci95=_bounded(interval))
         for name, table, share, interval in zip(names, tables, shares, intervals, strict=False)
     ]
-    # a difference whose interval contains 0 is none
+    # properties whose difference from the best one may be chance
     near = [
         name
         for name, (low, _) in zip(names, intervals[len(names) :], strict=True)

@@ -19,7 +19,7 @@ def _of_target(target: str) -> list[KnownSpeed]:
     try:
         name, model = split_target(target)
         models = provider(name).models
-    except CallerFault:  # a server of the user's own, of which nothing is published
+    except CallerFault:  # the user's own server: no speed of it is published
         return []
     lightest: dict[str, PublishedSpeed] = {}
     for listed, entry in models.items():

@@ -22,8 +22,8 @@ def keep_answer(url: str, answer: bytes) -> None:
 
 
 def kept_answer(url: str) -> bytes | None:
-    """Return the answer beside the log `url`; None if there is none. Raises `CallerFault` if it
-    cannot be read."""
+    """Return the answer beside the log `url`, or None if no answer was kept. Raises `CallerFault`
+    if the file cannot be read."""
     file = beside(url, "what-if.json")
     try:
         with open(file, "rb") as opened:
