@@ -15,10 +15,12 @@ from genai_prices.types import (
     Provider,
     TimeOfDateConstraint,
 )
+from msgspec import structs
 from tests.cases import each_case
 
 from splitsecond.core import clock
 from splitsecond.core.catalog import price_list
+from splitsecond.core.catalog.model import CatalogModel
 from splitsecond.core.catalog.price import Price, Tier
 from splitsecond.core.catalog.prices import (
     PriceLookup,
@@ -153,6 +155,31 @@ def test_the_configuration_wins_then_the_list_then_the_catalogue() -> None:
 
 def test_a_region_has_its_provider_s_price() -> None:
     assert price("azure-eu/gpt-4o") == price("azure/gpt-4o") is not None
+
+
+@pytest.mark.parametrize(
+    ("logged", "requested"),
+    [
+        ("anthropic/claude-4.5-sonnet-20250929", "anthropic/claude-sonnet-4-5"),
+        ("deepinfra/llama-3.3-70b-instruct", "deepinfra/meta-llama/Llama-3.3-70B-Instruct"),
+        ("groq/gpt-oss-120b", "groq/openai/gpt-oss-120b"),
+    ],
+)
+def test_another_program_s_name_of_a_model_has_the_model_s_price(
+    logged: str, requested: str
+) -> None:
+    assert price(logged) == price(requested) is not None
+
+
+def test_a_name_of_models_with_two_prices_has_no_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {
+        name: CatalogModel(price=Price(input_usd=usd, output_usd=1.0))
+        for name, usd in (("a/llama-3-8b", 1.0), ("b/llama-3-8b", 2.0), ("a/llama-3-70b", 3.0))
+    }
+    owner = structs.replace(provider("groq"), prices="", models=models)
+    monkeypatch.setattr("splitsecond.core.catalog.prices.provider", lambda name: owner)
+    assert price("groq/llama-3-8b") is None
+    assert price("groq/llama-3-70b") == models["a/llama-3-70b"].price
 
 
 def test_unlisted_targets_have_no_price() -> None:

@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 
 from splitsecond.core.catalog import price_list
 from splitsecond.core.catalog.model import CatalogModel
+from splitsecond.core.catalog.model_names import model_name
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.provider import (
     TYPO_RATIO,
@@ -65,11 +66,29 @@ def _listing(owner: Provider, name: str) -> CatalogModel:
         else CatalogModel()
     )
     price = listed.price or model.price
+    if price is None and name not in owner.models:
+        price = _price_of_same_model(owner, name)
     if price is not None and owner.tiers:
         price = tier_price(price, name, tier, owner.tiers, owner.standard_tiers)
     return structs.replace(
         model, price=price, context_tokens=model.context_tokens or listed.context_tokens
     )
+
+
+def _price_of_same_model(owner: Provider, name: str) -> Price | None:
+    """Return the price of the provider's models that are this one under another name; None if there
+    are none, or their prices differ.
+
+    Logs of OpenRouter name groq/openai/gpt-oss-120b as groq/gpt-oss-120b.
+    """
+    regular = model_name(name)
+    same = [
+        each.price
+        for other, each in provider_models(owner).items()
+        if each.price and model_name(other) == regular
+    ]
+    rates = [structs.replace(price, as_of="", source="") for price in same]
+    return same[0] if same and all(each == rates[0] for each in rates) else None
 
 
 def provider_models(found: Provider) -> dict[str, CatalogModel]:
