@@ -5,6 +5,8 @@ import gc
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
+from random import Random
+from typing import cast
 from zlib import crc32
 
 import pytest
@@ -15,6 +17,8 @@ from tests.examples import examples
 
 from splitsecond.benchmark.load.block import UNANSWERED, RequestBlock, run_block
 from splitsecond.benchmark.load.cost_lease import CostLease, LeaseAccount
+from splitsecond.benchmark.rows.condition import condition_findings
+from splitsecond.benchmark.rows.records import AskedCondition
 from splitsecond.benchmark.workload.workload import Composer, Workload
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
@@ -118,6 +122,44 @@ def test_closed_loop_keeps_full_concurrency_without_gaps() -> None:
     assert [ran.in_flight_at(o.start_ns) for o in measured] == [4] * 8
     ends = {o.end_ns for o in ran.observations}
     assert all(o.due_ns == o.start_ns and o.due_ns in ends for o in measured)
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "requests", "tokens", "ttft_s", "tps"),
+    [(8, 19, 32, 0.222, 300), (32, 32, 32, 0.3, 100)],
+)
+def test_throughput_is_the_concurrency_divided_by_the_time_of_a_request(
+    concurrency: int, requests: int, tokens: int, ttft_s: float, tps: float
+) -> None:
+    rng = Random(1)
+
+    def script(call: Call) -> Script:
+        tokens = cast("int", call.body["max_tokens"])
+        return Script(ttft=ttft_s * rng.uniform(0.9, 1.1), tokens=tokens, tps=tps)
+
+    composer = Composer(Workload(run="r", system_words=2, user_words=2, output_tokens=tokens))
+    rounds = [
+        replace(
+            closed(concurrency, requests),
+            cooldowns=4 * (concurrency - 1),
+            round=number,
+            first=1000 * number,
+        )
+        for number in range(1, 6)
+    ]
+    ran = [Ran(block, script, composer=composer) for block in rounds]
+
+    async def one_after_another() -> None:
+        for each in ran:
+            await each.run()
+
+    run_virtual(one_after_another())
+    observations = [o for each in ran for o in each.observations]
+    asked = AskedCondition(condition="c", target="t", concurrency=concurrency)
+    row = condition_findings(asked, observations, [])
+    truth = concurrency / (ttft_s + (tokens - 1) / tps)
+    assert row.requests_per_s == pytest.approx(truth, rel=0.03)
+    assert row.output_tokens_per_s == pytest.approx(truth * tokens, rel=0.05)
 
 
 def test_block_ends_at_the_maximum_of_failures() -> None:

@@ -7,9 +7,10 @@ block.
 Starting all slots of a closed loop at once would measure a stampede, so the first request goes
 alone, and the other slots start spread over the time that its first token took. Responses of equal
 length would keep the slots in step, all of them waiting for a first token at the same time. So the
-warm-ups, one for each slot, have uniformly random lengths: their ends are spread evenly over the
-time of one response, as in a loop that has run for long. A slot whose warm-up ends before most
-others have their first token sends another one.
+first warm-up of each slot has a uniformly random length: their ends are spread evenly over the time
+of one response, as in a loop that has run for long. A slot whose warm-up ends before most others
+have their first token sends another one, of full length: short ones would wait for a first token
+more often than the measured requests do, and lower the throughput.
 
 An open loop sends at given times, whatever the target does. Only a cap on the requests in flight
 guards this process. A request beyond the cap is not delayed, which would falsify the schedule, but
@@ -247,13 +248,15 @@ class BlockRun:
                     self._filled.set()
 
             role = "warmup" if fills else self._take()
+            shortened = role == "warmup"
             while role is not None and not self.abandoned:
                 if role == "measured" and not self._filled.is_set():
                     await self._filled.wait()
                     due_ns = clock.now_ns()
                 self._monitor.began()
-                await self._send(role, due_ns, has_token)
+                await self._send(role, due_ns, has_token, shortened=shortened)
                 due_ns = clock.now_ns()
+                shortened = False
                 role = self._take()
             self._filled.set()  # nobody waits for a slot that sends nothing
 
@@ -342,7 +345,9 @@ class BlockRun:
         await self._pacer.sleep_until(begin_ns)
         return begin_ns
 
-    def _call(self, role: Role, due_ns: int) -> tuple[Call, MeasuredCall]:
+    def _call(
+        self, role: Role, due_ns: int, *, shortened: bool = False
+    ) -> tuple[Call, MeasuredCall]:
         block, number = self._block, next(self._numbers)
         identity = f"{block.condition}-{number}"
         checker = self._composer.checker
@@ -357,9 +362,7 @@ class BlockRun:
         call = Call(
             id=identity,
             operation=workload.operation,
-            body=self._composer.body(
-                identity, number, shortened=role == "warmup" and block.concurrency is not None
-            ),
+            body=self._composer.body(identity, number, shortened=shortened),
             due_ns=due_ns,
             start_ns=clock.now_ns(),
             stream=not workload.inputs,
@@ -369,14 +372,19 @@ class BlockRun:
         return call, measured
 
     async def _send(
-        self, role: Role, due_ns: int, has_token: Callable[[], object] = lambda: None
+        self,
+        role: Role,
+        due_ns: int,
+        has_token: Callable[[], object] = lambda: None,
+        *,
+        shortened: bool = False,
     ) -> None:
         """Send one request and wait for its end. Its failure is an observation, not an error of the
         block.
 
         `has_token` is called when its first token has arrived, or when it has failed without one.
         """
-        call, measured = self._call(role, due_ns)
+        call, measured = self._call(role, due_ns, shortened=shortened)
         try:
             with RequestInFlight(self, call, measured, role):
                 self.pay(call)

@@ -31,6 +31,7 @@ from splitsecond.benchmark.statistics.steady import (
     begin_ns,
     ended_in,
     in_flight,
+    mean_in_flight,
     measured_load,
     tokens_in,
 )
@@ -72,7 +73,7 @@ def condition_findings(
         if asked.concurrency is not None and any(o.turn for o in sent)
         else measured_load(sent, asked.concurrency, readings)
     )
-    ended_per_s = per_second(ended_in(_not_cancelled(sent), load.steady), load.steady.length_ns)
+    ended_per_s = request_rate(sent, measured, load, closed_loop=asked.concurrency is not None)
     error_kinds, error_examples = failures_by_kind(measured)
 
     findings = ConditionFindings(
@@ -90,7 +91,8 @@ def condition_findings(
         error_examples=error_examples,
         warmups=sum(o.role == "warmup" for o in sent),
         cooldowns=sum(o.role == "cooldown" for o in sent),
-        **_throughput(sent, load),
+        requests_per_s=ended_per_s * len(ok) / len(measured) if ended_per_s else ended_per_s,
+        steady_s=load.steady.length_ns / NS_PER_S or None,
         **({} if asked.inputs else _token_throughput(sent, measured, load)),
         goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop, of_round=of_round)
         if slo
@@ -127,16 +129,29 @@ def condition_findings(
     )
 
 
-def _not_cancelled(sent: Sequence[Observation]) -> list[Observation]:
-    return [o for o in sent if o.outcome != "cancelled"]
+def request_rate(
+    sent: Sequence[Observation],
+    measured: Sequence[Observation],
+    load: MeasuredLoad,
+    *,
+    closed_loop: bool,
+) -> float | None:
+    """Return how many requests ended per second, failed ones included; None if none was measured,
+    or the load was never at its target.
 
-
-def _throughput(sent: Sequence[Observation], load: MeasuredLoad) -> dict[str, float | None]:
-    answered = [o for o in sent if o.ok]
-    return {
-        "requests_per_s": per_second(ended_in(answered, load.steady), load.steady.length_ns),
-        "steady_s": load.steady.length_ns / NS_PER_S or None,
-    }
+    In a closed loop: requests in flight ÷ mean time of a measured request (Little's law). Counting
+    those that ended in the steady window would count the warm-ups and cool-downs that are shorter:
+    up to 15% too many. In an open loop, and of sessions, which pause between requests: those that
+    ended in the window ÷ its length.
+    """
+    if not measured:
+        return None
+    busy_ns = sum(o.end_ns - o.start_ns for o in measured)
+    if closed_loop and busy_ns and not any(o.turn for o in sent):
+        in_window = mean_in_flight(load.curve, load.steady)
+        return None if in_window is None else per_second(in_window * len(measured), busy_ns)
+    done = [o for o in sent if o.outcome != "cancelled"]
+    return per_second(ended_in(done, load.steady), load.steady.length_ns)
 
 
 def _token_throughput(

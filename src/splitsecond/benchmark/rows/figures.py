@@ -312,8 +312,9 @@ TOTALS: dict[str, Total] = {
             label="requests/s",
             unit="requests/s",
             group="System",
-            definition="Successful requests per second, from the first "
-            "request sent to the last token.",
+            definition="Successful requests per second while the load was at its target. In a "
+            "closed loop: requests in flight ÷ mean time of a request; otherwise those that ended "
+            "in the steady window ÷ its length.",
             higher_is_better=True,
             compared=True,
         ),
