@@ -31,8 +31,7 @@ TargetNames = Annotated[
     typer.Argument(
         metavar="TARGET...",
         help="provider/model, sim/PROFILE (simulated), engine/small (llama.cpp, random weights), "
-        "or the [NAME=]URL of "
-        "a server.",
+        "or the [NAME=]URL of a server.",
         show_default=False,
     ),
 ]

@@ -269,9 +269,8 @@ def _notes(found: Sequence[ProviderEntry], width: int) -> Iterator[str]:
     if width >= WIDE:
         yield (
             "Closed early: whether closing a response stops its bill. Prefill: whether a model "
-            "continues the beginning "
-            "of a response, and how it is marked. 200: errors may come with this status. Empty: "
-            "unknown."
+            "continues the beginning of a response, and how it is marked. 200: errors may come "
+            "with this status. Empty: unknown."
         )
     regions = [
         f"{own.name}-{'|'.join(sorted(own.regions))}"

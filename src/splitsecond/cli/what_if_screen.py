@@ -106,9 +106,8 @@ def print_exploration(found: Exploration, route: str, console: Console) -> None:
         console,
         "",
         f"About {found.per_day:,.0f} calls a day then go to {printable(names)}, whatever happened "
-        f"before. "
-        f"With them, {percent(found.coverage)} of the calls rest on at least 20 similar attempts "
-        f"within an hour.",
+        f"before. With them, {percent(found.coverage)} of the calls rest on at least 20 similar "
+        "attempts within an hour.",
     )
     if found.coverage < 0.8:
         more = (

@@ -366,8 +366,7 @@ def _notes(
     if few:
         notes.append(
             f"the run {listed(few)} has fewer than five rounds: its intervals describe its own "
-            f"seconds only, and "
-            "differences are not tested."
+            "seconds only, and differences are not tested."
         )
     return notes
 

@@ -109,8 +109,7 @@ def _fastest(run: Run, observations: Sequence[Observation]) -> str:
         verb = "was ahead" if within else "is the fastest"
         return (
             f"{winner} {verb} {level(lightest[0])} and {level(heaviest[0])}{within}: "
-            f"{level(heaviest[0])}, "
-            f"{_margins(_clear(heavy))} as the next target."
+            f"{level(heaviest[0])}, {_margins(_clear(heavy))} as the next target."
         )
     both = ((lightest, light), (heaviest, heavy))
     return " ".join(_of_load(rows, of, within) for rows, of in both if len(rows) > 1)
@@ -303,6 +302,5 @@ def _alone(row: Row, *, brief: bool = False) -> str:
         )
     return (
         f"{row.target} sends the first token after {number(ttft)} ms, then {number(tps)} tokens "
-        f"per second (p50, "
-        f"{level(row)})."
+        f"per second (p50, {level(row)})."
     )

@@ -176,21 +176,18 @@ def _statements(shape: LoadShape) -> Iterator[Statement]:
         else:
             yield Statement(
                 f"The run cannot tell yet whether requests to {where} at concurrency "
-                f"{queued.concurrency} ({grown}): "
-                f"use -n {advised(0.95)}.",
+                f"{queued.concurrency} ({grown}): use -n {advised(0.95)}.",
                 detail=True,
             )
     if shape.sweet_spot is not None:
         yield Statement(
-            f"The sweet spot of {shape.name} is concurrency {shape.sweet_spot}: beyond it, "
-            f"waiting grows faster than "
-            "throughput."
+            f"The sweet spot of {shape.name} is concurrency {shape.sweet_spot}: beyond it, waiting "
+            "grows faster than throughput."
         )
     if shape.knee is not None:
         yield Statement(
-            f"The knee of {shape.name} is concurrency {number(shape.knee)}: from there on, "
-            f"twice the load gives less "
-            "than a quarter more throughput."
+            f"The knee of {shape.name} is concurrency {number(shape.knee)}: from there on, twice "
+            "the load gives less than a quarter more throughput."
         )
 
 

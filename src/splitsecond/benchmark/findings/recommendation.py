@@ -416,8 +416,7 @@ def _runner_up(use: Use, chosen: Sequence[TargetRating]) -> list[str]:
     worse = {"TPS": "falls", "throughput": "falls", "tokens per dollar": "fall"}.get(label, "rises")
     return [
         f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from "
-        f"{words(best)} to "
-        f"{words(second)} ({change(second / best - 1)})."
+        f"{words(best)} to {words(second)} ({change(second / best - 1)})."
     ]
 
 

@@ -130,8 +130,7 @@ def _sentences(found: Sequence[BreakEven]) -> Iterator[Statement]:
         full = first.usd_per_month / first.machine_tokens_per_month * MILLION
         yield Statement(
             f"{costs} and never pays against {listed(dearer)}: at the highest throughput of this "
-            f"run its million "
-            f"tokens cost {usd(full)}.",
+            f"run its million tokens cost {usd(full)}.",
             in_a_line(
                 f"{first.machine}, {usd(full)}/M tokens at full load, never pays against ", dearer
             ),

@@ -442,8 +442,7 @@ def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
     if found.answered:
         yield (
             f"{number(found.requests_per_s)} requests/s, {number(found.output_tokens_per_s)} "
-            f"output tokens/s, "
-            f"up to {found.widest:,} in flight.",
+            f"output tokens/s, up to {found.widest:,} in flight.",
             "",
         )
         if found.cost_usd is not None:

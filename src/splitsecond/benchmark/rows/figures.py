@@ -108,8 +108,7 @@ FIGURES: dict[str, Figure] = {
             group="Latency",
             definition=(
                 "Time to first token: from the first byte of the request on a ready connection to "
-                "the arrival of the "
-                "first token."
+                "the arrival of the first token."
             ),
             of=lambda o: o.ttft_ns,
             scale=NS_PER_MS,
@@ -161,11 +160,9 @@ FIGURES: dict[str, Figure] = {
             group="Speed after the first token",
             definition=(
                 "Tokens per second of one request after its first token: (N − n1) / (last token − "
-                "first token), with "
-                "N the output tokens and n1 those that arrived with the first one. Not known "
-                "below two tokens, or if "
-                "most arrived at once. p95 is the slow tail: 95% of "
-                "requests were at least this fast."
+                "first token), with N the output tokens and n1 those that arrived with the first "
+                "one. Not known below two tokens, or if most arrived at once. p95 is the slow "
+                "tail: 95% of requests were at least this fast."
             ),
             of=lambda o: o.tps,
             higher_is_better=True,
@@ -192,10 +189,8 @@ FIGURES: dict[str, Figure] = {
             group="Speed after the first token",
             definition=(
                 "Inter-token latency: the gaps between events that carry content, of all requests "
-                "together. The gaps "
-                "of one answer depend on each other, so ITL has no confidence interval. Answers "
-                "that were read "
-                "sparsely are left out."
+                "together. The gaps of one answer depend on each other, so ITL has no confidence "
+                "interval. Answers that were read sparsely are left out."
             ),
             of=_gaps,
             scale=NS_PER_MS,
@@ -209,10 +204,8 @@ FIGURES: dict[str, Figure] = {
             group="Speed after the first token",
             definition=(
                 "ITL with each gap divided by the tokens of the event that ended it: k tokens "
-                "count as k gaps, each "
-                "1/k as long. k comes from the provider's running count, otherwise from the "
-                "event's share of the "
-                "characters, otherwise it is 1."
+                "count as k gaps, each 1/k as long. k comes from the provider's running count, "
+                "otherwise from the event's share of the characters, otherwise it is 1."
             ),
             of=_gaps_per_token,
             scale=NS_PER_MS,
@@ -243,10 +236,8 @@ FIGURES: dict[str, Figure] = {
             group="Latency",
             definition=(
                 f"Time of an agent that makes {AGENT_STEPS} calls in sequence, each of "
-                f"{AGENT_STEP_TOKENS} output "
-                f"tokens: {AGENT_STEPS} × (TTFT + {AGENT_STEP_TOKENS} ÷ TPS) of one request. The "
-                f"time of its tools "
-                "comes on top."
+                f"{AGENT_STEP_TOKENS} output tokens: {AGENT_STEPS} × (TTFT + {AGENT_STEP_TOKENS} ÷ "
+                "TPS) of one request. The time of its tools comes on top."
             ),
             of=_agent_ns,
             scale=NS_PER_MS,
@@ -259,8 +250,7 @@ FIGURES: dict[str, Figure] = {
             group="Speed after the first token",
             definition=(
                 "Output tokens divided by the whole time from the arrival of the call to its end, "
-                "connecting and "
-                "waiting included; successful requests only."
+                "connecting and waiting included; successful requests only."
             ),
             of=lambda o: o.total_tps,
             higher_is_better=True,
@@ -290,8 +280,7 @@ TOTALS: dict[str, Total] = {
             unit="tokens/s",
             definition=(
                 "Output tokens of all requests together that arrived in the steady window (while "
-                "the concurrency was "
-                "at its target), divided by its length."
+                "the concurrency was at its target), divided by its length."
             ),
             higher_is_better=True,
             main=True,
@@ -422,8 +411,7 @@ TOTALS: dict[str, Total] = {
             group="System",
             definition=(
                 "Rounds of the run, spread over time, whose scatter the intervals include. 0: "
-                "fewer than five; then "
-                "the intervals describe the measured seconds only."
+                "fewer than five; then the intervals describe the measured seconds only."
             ),
             of=lambda row: _ttft(row).rounds,
         ),
@@ -434,8 +422,7 @@ TOTALS: dict[str, Total] = {
             group="System",
             definition=(
                 "Number of independent requests that the row's requests are worth for the median "
-                "of TTFT: fewer than "
-                "were sent if some rounds were slower than others."
+                "of TTFT: fewer than were sent if some rounds were slower than others."
             ),
             of=lambda row: _ttft(row).n_effective,
         ),
@@ -446,9 +433,8 @@ TOTALS: dict[str, Total] = {
             group="System",
             definition=(
                 "Correlation of the mean TTFT of a round with that of the round before (lag 1); "
-                "without correlation, "
-                "about −1 divided by the number of rounds. If it is high, the rounds lie too "
-                "close together."
+                "without correlation, about −1 divided by the number of rounds. If it is high, the "
+                "rounds lie too close together."
             ),
             of=lambda row: _ttft(row).autocorrelation,
         ),

@@ -98,9 +98,8 @@ SESSION_TOTALS = (
         "session_s",
         "session time",
         "s",
-        "Mean time of a session, its tools included: the time of all sessions in flight during "
-        "the rounds ÷ the "
-        "sessions that were finished in them.",
+        "Mean time of a session, its tools included: the time of all sessions in flight during the "
+        "rounds ÷ the sessions that were finished in them.",
         lambda s: s.session_s,
         higher_is_better=False,
         compared=True,
@@ -110,8 +109,7 @@ SESSION_TOTALS = (
         "waiting in a session",
         "s",
         "Mean time of a session until first tokens, along the critical path: the turns without "
-        "which the session would "
-        "have gone on sooner.",
+        "which the session would have gone on sooner.",
         lambda s: s.waiting_s,
         higher_is_better=False,
         compared=True,
@@ -168,9 +166,8 @@ SESSION_TOTALS = (
         "prefill_tokens_per_s",
         "prefill speed",
         "tokens/s",
-        "New input tokens that the server reads per second, by a robust fit of TTFT = fixed part "
-        "+ new tokens ÷ "
-        "prefill speed + cached tokens × their cost.",
+        "New input tokens that the server reads per second, by a robust fit of TTFT = fixed part + "
+        "new tokens ÷ prefill speed + cached tokens × their cost.",
         lambda s: s.prefill_tokens_per_s,
         higher_is_better=True,
     ),
@@ -195,8 +192,7 @@ SESSION_TOTALS = (
         "cache misses",
         "share",
         "Turns that found less than half of their ideal in the prompt cache, of those whose ideal "
-        "is 1,024 tokens or "
-        "more. Where the provider reports no cached tokens, TTFT decides.",
+        "is 1,024 tokens or more. Where the provider reports no cached tokens, TTFT decides.",
         lambda s: s.miss_share,
         higher_is_better=False,
     ),

@@ -29,8 +29,7 @@ def sessions_late(inputs: CheckInputs) -> str:
     return (
         f"client overloaded: turns were sent {number(mean_ms)} ms late on average, so session time "
         f"is {percent(late_ns / length_ns)} too long (allowed: {percent(ERROR_SHARE)}). Use more "
-        f"workers or a less "
-        "busy machine."
+        "workers or a less busy machine."
     )
 
 
@@ -73,6 +72,5 @@ def few_sessions(inputs: CheckInputs) -> str:
         return ""
     return (
         f"{counted_as(found.sessions, 'session is', 'sessions are')} too few for intervals: it "
-        f"takes {MIN_CLUSTERS}, "
-        f"or {MIN_ROUNDS} rounds."
+        f"takes {MIN_CLUSTERS}, or {MIN_ROUNDS} rounds."
     )

@@ -45,8 +45,7 @@ SEVERAL_TOKENS = 4
 LENGTH_SHARE = 0.05
 NOTHING_CACHED = (
     "no prompt came from the provider's cache, or the provider does not report it, although all "
-    "share a beginning. "
-    "Many providers cache from 1,024 tokens on, some models from 4,096."
+    "share a beginning. Many providers cache from 1,024 tokens on, some models from 4,096."
 )
 FAILED_SHARE = 0.01
 
@@ -78,10 +77,8 @@ def _read_lag_in_ttft(inputs: CheckInputs) -> str:
     name, value, error = found
     return (
         f"client overloaded: first tokens were read late, so {figure.label} of {number(value)} ms "
-        f"at {name} "
-        f"may be wrong by {number(error)} ms (allowed: {percent(ERROR_SHARE)}, at least "
-        f"{ERROR_MS:g} ms). "
-        "Use more workers or a less busy machine."
+        f"at {name} may be wrong by {number(error)} ms (allowed: {percent(ERROR_SHARE)}, at least "
+        f"{ERROR_MS:g} ms). Use more workers or a less busy machine."
     )
 
 
@@ -139,10 +136,8 @@ def _read_lag_in_tps(inputs: CheckInputs) -> str:
             sparse = any(o.last_merged_ns for o in inputs.answered)
             return (
                 f"client overloaded: tokens were read late, so {name} of TPS may be wrong by "
-                f"{percent(error)} "
-                f"(allowed: {percent(ERROR_SHARE)}). Use "
-                f"{'`--itl exact`' if sparse else 'more workers'} or a less "
-                "busy machine."
+                f"{percent(error)} (allowed: {percent(ERROR_SHARE)}). Use "
+                f"{'`--itl exact`' if sparse else 'more workers'} or a less busy machine."
             )
     return ""
 
@@ -159,9 +154,8 @@ def _stood_still(inputs: CheckInputs) -> str:
     if touched <= FAILED_SHARE * len(inputs.measured) and seconds <= ERROR_SHARE * window_s:
         return ""
     return (
-        f"the client stood still for {number(seconds)} s (the process or "
-        f"its machine was paused) while "
-        f"{touched:,} of {len(inputs.measured):,} requests were in flight."
+        f"the client stood still for {number(seconds)} s (the process or its machine was paused) "
+        f"while {touched:,} of {len(inputs.measured):,} requests were in flight."
     )
 
 
@@ -211,9 +205,8 @@ def _clocks_of_nodes(inputs: CheckInputs) -> str:
         return ""
     return (
         f"the clocks of the nodes are known to ±{number(error_ns / NS_PER_MS)} ms only, so "
-        f"throughput may be wrong by "
-        f"{percent(share)} (allowed: {percent(ERROR_SHARE)}). Use longer rounds, or a faster "
-        f"network to the nodes."
+        f"throughput may be wrong by {percent(share)} (allowed: {percent(ERROR_SHARE)}). Use "
+        "longer rounds, or a faster network to the nodes."
     )
 
 
@@ -230,8 +223,7 @@ def _burst(inputs: CheckInputs) -> str:
         return ""
     return (
         f"the response arrived in one burst in {held_back:,} of {long:,} requests, so TPS and ITL "
-        f"mean nothing. "
-        "A proxy may buffer the stream, or the server does not stream."
+        "mean nothing. A proxy may buffer the stream, or the server does not stream."
     )
 
 
@@ -251,8 +243,7 @@ def _runqueue(inputs: CheckInputs) -> str:
         return ""
     return (
         f"the client waited for a processor {percent(share)} of the time. That is not part of the "
-        f"figures, but a "
-        "server on this machine may have waited, too."
+        "figures, but a server on this machine may have waited, too."
     )
 
 
@@ -277,8 +268,7 @@ def _implausible_counts(inputs: CheckInputs) -> str:
         return ""
     return (
         f"{estimated:,} of {len(inputs.answered):,} responses report token counts that cannot be "
-        f"true, so each of "
-        "their events counts as one token and TPS may be too low."
+        "true, so each of their events counts as one token and TPS may be too low."
     )
 
 
@@ -336,8 +326,7 @@ def _sparse(inputs: CheckInputs) -> str:
     )
     return (
         f"ITL was not measured in {found.sparse:,} of {len(inputs.measured):,} requests, which "
-        f"were read seldom to "
-        f"save processor time. `--itl exact` measures it.{merged or ''}"
+        f"were read seldom to save processor time. `--itl exact` measures it.{merged or ''}"
     )
 
 
@@ -357,8 +346,7 @@ def _few_rounds(inputs: CheckInputs) -> str:
         return ""
     return (
         f"measured in {counted_as(rounds, 'round', 'rounds')}: the intervals describe this short "
-        f"time only. "
-        f"{MIN_ROUNDS} rounds or more also show the scatter between them."
+        f"time only. {MIN_ROUNDS} rounds or more also show the scatter between them."
     )
 
 

@@ -317,8 +317,7 @@ def announce_duration(
         )
     return (
         f"{'A round' if by_round else 'This run'} takes about {minutes}{spread}, longer if "
-        f"responses slow down under "
-        f"load: {counted_as(count, 'request')}, {measured:,} of them "
+        f"responses slow down under load: {counted_as(count, 'request')}, {measured:,} of them "
         f"measured{cost}.{shorter}{more}{claim}"
     )
 

@@ -558,9 +558,8 @@ class Measurement:
                 left -= 1
         if left:
             self.notes.append(
-                f"{self._folder.path}: the last {counted_as(left, 'record')} of this run could "
-                f"not be written and "
-                "are only in its report."
+                f"{self._folder.path}: the last {counted_as(left, 'record')} of this run could not "
+                "be written and are only in its report."
             )
 
 

@@ -22,8 +22,7 @@ from splitsecond.core.grouping import grouped
 
 NOTE = (
     "Spans do not tell what prompts share: a prompt that is not shorter than the one before is "
-    "taken to begin with it, "
-    "and a shorter one to begin anew."
+    "taken to begin with it, and a shorter one to begin anew."
 )
 _OPERATIONS = ("chat", "text_completion", "generate_content")
 _CONVERSATION, _AGENT = "gen_ai.conversation.id", "gen_ai.agent.id"

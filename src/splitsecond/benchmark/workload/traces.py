@@ -397,7 +397,6 @@ def _grid(times_ns: Iterable[int]) -> str:
         return ""
     return (
         f"in the trace, {sharing:,} of {counts.total():,} requests share their timestamp with "
-        f"others, and the "
-        f"timestamps lie {median(gaps) / NS_PER_S:.3g} s apart: these bursts come from the "
-        f"recording, not from users."
+        f"others, and the timestamps lie {median(gaps) / NS_PER_S:.3g} s apart: these bursts come "
+        "from the recording, not from users."
     )

@@ -122,8 +122,7 @@ def _distribution(
         section=name,
         title=level.title,
         description=f"The share {words} by a given time: one curve per target, with marks at p50 "
-        f"and p95. "
-        f"Medians: {listed}.",
+        f"and p95. Medians: {listed}.",
         heading=f"{heading} · {level.title}",
     )
 
@@ -212,7 +211,6 @@ def _course_plot(
         section="time",
         title=level.title,
         description="Above, the TTFT of each request at the moment it was sent; below, the number "
-        "of requests "
-        f"in flight.{server_words} The time between rounds is left out.",
+        f"of requests in flight.{server_words} The time between rounds is left out.",
         heading=f"TTFT and requests in flight · {level.title}",
     )

@@ -123,9 +123,8 @@ def length(run: Run) -> list[Plot]:
             name="length",
             section="length",
             title="Time of a response by its length",
-            description=f"TTFT p50 + tokens ÷ TPS p50 of each target at the lightest load. The "
-            f"lowest line is the "
-            f"soonest: {'; '.join(parts)}.",
+            description="TTFT p50 + tokens ÷ TPS p50 of each target at the lightest load. The "
+            f"lowest line is the soonest: {'; '.join(parts)}.",
         )
     ]
 
