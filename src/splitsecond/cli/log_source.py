@@ -86,7 +86,6 @@ class LoggedTraffic:
         return facts.price
 
     def facts(self, targets: Sequence[str]) -> Callable[[str], TargetInfo]:
-        """Return what is known of targets before any request, as the gateway knows it."""
         directory = TargetDirectory(self._settings or RouterSettings())
         directory.learn(directory.look_up(targets))
         return directory.facts
@@ -98,7 +97,6 @@ class LoggedTraffic:
         return TargetName(route) if known is None and "/" in route else known
 
     def policies(self) -> Mapping[str, Policy]:
-        """Return the policies of the user, by the configuration."""
         return (
             self._settings.policies.policies() if self._settings and self._settings.policies else {}
         )
@@ -136,7 +134,6 @@ class LoggedTraffic:
                 yield columns
 
     def stated_costs(self, targets: Sequence[str]) -> list[StatedCost]:
-        """Return what imported logs state that calls of these targets cost."""
         found = self._past.stated_costs(self.since, self.until)
         return [each for each in found if each.target in targets]
 
@@ -144,7 +141,6 @@ class LoggedTraffic:
         return self._past.sessions(self.since, self.until)
 
     def calls(self, session: str) -> Iterator[tuple[datetime, CallRecord]]:
-        """Yield the calls of a session."""
         return self._past.calls(self.since, self.until, session=session)
 
     def first(self) -> datetime:

@@ -1,5 +1,3 @@
-"""`splitsecond recommend --policy`: the policies of a small family, replayed over the log."""
-
 from collections.abc import Sequence
 
 from msgspec import to_builtins

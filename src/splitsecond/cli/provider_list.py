@@ -108,7 +108,6 @@ class ProviderEntry(Struct, frozen=True):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What `--json` writes."""
         regions = {name: region.base_url for name, region in sorted(self.provider.regions.items())}
         return {name: getattr(self.provider, name) for name in _SHOWN} | {
             "regions": list(regions),

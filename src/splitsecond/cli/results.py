@@ -1,5 +1,3 @@
-"""Output of a command: its tables as JSON, CSV and Markdown."""
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 

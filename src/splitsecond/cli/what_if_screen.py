@@ -1,5 +1,3 @@
-"""The answer of `splitsecond what-if` in a terminal."""
-
 from datetime import UTC, datetime
 
 from rich.console import Console

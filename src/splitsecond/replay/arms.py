@@ -333,7 +333,6 @@ class _Compared:
         return self._left if name == LEFT else self._outcomes.failed & ~self._left
 
     def _values(self, name: str) -> Floats:
-        """Return the figure of single calls."""
         columns = {"ttft": self._outcomes.ttft_ms, "total": self._outcomes.total_ms}
         return columns.get(name.partition("_")[0], self._outcomes.usd)
 

@@ -95,7 +95,6 @@ def with_evidence(words: str, reported: Sequence[str], short: str = "") -> State
 
 
 def server_statements(rows: Sequence[Row]) -> list[Statement]:
-    """Return the causes that the servers' own series show, for each target."""
     found: list[Statement] = []
     for levels in rows_by_target(rows):
         reported = [row for row in levels if row.server is not None]

@@ -39,7 +39,6 @@ def conclusion(run: Run, observations: Sequence[Observation], use: str = "") -> 
 
 
 def _for_use(run: Run, use: str) -> str:
-    """Return a sentence for each workload."""
     return " ".join(
         _of_use(run, found, asked_for(found))
         for found in run.uses
@@ -122,7 +121,7 @@ def _loads(levels: Sequence[Sequence[Row]]) -> Mapping[tuple[bool, float], list[
 def _by_workload(
     run: Run, workloads: Sequence[Mapping[tuple[bool, float], list[Row]]], found: Sequence[Lead]
 ) -> str:
-    """Return a sentence for each workload: of several targets at its heaviest load, of one at its
+    """Return a sentence for each workload: of several targets at the heaviest load, of one at the
     lightest."""
     if len({row.target for loads in workloads for rows in loads.values() for row in rows}) == 1:
         first, *others = (loads[min(loads)][0] for loads in workloads)

@@ -3,15 +3,14 @@ itself.
 
 A gate fails where the 95% interval of the figure is beyond the limit, so the scatter of a run alone
 seldom fails one. The changes of a comparison that gates judge are corrected together for their
-number (Holm). Counts, and other numbers without an interval, are judged as they are.
+number (Holm). Numbers without an interval are judged as they are.
 
-If a figure is missing, a row of the baseline is missing in this run, a percentile has too few
-requests, or the bound that decides is unknown, the gate could not be checked (`Unchecked`). That is
-no pass either: a gate that silently checks less than it promises is worse than none.
+If a figure or a row is missing, a percentile has too few requests, or the bound that decides is
+unknown, the gate could not be checked (`Unchecked`), which is no pass.
 
-That a gate passes does not show that nothing changed. `Equivalence` does: ``ttft_ms.p50 ±5%``
-passes where the change is certainly within 5%, by two one-sided tests at 5% (Schuirmann, 1987): the
-90% interval lies within. All rows must pass, so their number needs no correction.
+`Equivalence` shows that nothing changed: ``ttft_ms.p50 ±5%`` passes where the change is certainly
+within 5%, by two one-sided tests at 5% (Schuirmann, 1987): the 90% interval lies within. All rows
+must pass, so their number needs no correction.
 """
 
 import math

@@ -4,12 +4,11 @@ difference is real.
 All comparisons of a run are corrected together, so at most one run in twenty reports any difference
 that is not real. Where a difference is not certain, the sentence says what this run could have
 seen, and what it takes to see 10%. A run whose rounds follow each other too closely names no target
-first: the sentences are about its own seconds. The built-in engine is ranked only against itself: a
-toy model on this machine shows nothing about a provider. Targets whose tokens are counted
-differently are not compared on tokens per second.
+first.
 
-With the limits of a named use, the first sentences state up to which load each target meets its
-limit on TTFT at p95: where the interval of the share of requests within the limit lies above 95%.
+The built-in engine, a toy model on this machine, is ranked only against itself. Targets whose
+tokens are counted differently are not compared on tokens per second. With the limits of a named
+use, the first sentences are its `verdicts`.
 """
 
 import math

@@ -1,19 +1,16 @@
 """Sends one block of requests on its schedule: the core of a benchmark.
 
-Every measured request runs under the complete load. Warm-up requests build it up; cool-down
-requests keep it up until the last measured one has ended, in all processes that send a part of the
-block.
+Warm-up requests build the complete load up; cool-down requests keep it up until the last measured
+one has ended, in all processes that send a part of the block.
 
 Starting all slots of a closed loop at once would measure a stampede, so the first request goes
 alone, and the other slots start spread over the time that its first token took. Responses of equal
-length would keep the slots in step, all of them waiting for a first token at the same time. So the
-warm-ups, one for each slot, have uniformly random lengths: their ends are spread evenly over the
-time of one response, as in a loop that has run for long. A slot whose warm-up ends before most
-others have their first token sends another one.
+length would keep the slots in step. So the warm-ups, one for each slot, have uniformly random
+lengths, and a slot whose warm-up ends before most others have their first token sends another one.
 
-An open loop sends at given times, whatever the target does. Only a cap on the requests in flight
-guards this process. A request beyond the cap is not delayed, which would falsify the schedule, but
-counted as a failure of the client.
+An open loop sends at given times, whatever the target does. A request beyond the cap on the
+requests in flight is not delayed, which would falsify the schedule, but counted as a failure of the
+client.
 """
 
 import asyncio

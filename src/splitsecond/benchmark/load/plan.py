@@ -1,17 +1,14 @@
 """The plan of a run: which requests go to which target in which order.
 
-Networks and providers have slow minutes. Targets that are measured one after another would each
-meet different ones, and requests that are sent together meet the same one. So each condition is
-measured in rounds that are spread over the whole run: a round has one block of each condition, in
-an order drawn for that round. Targets at the same endpoint share a lane, as they share its
-capacity; lanes can run side by side.
+Networks and providers have slow minutes, which targets measured one after another would not share.
+So each condition is measured in rounds that are spread over the whole run: a round has one block of
+each condition, in an order drawn for that round. Targets at the same endpoint share a lane, as they
+share its capacity; lanes can run side by side. Rounds follow each other at once, or begin at even
+distances over a given time.
 
-Rounds follow each other at once, or begin at even distances over a given time; nothing is sent in
-the pauses.
-
-In an open loop the requests in flight grow towards their steady number over many response times,
-and each block begins with an empty server. So the warm-up of a block lasts `WARMUP_RESPONSES` times
-as long as one response, and its measured time at least `WINDOW_RESPONSES` times as long.
+In an open loop the requests in flight grow towards their steady number over many response times. So
+the warm-up of a block lasts `WARMUP_RESPONSES` times as long as one response, and its measured time
+at least `WINDOW_RESPONSES` times as long.
 """
 
 import math
@@ -229,7 +226,6 @@ def _lane(
     conditions: Sequence[tuple[str, bool]],
     seed: int,
 ) -> list[RequestBlock]:
-    """Return the rounds of all loads. `conditions`: a target, and whether it has cache reuse."""
     lane: list[RequestBlock] = []
     for number in range(max(len(own) for _, own in planned)):
         turn = [

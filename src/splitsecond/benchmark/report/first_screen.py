@@ -122,7 +122,6 @@ def _print_answer(run: Run, console: Console) -> ShortNames:
 
 
 def _print_rows(run: Run, console: Console) -> ShortNames:
-    """Print the table of rows; return the names that it has room for."""
     levels = rows.levels(run)
     shown = levels if len(run.conditions) <= MAX_ROWS else [levels[0], levels[-1]]
     priced = rows.priced(run)

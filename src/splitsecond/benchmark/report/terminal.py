@@ -2,8 +2,7 @@
 then the files.
 
 The tables follow General Compute's "LLM Token Generation Speed" (June 2025): TTFT and TPS at p50
-and at p95. We add what that article leaves out: intervals, system throughput, errors. A figure with
-too small an n is dim.
+and at p95, with intervals, system throughput and errors. A figure with too small an n is dim.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -249,7 +248,6 @@ def _main_columns(
 
 
 def _shown(layout: TableLayout, columns: Sequence[rows.MetricColumn]) -> list[rows.MetricColumn]:
-    """Return the columns that a layout has room for."""
     further = {figure.label for figure in layout.more}
 
     def shown(column: rows.MetricColumn) -> bool:

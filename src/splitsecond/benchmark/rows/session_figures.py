@@ -1,5 +1,3 @@
-"""Figures of sessions: their part of the one table that defines every metric (`figures`)."""
-
 from collections.abc import Callable
 
 from splitsecond.benchmark.rows.metric import Figure, Total

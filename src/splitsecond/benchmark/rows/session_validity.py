@@ -1,5 +1,3 @@
-"""Validity of a row of sessions: their part of the checks (`validity`)."""
-
 from splitsecond.benchmark.rows.check_inputs import ERROR_SHARE, CheckInputs
 from splitsecond.benchmark.rows.lateness import dispatch_late_ns
 from splitsecond.benchmark.statistics.sessions import critical_path, sessions_of

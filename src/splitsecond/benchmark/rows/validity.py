@@ -3,7 +3,7 @@ returns a sentence or "".
 
 The numbers of an INVALID row may say more about our client, or about a proxy, than about the
 target. A percentile without the client's delays must be the same up to `ERROR_SHARE` or `ERROR_MS`,
-whichever is more. Delays that change no figure do not matter, however long they are.
+whichever is more; delays that change no figure do not matter.
 """
 
 import numpy as np

@@ -187,7 +187,6 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a path is a file that another tool may have written."""
     return path.suffix in SUFFIXES and path.name != RUN and path.is_file()
 
 

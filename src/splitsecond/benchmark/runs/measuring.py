@@ -1,8 +1,7 @@
 """One run: measured by `benchmark.load`, recorded in a folder, and concluded (`concluding`).
 
-What was measured is kept first and analysed second. If the folder cannot be written (a full disk),
-the run stops, and what is in memory is still concluded. The same holds after a fault, a reached
-cost limit, and a cancellation.
+If the folder cannot be written (a full disk), the run stops, and what is in memory is still
+concluded. The same holds after a fault, a reached cost limit, and a cancellation.
 """
 
 import asyncio
@@ -411,7 +410,6 @@ class Measurement:
                 self._folder.add_server(sample)
 
     def _note_unread(self, why: str) -> None:
-        """Note that the servers' metrics are no longer read."""
         self._progress.note(why)
         targets = dict.fromkeys(
             target for source in self.job.server_pages.sources for target in source.targets

@@ -1,5 +1,3 @@
-"""Checks before a run that each prompt of a file can be sent to each target."""
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,7 +33,6 @@ def check_prompts(workload: Workload, name: str, specs: Iterable[TargetSpec]) ->
 
 
 def _fault(body: dict[str, Any], api_format: str, quirks: Quirks) -> CallerFault | None:
-    """Return why a request cannot be written in an API format; None if it can."""
     encode = API_FORMATS[api_format].encode
     try:
         transcoding.request(Call(id="", body=body), api_format, encode, MODEL, quirks)

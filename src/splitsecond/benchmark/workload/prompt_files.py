@@ -71,12 +71,10 @@ class ConversationTurn(Struct):
 
     @property
     def speaker(self) -> str:
-        """Who speaks."""
         return self.sender or self.role
 
     @property
     def text(self) -> str | None:
-        """The words of the turn."""
         return self.content if self.value is None else self.value
 
 

@@ -1,8 +1,5 @@
 """Sessions from OpenTelemetry's GenAI spans: OTLP as JSON, or one span a line as exporters write
-them.
-
-A span has token counts and times, but does not tell what a prompt shares with the one before it.
-"""
+them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,5 +1,3 @@
-"""Published speeds of the catalogue, as something that production can be held against."""
-
 from collections.abc import Iterable
 
 from splitsecond.core.catalog.model import Figure, PublishedSpeed

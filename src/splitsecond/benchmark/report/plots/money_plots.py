@@ -1,6 +1,3 @@
-"""Plots about choosing: speed against price, break-even by volume, and the time of a response by
-its length."""
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""What the plots of a run share: legends, the targets that decide an axis, and names."""
-
 import re
 from collections.abc import Callable
 

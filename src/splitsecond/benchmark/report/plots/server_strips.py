@@ -1,5 +1,3 @@
-"""Strips below a plot: each shows one value over the same time, such as what a server reported."""
-
 from collections.abc import Mapping, Sequence
 
 from splitsecond.benchmark.report.plots.series import STRIPS
@@ -31,6 +29,5 @@ def strip(title: str, top: float, words: str, x: Axis, left: float = 0) -> Chart
 
 
 def server_strip(term: str, top: float, x: Axis, left: float = 0) -> Chart:
-    """Return the strip of a term."""
     words = "100%" if TERMS[term].unit == "share" else wording.number(top)
     return strip(STRIPS[term], top, words, x, left)

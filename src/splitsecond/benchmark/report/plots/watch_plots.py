@@ -62,7 +62,6 @@ def _axis_of(period: tuple[float, float]) -> Axis:
 
 
 def _server_plots(found: WatchFindings, period: tuple[float, float]) -> list[Plot]:
-    """Draw what the server of each row reported in its rounds."""
     reported = {
         name: {
             term: [(_when(at), value) for at, value in values.items() if _when(at) >= period[0]]
