@@ -8,8 +8,7 @@ from tests.cases import each_case
 
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
-from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
-from splitsecond.benchmark.load.repeated_warmups import with_repeated_warmups
+from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan, with_repeated_warmups
 from splitsecond.benchmark.runs.cost_limit import (
     announce,
     announce_duration,

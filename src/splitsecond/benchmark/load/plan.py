@@ -20,7 +20,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from splitsecond.benchmark.load.arrivals import Pattern, schedule
-from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.block import FILLED, RequestBlock
+from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.workload.sessions import SessionSet
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
@@ -469,3 +470,35 @@ def sliced(block: RequestBlock, k: int) -> list[RequestBlock]:
         )
         for i in range(k)
     ]
+
+
+def with_repeated_warmups(plan: RunPlan, piloted: Mapping[str, Calibrated]) -> RunPlan:
+    """Return the plan with the warm-ups that are expected to be sent, for estimates.
+
+    A slot whose warm-up, of random length, ends before nearly all slots had a first token
+    (`block.FILLED`) sends another one: rare with long responses, about two with a few tokens.
+    `piloted` has the times of a request alone; under load more are repeated.
+    """
+    conditions = [_expected(each, piloted.get(each.target)) for each in plan.conditions]
+    return msgspec.structs.replace(plan, conditions=conditions)
+
+
+def _expected(condition: Condition, pilot: Calibrated | None) -> Condition:
+    slots = condition.load.concurrency or 0
+    if pilot is None or not pilot.ttft_ns or not pilot.response_ns or slots < 2:
+        return condition
+    ratio = (pilot.response_ns - pilot.ttft_ns) / pilot.ttft_ns
+    warmups = round(condition.warmups * (1 + repeated_share(ratio)))
+    return msgspec.structs.replace(condition, warmups=warmups)
+
+
+def repeated_share(ratio: float) -> float:
+    """Return the share of warm-ups that end before the slots are filled. `ratio`: time of a
+    response after its first token ÷ TTFT.
+
+    A slot starts at p and its warm-up lasts 1 + u × `ratio`, in TTFTs, with p and u uniform in 0 to
+    1: it ends before `FILLED` + 1 if p + u × `ratio` is below `FILLED`.
+    """
+    if ratio <= FILLED:
+        return FILLED - max(ratio, 0.0) / 2
+    return FILLED**2 / (2 * ratio)

@@ -28,8 +28,7 @@ from splitsecond.benchmark.load.coordinator import (
     run_plan,
 )
 from splitsecond.benchmark.load.nodes import Node
-from splitsecond.benchmark.load.plan import Condition, RunPlan, rounds_until
-from splitsecond.benchmark.load.repeated_warmups import with_repeated_warmups
+from splitsecond.benchmark.load.plan import Condition, RunPlan, rounds_until, with_repeated_warmups
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.sweep import plain
 from splitsecond.benchmark.report.capacity import VERDICTS

@@ -21,9 +21,9 @@ from splitsecond.benchmark.load.sweep import NamedWorkload, merged, swept
 from splitsecond.benchmark.rows.round_spread import CLAIM_APART_S
 from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.runs.cost_limit import find_prices
+from splitsecond.benchmark.runs.environment import server_software
 from splitsecond.benchmark.runs.measuring import Job, new_run_id
 from splitsecond.benchmark.runs.prompt_check import check_prompts
-from splitsecond.benchmark.runs.server_software import server_software
 from splitsecond.benchmark.runs.settings import (
     EXACT,
     INPUT_TOKENS,

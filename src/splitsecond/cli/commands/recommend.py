@@ -19,7 +19,7 @@ from splitsecond.cli.files import check_picture, write_file
 from splitsecond.cli.log_source import DAYS, LoggedTraffic
 from splitsecond.cli.option_values import judged_load
 from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
-from splitsecond.cli.policy_search import GOALS, goal_of, propose_policy
+from splitsecond.cli.replaying import GOALS, goal_of, propose_policy
 from splitsecond.cli.results import Output
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.timing.uses import USE_NAMES, USES

@@ -21,10 +21,10 @@ from splitsecond.log.production.against import (
     KnownSpeed,
     SpeedAgainst,
     against_statements,
+    published_speeds,
     speeds_against,
 )
 from splitsecond.log.production.drivers import DriverTraffic, driver_statements
-from splitsecond.log.production.published_speeds import published_speeds
 from splitsecond.log.production.speed import (
     SCHEMA,
     By,

@@ -4,9 +4,15 @@ import numpy as np
 
 from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.report.plots import series
-from splitsecond.benchmark.report.plots.plot_frame import level_slug, on_axis, target_entries_of
+from splitsecond.benchmark.report.plots.plot_frame import (
+    level_slug,
+    on_axis,
+    server_strip,
+    strip,
+    strip_tops,
+    target_entries_of,
+)
 from splitsecond.benchmark.report.plots.series import STRIPS, LoadOverTime, Samples
-from splitsecond.benchmark.report.plots.server_strips import server_strip, strip, strip_tops
 from splitsecond.benchmark.report.rows import LoadLevel
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.benchmark.server_view.samples import ServerSeries

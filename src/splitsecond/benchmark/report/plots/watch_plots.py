@@ -10,8 +10,8 @@ from splitsecond.benchmark.findings.watching import (
     WatchFindings,
     minute,
 )
+from splitsecond.benchmark.report.plots.plot_frame import server_strip, strip_tops
 from splitsecond.benchmark.report.plots.series import STRIPS
-from splitsecond.benchmark.report.plots.server_strips import server_strip, strip_tops
 from splitsecond.core.pages.axis import Axis, linear, moments
 from splitsecond.core.pages.chart import Chart, LegendEntry, Plot, picture
 from splitsecond.core.pages.figure_cells import MISSING, number, share
