@@ -24,12 +24,20 @@ from splitsecond.routing.configuration.reading import load
 from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.routing.construction.expression import Expression, TargetName
 from splitsecond.routing.machinery.definition import Policy
+from splitsecond.routing.machinery.settings import Duration
 from splitsecond.routing.router.settings import RouterSettings
 from splitsecond.routing.router.target_directory import TargetDirectory
 from splitsecond.routing.targets.target_info import TargetInfo
 
 DAYS = 14.0
 LONGEST_DAYS = 3650.0
+S_PER_DAY = 24 * 3600
+
+
+def days_of(since: str) -> float:
+    """Parse ``--since``: 30m, 12h or 14d."""
+    longest_s = round(LONGEST_DAYS) * S_PER_DAY
+    return Duration.parse("--since", since, longest_s).ns / clock.NS_PER_S / S_PER_DAY
 
 
 class LoggedTraffic:

@@ -201,21 +201,7 @@ def workloads(
     if file is not None and not names:
         raise wrong("--workloads", str(file), "--workload NAME with it")
     if len(batches) > 1 or efforts:
-        if len(parts) > 1 or names or (len(batches) > 1 and efforts):
-            option = "--reasoning-effort" if efforts else "--batch"
-            raise wrong(
-                option, efforts or batches, "one --input-tokens, and no other sweep with it"
-            )
-        length = tokens(parts[0], "--input-tokens") if parts else INPUT_TOKENS["fresh"]
-        if efforts:
-            return [
-                NamedWorkload(name=f"effort-{effort}", input_tokens=length, effort=effort)
-                for effort in efforts
-            ]
-        return [
-            NamedWorkload(name=f"batch-{batch}", input_tokens=length, batch=batch)
-            for batch in batches
-        ]
+        return _batches_or_efforts(parts, names, batches, efforts)
     if len(parts) > 1:
         return [
             NamedWorkload(name=part, input_tokens=tokens(part, "--input-tokens")) for part in parts
@@ -223,6 +209,23 @@ def workloads(
     known = BUILT_IN | (read_workloads(file) if file else {})
     found = [known[one_of("--workload", name, tuple(known))] for name in names]
     return found if keep_rate else [msgspec.structs.replace(each, rate=None) for each in found]
+
+
+def _batches_or_efforts(
+    lengths: Sequence[str], names: Sequence[str], batches: Sequence[int], efforts: Sequence[str]
+) -> list[NamedWorkload]:
+    if len(lengths) > 1 or names or (len(batches) > 1 and efforts):
+        option = "--reasoning-effort" if efforts else "--batch"
+        raise wrong(option, efforts or batches, "one --input-tokens, and no other sweep with it")
+    length = tokens(lengths[0], "--input-tokens") if lengths else INPUT_TOKENS["fresh"]
+    if efforts:
+        return [
+            NamedWorkload(name=f"effort-{each}", input_tokens=length, effort=each)
+            for each in efforts
+        ]
+    return [
+        NamedWorkload(name=f"batch-{each}", input_tokens=length, batch=each) for each in batches
+    ]
 
 
 def efforts(text: str) -> list[str]:

@@ -89,6 +89,13 @@ GatewayKey = Annotated[
     ),
 ]
 Days = Annotated[float, typer.Option(metavar="N", help="Days to look back.")]
+Since = Annotated[str, typer.Option(metavar="TIME", help="How far to look back: 30m, 12h, 14d.")]
+Today = Annotated[
+    str,
+    typer.Option(
+        metavar="POLICY", help="Its policy in that time. Default: that of the configuration."
+    ),
+]
 Json = Annotated[
     str,
     typer.Option("--json", metavar="FILE", help="Write the results as JSON; - is standard output."),

@@ -1,6 +1,7 @@
 """Replays of the log from the command line: which route, which policy it had, and the progress."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import to_builtins
 from rich.console import Console
@@ -21,8 +22,8 @@ from splitsecond.routing.construction.expression import Expression, parse
 class LoggedRoute:
     """The calls to a route of a log, at most `calls`, and the policy `now` that it had.
 
-    `route`: "" for the one with most calls. `today`: "" for the policy of the configuration;
-    `option`: its name on the command line. Raises `CallerFault` if one of them is not known.
+    `route`: "" for the one with most calls. `today`: "" for the policy of the configuration.
+    Raises `CallerFault` if one of them is not known.
     """
 
     def __init__(
@@ -31,8 +32,6 @@ class LoggedRoute:
         route: str,
         today: str,
         calls: int,
-        *,
-        option: str = "--today",
     ) -> None:
         self._logged = logged
         self.policies = logged.policies()
@@ -42,7 +41,7 @@ class LoggedRoute:
             raise CallerFault(
                 f"the policy of the route {self.name!r} in the log is not known",
                 kind="no_policy",
-                hint=f"Name it with {option}, or the gateway's configuration with --config.",
+                hint="Name it with --today, or the gateway's configuration with --config.",
             )
         self.now: Expression = now
         self.requests: RequestColumns
@@ -122,13 +121,13 @@ def propose_policy(
         )
     found = propose(replayed.what_if(policies, any_load=any_load), by)
 
-    def show(console: Console) -> None:
-        print_proposal(found, console)
+    output.show(found, partial(figure_rows, found.answer), partial(print_proposal, found))
 
-    rows = [
+
+def figure_rows(found: WhatIf) -> list[dict[str, object]]:
+    """Return the figures of all policies, for CSV."""
+    return [
         {"policy": each.policy, **to_builtins(figure)}
-        for each in found.answer.answers
+        for each in found.answers
         for figure in each.figures
     ]
-    output.write(found, lambda: rows, show)
-    show(output.screen())

@@ -59,13 +59,7 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
     for reason in run.invalid:
         print_item(console, "INVALID: ", reason, "bold red")
     print_findings(console, paired(run.statements, run.short_statements))
-    if not run.finished:
-        print_item(
-            console,
-            "• ",
-            "This run was stopped before its end: the figures cover what had finished.",
-            "yellow",
-        )
+    print_stopped(run, console)
     if run.statements or run.invalid or not run.finished:
         console.print()
     instrument = " ".join(rows.instrument_sentences(run))
@@ -79,6 +73,12 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
             print_item(console, "", sentence, "dim")
     for path in files:
         console.print(Text(str(path), "cyan"), soft_wrap=True)
+
+
+def print_stopped(run: Run, console: Console) -> None:
+    if not run.finished:
+        words = "This run was stopped before its end: the figures cover what had finished."
+        print_item(console, "• ", words, "yellow")
 
 
 def _print_levels(run: Run, console: Console) -> None:

@@ -135,7 +135,7 @@ def speed(
         for line in stated.statements():
             console.print(line, style="dim", highlight=False)
 
-    output.write(
+    output.show(
         {
             "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by,
             "least": least,
@@ -145,7 +145,6 @@ def speed(
         lambda: found,
         show,
     )  # fmt: skip
-    show(output.screen())
     if html:
         page = render_speed(
             found,
