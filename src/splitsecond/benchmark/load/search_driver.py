@@ -24,6 +24,7 @@ from splitsecond.benchmark.load.plan import (
     TURNS,
     Condition,
     PlannedLoad,
+    PlanSettings,
     RunPlan,
     make_plan,
 )
@@ -218,13 +219,15 @@ class LoadSearchDriver:
         return make_plan(
             {self._target: self._base_url},
             [PlannedLoad(rate=load) if self.open_loop else PlannedLoad(concurrency=round(load))],
-            requests=self._requests or least,
-            warmups=warmups,
-            blocks=1,
-            seed=seed,
-            response_s=response_s,
-            extend=self._requests is None,
-            sessions=self._sessions,
+            PlanSettings(
+                requests=self._requests or least,
+                warmups=warmups,
+                blocks=1,
+                seed=seed,
+                response_s=response_s,
+                extend=self._requests is None,
+                sessions=self._sessions,
+            ),
         )
 
     def _response_s(self, load: float, observations: Sequence[Observation]) -> float | None:

@@ -12,6 +12,7 @@ from splitsecond.benchmark.load.plan import (
     REQUESTS,
     ROUNDS,
     PlannedLoad,
+    PlanSettings,
     RunPlan,
     make_plan,
     spread_rounds,
@@ -136,26 +137,21 @@ def plan_run(
     requests = settings.requests
     if requests is None and over_s is not None and sessions is None:
         requests = max(REQUESTS, MIN_BLOCK * (settings.rounds or spread_rounds(over_s)))
-    plans = [
-        make_plan(
-            swept_targets,
-            loads,
-            requests=requests,
-            warmups=settings.warmup,
-            blocks=settings.rounds,
-            seed=settings.seed,
-            side_by_side=settings.side_by_side,
-            cache_reuse=settings.cache_reuse,
-            response_s=response_s,
-            duration_s=None if settings.precision else settings.duration,
-            sessions=sessions,
-            over_s=over_s,
-        )
-        for swept_targets, loads in _measured(
-            measured, settings, settings.loads if trace is None else [trace]
-        )
-    ]
-    return merged(plans)
+    wanted = PlanSettings(
+        requests=requests,
+        warmups=settings.warmup,
+        blocks=settings.rounds,
+        seed=settings.seed,
+        side_by_side=settings.side_by_side,
+        cache_reuse=settings.cache_reuse,
+        response_s=response_s,
+        duration_s=None if settings.precision else settings.duration,
+        sessions=sessions,
+        over_s=over_s,
+    )
+    loads = settings.loads if trace is None else [trace]
+    swept_loads = _measured(measured, settings, loads)
+    return merged([make_plan(targets, own_loads, wanted) for targets, own_loads in swept_loads])
 
 
 def default_over_s(settings: BenchSettings, targets: int) -> float | None:
@@ -210,9 +206,11 @@ def watch_jobs(
         plan = make_plan(
             prepared.resolved.measured,
             settings.loads,
-            requests=settings.requests or 1,
-            warmups=settings.warmup,
-            seed=settings.seed + number,
+            PlanSettings(
+                requests=settings.requests or 1,
+                warmups=settings.warmup,
+                seed=settings.seed + number,
+            ),
         )
         return prepared.job(plan)
 
