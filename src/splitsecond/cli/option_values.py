@@ -75,7 +75,7 @@ def servers(
     ]
 
 
-def judged_load(text: str, option: str) -> AtLoad:
+def judged_load(text: str) -> AtLoad:
     """Return the load that a text such as c=16 or rate=2.5 names. Raises `CallerFault` for another
     one."""
     kind, _, amount = text.partition("=")
@@ -84,7 +84,7 @@ def judged_load(text: str, option: str) -> AtLoad:
     except ValueError:
         value = 0.0
     if kind not in ("c", "rate") or not 0 < value < math.inf:
-        raise wrong(option, text, "a load of the run, such as c=16 or rate=5")
+        raise wrong("--at", text, "a load of the run, such as c=16 or rate=5")
     return AtLoad(value, kind == "c")
 
 
@@ -170,13 +170,13 @@ def tokens(text: str, option: str) -> int:
     return found
 
 
-def calls_per_day(text: str, option: str) -> float:
+def calls_per_day(text: str) -> float:
     """Parse ``10k/day``, ``2M/month`` or ``500/hour``; a month has 30 days."""
     amount, _, period = text.partition("/")
     a_day = {"hour": 24.0, "day": 1.0, "month": 1 / 30}.get(period.strip())
     if a_day is None:
-        raise wrong(option, text, "a number of calls an hour, a day or a month, such as 10k/day")
-    return tokens(amount.strip(), option) * a_day
+        raise wrong("--calls", text, "a number of calls an hour, a day or a month, such as 10k/day")
+    return tokens(amount.strip(), "--calls") * a_day
 
 
 def workloads(

@@ -100,6 +100,10 @@ Json = Annotated[
     str,
     typer.Option("--json", metavar="FILE", help="Write the results as JSON; - is standard output."),
 ]
+JsonOfCounts = Annotated[
+    str,
+    typer.Option("--json", metavar="FILE", help="Write the counts as JSON; - is standard output."),
+]
 Csv = Annotated[
     str, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV; - is standard output.")
 ]

@@ -14,7 +14,6 @@ from splitsecond.benchmark.rows.row_fields import RowFields
 from splitsecond.benchmark.rows.session_figures import SESSION_FIGURES, SESSION_TOTALS
 from splitsecond.benchmark.statistics.steady import begin_ns, event_tokens
 from splitsecond.core.catalog.price import MILLION
-from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS
 from splitsecond.log.statistics.summary import Floats, Summary
@@ -57,7 +56,6 @@ _TTFT_DUE = Figure(
         "is included."
     ),
     of=lambda o: o.ttft_due_ns,
-    scale=NS_PER_MS,
 )
 _RESPONSE = Figure(
     name="response_ms",
@@ -66,7 +64,6 @@ _RESPONSE = Figure(
     group="Latency",
     definition="E2E counted from the moment the request was due.",
     of=lambda o: o.response_ns,
-    scale=NS_PER_MS,
     listed=("p95",),
 )
 
@@ -78,7 +75,6 @@ _LATENCY_DUE = Figure(
     definition="Latency counted from the moment the request was due.",
     of=lambda o: o.latency_due_ns,
     among=lambda o: o.inputs > 0,
-    scale=NS_PER_MS,
 )
 LATENCY = Figure(
     name="latency_ms",
@@ -91,7 +87,6 @@ LATENCY = Figure(
     ),
     of=lambda o: o.latency_ns,
     among=lambda o: o.inputs > 0,
-    scale=NS_PER_MS,
     from_due=_LATENCY_DUE,
     listed=("p99",),
     compared=True,
@@ -111,7 +106,6 @@ FIGURES: dict[str, Figure] = {
                 "the arrival of the first token."
             ),
             of=lambda o: o.ttft_ns,
-            scale=NS_PER_MS,
             from_due=_TTFT_DUE,
             main=True,
             listed=("p99",),
@@ -129,7 +123,6 @@ FIGURES: dict[str, Figure] = {
                 "TTFT where the kernel did not take all bytes at once, as of a long prompt."
             ),
             of=lambda o: o.ttft_sent_ns,
-            scale=NS_PER_MS,
             listed=(),
         ),
         Figure(
@@ -140,7 +133,6 @@ FIGURES: dict[str, Figure] = {
             definition="TTFT plus the time for DNS, TCP and TLS, which is 0 on a reused "
             "connection.",
             of=lambda o: o.ttft_cold_ns,
-            scale=NS_PER_MS,
         ),
         _TTFT_DUE,
         Figure(
@@ -151,7 +143,6 @@ FIGURES: dict[str, Figure] = {
             definition="From the first byte of the request to the first token that is not "
             "reasoning.",
             of=lambda o: o.first_answer_after_ns,
-            scale=NS_PER_MS,
         ),
         Figure(
             name="tps",
@@ -179,7 +170,6 @@ FIGURES: dict[str, Figure] = {
             group="Speed after the first token",
             definition="Time per output token: 1/TPS.",
             of=lambda o: o.tpot_ns,
-            scale=NS_PER_MS,
             counts_tokens=True,
         ),
         Figure(
@@ -193,7 +183,6 @@ FIGURES: dict[str, Figure] = {
                 "interval. Answers that were read sparsely are left out."
             ),
             of=_gaps,
-            scale=NS_PER_MS,
             per_request=False,
             listed=("p50", "p95", "p99"),
         ),
@@ -208,7 +197,6 @@ FIGURES: dict[str, Figure] = {
                 "otherwise from the event's share of the characters, otherwise it is 1."
             ),
             of=_gaps_per_token,
-            scale=NS_PER_MS,
             per_request=False,
             listed=("p50", "p95"),
             applies=lambda row: (row.tokens_per_event or 1.0) > ONE_TOKEN_PER_EVENT,
@@ -220,7 +208,6 @@ FIGURES: dict[str, Figure] = {
             group="Latency",
             definition="End to end: from the first byte of the request to the last token.",
             of=lambda o: o.e2e_ns,
-            scale=NS_PER_MS,
             from_due=_RESPONSE,
             listed=("p50", "p95"),
             compared=True,
@@ -240,7 +227,6 @@ FIGURES: dict[str, Figure] = {
                 "TPS) of one request. The time of its tools comes on top."
             ),
             of=_agent_ns,
-            scale=NS_PER_MS,
             counts_tokens=True,
         ),
         Figure(

@@ -2,7 +2,6 @@ from collections.abc import Callable
 
 from splitsecond.benchmark.rows.metric import Figure, Total
 from splitsecond.benchmark.rows.row_fields import Estimated, RowFields, SessionFindings
-from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation
 
 
@@ -28,7 +27,6 @@ SESSION_FIGURES = (
         "prompt is new.",
         of=lambda o: o.ttft_ns,
         among=_begins,
-        scale=NS_PER_MS,
         listed=("p50", "p95"),
         applies=_of_sessions,
         compared=True,
@@ -42,7 +40,6 @@ SESSION_FIGURES = (
         "turn before and its answer.",
         of=lambda o: o.ttft_ns,
         among=_goes_on,
-        scale=NS_PER_MS,
         listed=("p50", "p95"),
         applies=_of_sessions,
         compared=True,

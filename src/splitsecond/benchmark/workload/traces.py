@@ -23,7 +23,7 @@ import csv
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +35,8 @@ from msgspec import Meta, Struct
 
 from splitsecond.benchmark.workload.input_lines import numbered_lines
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S, NS_PER_US
-from splitsecond.core.errors import PARSER_ERRORS, CallerFault, parser_words
+from splitsecond.core.compressed_file import open_bytes
+from splitsecond.core.errors import PARSER_ERRORS, CallerFault, file_faults, parser_words
 from splitsecond.core.wording import counted_as
 
 BLOCK_TOKENS = 512
@@ -115,7 +116,7 @@ def read_trace(
     left_out = blocks = before_ns = 0
     parse: _Format | None = None
     begun_ns: int | None = None
-    for number, line in numbered_lines(path, LONGEST_LINE, "bad_trace", FORMATS):
+    for number, line in _lines(path):
         place = f"{path}:{number}"
         if parse is None:
             parse, is_header = _recognised(line, place)
@@ -182,6 +183,11 @@ FORMATS = (
 class _Format(Struct, frozen=True):
     name: str
     request: Callable[[str, str], TracedRequest]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    with file_faults(f"cannot read {path}", kind="bad_trace"), open_bytes(path) as file:
+        yield from numbered_lines(file, str(path), LONGEST_LINE, "bad_trace", FORMATS)
 
 
 def _refuse(message: str, hint: str) -> NoReturn:

@@ -162,7 +162,7 @@ def _cost_of_calls(runs: Sequence[Path], calls: str, output: Output) -> None:
             kind="bad_option",
             hint="For example: splitsecond cost runs/monday --calls 10k/day",
         )
-    a_day = calls_per_day(calls, "--calls")
+    a_day = calls_per_day(calls)
     rows = [row for path in runs for row in recompute(path)[0].conditions]
     found = call_costs(rows, a_day)
     schema = {

@@ -143,7 +143,7 @@ def recommend(
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
     check_picture(png)
-    judged_at = judged_load(at, "--at") if at else None
+    judged_at = judged_load(at) if at else None
     required = requirements(needs, context, quality, least_quality)
     if runs:
         evidence = evidence_of_folders(runs, only or ())
