@@ -1,10 +1,8 @@
-from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.report.tables import print_item
@@ -12,7 +10,7 @@ from splitsecond.cli.log_source import LoggedTraffic, days_of
 from splitsecond.cli.options import Config, Csv, Json, Log, Markdown, Since, Today
 from splitsecond.cli.replaying import LoggedRoute
 from splitsecond.cli.results import Output
-from splitsecond.cli.what_if_screen import HEADINGS
+from splitsecond.cli.what_if_screen import HEADINGS, figures_table, route_in_words
 from splitsecond.core.errors import printable
 from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import MISSING, change, counted_as, number, percent
@@ -86,15 +84,7 @@ def _split_route(logged: LoggedTraffic) -> str:
 
 
 def print_split(found: SplitComparison, console: Console) -> None:
-    since, until = (
-        datetime.fromtimestamp(each / 1e6, UTC) for each in (found.since_us, found.until_us)
-    )
-    print_item(
-        console,
-        "",
-        f"Route {printable(found.route)}, {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC: "
-        f"{printable(found.policy)}",
-    )
+    print_item(console, "", f"{route_in_words(found)}: {printable(found.policy)}")
     for name, arm in zip(("first", "second"), found.arms, strict=True):
         units = counted_as(arm.units, found.by)
         calls = counted_as(arm.calls, "call")
@@ -102,15 +92,7 @@ def print_split(found: SplitComparison, console: Console) -> None:
     if found.others:
         words = f"{counted_as(found.others, 'call')} of the route went to no arm: left out."
         print_item(console, "  ", words, "dim")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading, justify in (
-        ("", "left"),
-        ("first", "right"),
-        ("second", "right"),
-        ("change (95% interval)", "left"),
-        ("second is", "left"),
-    ):
-        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type] # one of two
+    table = figures_table(("first", "second"), "change (95% interval)", "second is")
     for each in found.figures:
         cells = (_text(each, each.first), _text(each, each.second), _changed(each))
         table.add_row(_name(each), *cells, Text(_verdict(each, found), LOOKS[each.verdict]))
