@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.capacity import capacity_of
 from splitsecond.benchmark.load.block import RequestBlock
-from splitsecond.benchmark.load.plan import Condition, PlannedLoad, make_plan
+from splitsecond.benchmark.load.plan import Condition, PlannedLoad, PlanSettings, make_plan
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.rows.condition import condition_rows
 from splitsecond.benchmark.rows.records import AskedCondition, Capacity
@@ -298,7 +298,9 @@ def true_share(kind: Kind, load: float) -> float:
         )
     level = PlannedLoad(rate=load) if kind.rate else PlannedLoad(concurrency=round(load))
     plan = make_plan(
-        {"t": "http://t"}, [level], requests=TRUTH_REQUESTS, blocks=1, response_s=kind.service_s
+        {"t": "http://t"},
+        [level],
+        PlanSettings(requests=TRUTH_REQUESTS, blocks=1, response_s=kind.service_s),
     )
     measured = [
         o for o in sent(plan.lanes[0][0], kind.server(Random(1)), NS_PER_S) if o.role == "measured"

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from benchmarks.capacity_truth import PAUSE_NS, QueueServer, sent
 from benchmarks.processes import add_processes, in_processes
-from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.load.plan import PlannedLoad, PlanSettings, make_plan
 from splitsecond.benchmark.rows.condition import condition_findings
 from splitsecond.benchmark.rows.records import AskedCondition, ConditionFindings
 from splitsecond.benchmark.rows.stationary import NOT_STATIONARY
@@ -93,10 +93,12 @@ def measured(load: float, plan: Plan, seed: int) -> ConditionFindings:
     planned = make_plan(
         {"t": "http://t"},
         [PlannedLoad(rate=rate)],
-        requests=plan.requests,
-        warmups=warmups,
-        response_s=SERVICE_S,
-        seed=seed,
+        PlanSettings(
+            requests=plan.requests,
+            warmups=warmups,
+            response_s=SERVICE_S,
+            seed=seed,
+        ),
     )
     observations: list[Observation] = []
     now_ns = NS_PER_S

@@ -23,7 +23,7 @@ from msgspec import Struct
 from tests.faults.world import Provider
 
 from splitsecond.benchmark.load.block import run_block
-from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.load.plan import PlannedLoad, PlanSettings, make_plan
 from splitsecond.benchmark.load.session_block import SessionBlockRun
 from splitsecond.benchmark.rows.row_fields import SessionFindings
 from splitsecond.benchmark.rows.sessions import session_findings
@@ -71,9 +71,11 @@ def replay(
     plan = make_plan(
         {"t": "http://t"},
         [PlannedLoad(concurrency=concurrency)],
-        requests=requests,
-        blocks=rounds,
-        sessions=sessions,
+        PlanSettings(
+            requests=requests,
+            blocks=rounds,
+            sessions=sessions,
+        ),
     )
 
     async def play() -> None:

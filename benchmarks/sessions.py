@@ -19,7 +19,7 @@ from statistics import mean
 import msgspec
 
 from splitsecond.benchmark.load.coordinator import Calibration, PlanListener, run_plan
-from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.load.plan import PlannedLoad, PlanSettings, make_plan
 from splitsecond.benchmark.load.session_player import SessionPrompts
 from splitsecond.benchmark.runs.self_check import simulator_truth
 from splitsecond.benchmark.statistics.accuracy import ServerTruth, accuracy
@@ -140,9 +140,11 @@ def row(tokens: int, count: int) -> tuple[str, ...]:
             plan = make_plan(
                 {"long": spec.base_url},
                 [PlannedLoad(concurrency=count)],
-                requests=2,
-                blocks=2,
-                sessions=sessions,
+                PlanSettings(
+                    requests=2,
+                    blocks=2,
+                    sessions=sessions,
+                ),
             )
             blocks = [
                 msgspec.structs.replace(block, requests=count * turns)

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.served_engine import ServedEngine
 from splitsecond.benchmark.load.block import RequestBlock, run_block
-from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.load.plan import PlannedLoad, PlanSettings, make_plan
 from splitsecond.benchmark.rows.condition import condition_findings
 from splitsecond.benchmark.rows.records import AskedCondition, ConditionFindings
 from splitsecond.benchmark.workload.workload import Composer, Workload
@@ -47,7 +47,9 @@ def measured(
     load: PlannedLoad, requests: int, *, response_s: float | None = None, seed: int = 0
 ) -> ConditionFindings:
     """Carry out the plan of one condition against the engine, and return its row."""
-    plan = make_plan({"t": "http://t"}, [load], requests=requests, response_s=response_s, seed=seed)
+    plan = make_plan(
+        {"t": "http://t"}, [load], PlanSettings(requests=requests, response_s=response_s, seed=seed)
+    )
     return row_of(plan.lanes[0], load, seed=seed)
 
 

@@ -15,9 +15,9 @@ from splitsecond.log.production.against import (
     KnownSpeed,
     SpeedAgainst,
     against_statements,
+    published_speeds,
     speeds_against,
 )
-from splitsecond.log.production.published_speeds import published_speeds
 from splitsecond.log.production.speed import ProductionSpeed
 from splitsecond.log.statistics.summary import Summary
 

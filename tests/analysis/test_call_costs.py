@@ -38,14 +38,14 @@ def test_target_costs_what_its_cheapest_load_does() -> None:
 
 
 def test_number_of_calls_has_a_period() -> None:
-    assert [calls_per_day(each, "--calls") for each in ("10k/day", "500/hour", "3M/month")] == [
+    assert [calls_per_day(each) for each in ("10k/day", "500/hour", "3M/month")] == [
         10_000,
         12_000,
         100_000,
     ]
     for wrong in ("10k", "x/day", "10/week"):
         with pytest.raises(CallerFault, match="--calls"):
-            calls_per_day(wrong, "--calls")
+            calls_per_day(wrong)
 
 
 def test_card_has_targets_with_a_price_and_two_volumes() -> None:

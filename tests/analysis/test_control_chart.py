@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 from tests.cases import each_case
 from tests.power import repeated
 
-from splitsecond.benchmark.statistics.control_chart import SETTLES, ControlChart, JudgedRound
+from splitsecond.benchmark.statistics.control_chart import (
+    NIGHT_HOURS,
+    SETTLES,
+    ControlChart,
+    JudgedRound,
+)
 from splitsecond.benchmark.statistics.error_share import RARE, ErrorCount, ErrorShareModel
 from splitsecond.benchmark.statistics.expectation import MIN
 from splitsecond.benchmark.statistics.times_model import HOURS_KNOWN_AFTER, TimesModel
-from splitsecond.benchmark.statistics.unusual_run import NIGHT_HOURS
 
 NORMAL = np.random.default_rng(0).standard_normal(2000)
 STEADY = list(100 * np.exp(0.03 * NORMAL[:72]))

@@ -3,7 +3,7 @@
 from benchmarks.open_loop import SERVICE_S, SLOTS, Plan, cell, measured, true_p95_s
 from tests.power import repeated
 
-from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.load.plan import PlannedLoad, PlanSettings, make_plan
 from splitsecond.benchmark.rows.stationary import NOT_STATIONARY
 
 DEFAULT = Plan(200)
@@ -42,6 +42,8 @@ def test_a_row_says_how_much_of_a_round_it_measures() -> None:
     (said,) = [note for note in row.notes if "empty server" in note]
     assert said.startswith("the percentiles describe ")
     (lane,) = make_plan(
-        {"t": "http://t"}, [PlannedLoad(rate=0.5 * SLOTS / SERVICE_S)], response_s=SERVICE_S
+        {"t": "http://t"},
+        [PlannedLoad(rate=0.5 * SLOTS / SERVICE_S)],
+        PlanSettings(response_s=SERVICE_S),
     ).lanes
     assert {(block.warmups, block.requests) for block in lane} == {(80, 80)}

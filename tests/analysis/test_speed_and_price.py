@@ -7,7 +7,7 @@ import pytest
 from tests.analysis.made import row
 
 from splitsecond.benchmark.rows.records import ConditionFindings
-from splitsecond.benchmark.runs.answers import speed_and_price
+from splitsecond.benchmark.runs.concluding import speed_and_price
 from splitsecond.core.wording import full
 from splitsecond.log.production.speed import ProductionSpeed
 from splitsecond.log.production.speed_and_price import (

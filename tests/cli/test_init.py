@@ -18,7 +18,7 @@ from tests.http_server import Received, Response, http_server
 from tests.processes import Process
 from typer.testing import CliRunner
 
-from splitsecond.cli.agent_settings import AGENTS, agent_settings
+from splitsecond.cli.agents import AGENTS, agent_settings
 from splitsecond.cli.app import app
 from splitsecond.core.catalog.model import CatalogModel
 from splitsecond.core.catalog.provider import Provider, names, provider

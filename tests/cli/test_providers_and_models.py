@@ -9,7 +9,7 @@ from tests.cases import each_case
 from tests.cli.conftest import Split
 
 from splitsecond.benchmark.runs.targets import advised
-from splitsecond.cli import provider_list
+from splitsecond.cli.commands import providers
 from splitsecond.core import clock
 from splitsecond.core.catalog.provider import names, provider
 from splitsecond.core.errors import CallerFault, ProviderFault
@@ -106,7 +106,7 @@ def test_every_provider_can_be_shown(split: Split) -> None:
 
 
 def test_every_quirk_has_words() -> None:
-    assert {*Quirks.__struct_fields__} == {*provider_list._QUIRKS, "thinking"}
+    assert {*Quirks.__struct_fields__} == {*providers._QUIRKS, "thinking"}
 
 
 def test_the_table_fits_a_narrow_screen(split: Split, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ def test_the_arms_have_verdicts(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     file = tmp_path / "found.json"
-    ended = split("split", "--log", log, "--policy", SPLIT, "--json", file)
+    ended = split("split", "--log", log, "--today", SPLIT, "--json", file)
     assert ended.code == 0
     assert ended.out.startswith("Route chat, ")
     assert 'first: "a/m", ' in ended.words
@@ -43,10 +43,10 @@ def test_the_route_of_a_split_is_that_of_the_configuration(
 
 
 def test_wrong_use_says_what_is_expected(split: Split, log: Path) -> None:
-    unsplit = split("split", "--log", log, "--policy", 'weighted("a/m", "b/m")')
-    share = split("split", "--log", log, "--policy", SPLIT, "--within", "much")
+    unsplit = split("split", "--log", log, "--today", 'weighted("a/m", "b/m")')
+    share = split("split", "--log", log, "--today", SPLIT, "--within", "much")
     unnamed = split("split", "--log", log)
     assert [unsplit.code, share.code, unnamed.code] == [2, 2, 2]
-    assert "Name it with --policy" in unnamed.complaint
+    assert "Name it with --today" in unnamed.complaint
     assert "is no split" in unsplit.complaint
     assert "--within" in share.complaint

@@ -13,7 +13,7 @@ from splitsecond.benchmark.load.coordinator import (
     RunNote,
     run_plan,
 )
-from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.load.plan import PlannedLoad, PlanSettings, make_plan
 from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation
@@ -35,7 +35,11 @@ def test_a_run_over_real_sockets(simulated: RunningProvider) -> None:
         loads = [PlannedLoad(concurrency=1), PlannedLoad(concurrency=4), PlannedLoad(rate=20)]
         async with asyncio.timeout(WITHIN_S):
             return await run_plan(
-                make_plan({name: spec.base_url}, loads, requests=10, blocks=2, response_s=0.05),
+                make_plan(
+                    {name: spec.base_url},
+                    loads,
+                    PlanSettings(requests=10, blocks=2, response_s=0.05),
+                ),
                 {name: spec},
                 Calibration(workload=Workload(run="r", output_tokens=20), input_tokens=512),
                 PlanListener(

@@ -19,7 +19,7 @@ from splitsecond.benchmark.load.coordinator import (
     WorkerSettings,
     run_plan,
 )
-from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
+from splitsecond.benchmark.load.plan import PlannedLoad, PlanSettings, RunPlan, make_plan
 from splitsecond.benchmark.load.worker_pool import WorkerLost, WorkerPool
 from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core import clock
@@ -64,9 +64,11 @@ class Bench:
         return make_plan(
             {name: spec.base_url for name, spec in self.specs.items()},
             [PlannedLoad(concurrency=c) for c in concurrencies],
-            requests=requests,
-            blocks=blocks,
-            side_by_side=side_by_side,
+            PlanSettings(
+                requests=requests,
+                blocks=blocks,
+                side_by_side=side_by_side,
+            ),
         )
 
     async def run(

@@ -34,7 +34,7 @@ from splitsecond.benchmark.load.messages import (
     SendBlock,
 )
 from splitsecond.benchmark.load.nodes import ClockOffset, on_our_clock, shares
-from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.load.plan import PlannedLoad, PlanSettings, make_plan
 from splitsecond.benchmark.load.worker import LoadWorker
 from splitsecond.benchmark.load.worker_pool import Pipe, WorkerLost
 from splitsecond.benchmark.rows.round_spread import round_spread
@@ -198,7 +198,9 @@ class Bench:
 
     async def running(self, load: PlannedLoad, requests: int, **planned: Any) -> PlanResult:
         spec = TargetSpec(name=TARGET, base_url="http://fake.example/v1", model="m")
-        plan = make_plan({TARGET: spec.base_url}, [load], requests=requests, **planned)
+        plan = make_plan(
+            {TARGET: spec.base_url}, [load], PlanSettings(requests=requests, **planned)
+        )
         return await run_plan(
             plan,
             {TARGET: spec},
@@ -411,7 +413,9 @@ def test_an_open_loop_keeps_its_schedule() -> None:
     assert len(bench.measured()) == 60
     assert len({o.call for o in bench.observations}) == len(bench.observations)
     planned = make_plan(
-        {TARGET: "http://fake.example"}, [PlannedLoad(rate=20)], requests=60, blocks=1, warmups=5
+        {TARGET: "http://fake.example"},
+        [PlannedLoad(rate=20)],
+        PlanSettings(requests=60, blocks=1, warmups=5),
     )
     (block,) = planned.lanes[0]
     due = sorted(o.due_ns for o in bench.observations if o.round)

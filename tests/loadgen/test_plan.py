@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,14 @@ from hypothesis import strategies as st
 from tests.cases import each_case
 
 from splitsecond.benchmark.load.block import RequestBlock
-from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan, slices, without
+from splitsecond.benchmark.load.plan import (
+    PlannedLoad,
+    PlanSettings,
+    RunPlan,
+    make_plan,
+    slices,
+    without,
+)
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
 
@@ -53,12 +61,14 @@ def test_plan_laws(
         return make_plan(
             targets,
             loads,
-            requests=requests,
-            warmups=warmups,
-            blocks=blocks,
-            side_by_side=side_by_side,
-            cache_reuse=cache_reuse,
-            seed=seed,
+            PlanSettings(
+                requests=requests,
+                warmups=warmups,
+                blocks=blocks,
+                side_by_side=side_by_side,
+                cache_reuse=cache_reuse,
+                seed=seed,
+            ),
         )
 
     made = plan()
@@ -100,7 +110,9 @@ def test_each_load_has_six_rounds_and_light_ones_more() -> None:
     made = make_plan(
         {"a/m": HOSTS[0], "b/m": HOSTS[1]},
         [PlannedLoad(concurrency=c) for c in (1, 8, 32)],
-        requests=50,
+        PlanSettings(
+            requests=50,
+        ),
     )
     counts = Counter(block.condition for block in made.lanes[0])
     assert counts == {
@@ -133,7 +145,9 @@ def test_rounds_over_a_time_are_evenly_apart(
 ) -> None:
     loads = [PlannedLoad(concurrency=1), PlannedLoad(concurrency=32), PlannedLoad(rate=2)]
     made = make_plan(
-        {"a": HOSTS[0], "b": HOSTS[1]}, loads, requests=200, blocks=blocks, over_s=over_s
+        {"a": HOSTS[0], "b": HOSTS[1]},
+        loads,
+        PlanSettings(requests=200, blocks=blocks, over_s=over_s),
     )
     assert (made.rounds, made.apart_s) == (rounds, apart_s)
     assert {b.apart_s for b in made.lanes[0] if b.round > 1} == {apart_s}
@@ -142,13 +156,15 @@ def test_rounds_over_a_time_are_evenly_apart(
     assert {b.apart_s for b in made.next_round(last, rounds + 1)} == {apart_s}, (
         "further rounds are as far apart"
     )
-    alone = make_plan({"a": HOSTS[0]}, loads[:1], requests=1, over_s=over_s)
+    alone = make_plan({"a": HOSTS[0]}, loads[:1], PlanSettings(requests=1, over_s=over_s))
     assert (alone.rounds, alone.apart_s) == (1, 0)
 
 
 def test_the_loads_of_a_round_are_mixed() -> None:
     made = make_plan(
-        {"a/m": HOSTS[0]}, [PlannedLoad(concurrency=c) for c in (1, 2, 4, 8)], requests=40
+        {"a/m": HOSTS[0]},
+        [PlannedLoad(concurrency=c) for c in (1, 2, 4, 8)],
+        PlanSettings(requests=40),
     )
     orders = {
         tuple(b.concurrency or 0 for b in made.lanes[0] if b.round == number)
@@ -160,18 +176,26 @@ def test_the_loads_of_a_round_are_mixed() -> None:
 
 def test_a_target_alone_is_measured_in_rounds_too() -> None:
     made = make_plan(
-        {"a/m": HOSTS[0]}, [PlannedLoad(concurrency=32)], requests=50, side_by_side=True
+        {"a/m": HOSTS[0]},
+        [PlannedLoad(concurrency=32)],
+        PlanSettings(requests=50, side_by_side=True),
     )
     assert [block.round for block in made.lanes[0]] == [1, 2, 3, 4, 5, 6]
-    (lane,) = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(concurrency=1)], requests=3).lanes
+    (lane,) = make_plan(
+        {"a/m": HOSTS[0]}, [PlannedLoad(concurrency=1)], PlanSettings(requests=3)
+    ).lanes
     assert [block.round for block in lane] == [1, 2, 3]
 
 
 def test_an_open_loop_lasts_many_times_as_long_as_a_response() -> None:
-    (lane,) = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(rate=4)], requests=50, response_s=15).lanes
+    (lane,) = make_plan(
+        {"a/m": HOSTS[0]}, [PlannedLoad(rate=4)], PlanSettings(requests=50, response_s=15)
+    ).lanes
     assert {(block.warmups, block.requests) for block in lane} == {(4 * 15 * 20, 4 * 15 * 20)}
     assert {block.cooldowns for block in lane} == {4 * 15 * 5}
-    (lane,) = make_plan({"a/m": HOSTS[0]}, [PlannedLoad(rate=4)], requests=50, response_s=0.1).lanes
+    (lane,) = make_plan(
+        {"a/m": HOSTS[0]}, [PlannedLoad(rate=4)], PlanSettings(requests=50, response_s=0.1)
+    ).lanes
     assert sum(block.requests for block in lane) == 50
 
 
@@ -180,7 +204,9 @@ def test_half_of_a_given_duration_warms_up_at_most(
     duration_s: float, warmups: int, requests: int
 ) -> None:
     loads = [PlannedLoad(rate=4)]
-    (lane,) = make_plan({"a/m": HOSTS[0]}, loads, response_s=1, duration_s=duration_s).lanes
+    (lane,) = make_plan(
+        {"a/m": HOSTS[0]}, loads, PlanSettings(response_s=1, duration_s=duration_s)
+    ).lanes
     assert {(block.warmups, block.requests) for block in lane} == {
         (warmups, requests + (duration_s == 1000) * 25)
     }
@@ -190,7 +216,9 @@ def test_next_round_repeats_the_last_with_new_arrivals() -> None:
     made = make_plan(
         {"a/m": HOSTS[0], "b/m": HOSTS[0]},
         [PlannedLoad(concurrency=2), PlannedLoad(rate=2)],
-        requests=50,
+        PlanSettings(
+            requests=50,
+        ),
     )
     last = [block for block in made.lanes[0] if block.round == 5]
     more = made.next_round(last, 6)
@@ -207,9 +235,11 @@ def test_cache_reuse_alternates_and_has_warm_ups() -> None:
         made = make_plan(
             {"a/m": HOSTS[0]},
             [PlannedLoad(concurrency=2)],
-            requests=40,
-            warmups=asked,
-            cache_reuse=True,
+            PlanSettings(
+                requests=40,
+                warmups=asked,
+                cache_reuse=True,
+            ),
         )
         (lane,) = made.lanes
         assert [block.cache_reuse for block in lane[:2]] in ([False, True], [True, False])
@@ -222,13 +252,15 @@ def test_cache_reuse_alternates_and_has_warm_ups() -> None:
 
 def test_rounds_are_in_different_orders() -> None:
     names = dict.fromkeys("abcdef", HOSTS[0])
-    lane = make_plan(names, [PlannedLoad(concurrency=1)], requests=100, blocks=4).lanes[0]
+    lane = make_plan(
+        names, [PlannedLoad(concurrency=1)], PlanSettings(requests=100, blocks=4)
+    ).lanes[0]
     assert len({tuple(block.target for block in lane[i : i + 6]) for i in range(0, 24, 6)}) > 1
 
 
 def test_arrivals_are_equal_in_a_round_and_differ_between_rounds() -> None:
     lane = make_plan(
-        {"a": HOSTS[0], "b": HOSTS[0]}, [PlannedLoad(rate=5)], requests=100, blocks=2
+        {"a": HOSTS[0], "b": HOSTS[0]}, [PlannedLoad(rate=5)], PlanSettings(requests=100, blocks=2)
     ).lanes[0]
     assert lane[0].due == lane[1].due != lane[2].due == lane[3].due
 
@@ -237,17 +269,19 @@ def test_trace_is_one_block_without_warm_ups() -> None:
     made = make_plan(
         {"a": HOSTS[0], "b": HOSTS[0]},
         [PlannedLoad(trace=[0, 5, 9])],
-        requests=50,
-        blocks=4,
-        warmups=3,
+        PlanSettings(
+            requests=50,
+            blocks=4,
+            warmups=3,
+        ),
     )
     assert [(block.due, block.requests, block.warmups) for block in made.lanes[0]] == [
         ([0, 5, 9], 3, 0)
     ] * 2
     assert made.conditions[0].requests == 3
-    assert make_plan({"a": HOSTS[0]}, [PlannedLoad(trace=[0, 5, 9])], requests=2).lanes[0][
-        0
-    ].due == [0, 5]
+    assert make_plan(
+        {"a": HOSTS[0]}, [PlannedLoad(trace=[0, 5, 9])], PlanSettings(requests=2)
+    ).lanes[0][0].due == [0, 5]
 
 
 @each_case(
@@ -267,15 +301,16 @@ def test_trace_is_one_block_without_warm_ups() -> None:
         ({"loads": [PlannedLoad(rate=math.nan)]}, "rate is nan"),
     ],
 )
-def test_invalid_plan_is_refused(change: dict[str, object], complaint: str) -> None:
-    asked: dict[str, object] = {
+def test_invalid_plan_is_refused(change: dict[str, Any], complaint: str) -> None:
+    asked: dict[str, Any] = {
         "targets": {"a": HOSTS[0]},
         "loads": [PlannedLoad(concurrency=1)],
         "requests": 5,
         **change,
     }
+    targets, loads = asked.pop("targets"), asked.pop("loads")
     with pytest.raises(CallerFault, match=complaint):
-        make_plan(**asked)  # type: ignore[arg-type]
+        make_plan(targets, loads, PlanSettings(**asked))
 
 
 @given(
@@ -327,14 +362,18 @@ def test_an_open_loop_of_many_streams_is_sliced() -> None:
 
 def test_a_plan_travels_as_json() -> None:
     made = make_plan(
-        {"a": HOSTS[0]}, [PlannedLoad(concurrency=8), PlannedLoad(rate=2.5)], requests=50
+        {"a": HOSTS[0]},
+        [PlannedLoad(concurrency=8), PlannedLoad(rate=2.5)],
+        PlanSettings(requests=50),
     )
     assert msgspec.json.decode(msgspec.json.encode(made), type=RunPlan) == made
 
 
 def test_targets_that_are_left_out_keep_their_rows() -> None:
     targets = {"a": HOSTS[0], "b": HOSTS[1], "c": HOSTS[0]}
-    made = make_plan(targets, [PlannedLoad(concurrency=2)], requests=20, side_by_side=True)
+    made = make_plan(
+        targets, [PlannedLoad(concurrency=2)], PlanSettings(requests=20, side_by_side=True)
+    )
     left = without(made, {"b", "c"})
     assert left.conditions == made.conditions
     assert left.lanes == [[block for block in made.lanes[0] if block.target == "a"]]

@@ -4,7 +4,14 @@ import asyncio
 from collections.abc import Callable
 
 from splitsecond.benchmark.load.block import RequestBlock
-from splitsecond.benchmark.load.plan import ROUNDS, PlannedLoad, RunPlan, make_plan, rounds_until
+from splitsecond.benchmark.load.plan import (
+    ROUNDS,
+    PlannedLoad,
+    PlanSettings,
+    RunPlan,
+    make_plan,
+    rounds_until,
+)
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -13,8 +20,10 @@ def plan(*levels: int, requests: int = 50) -> RunPlan:
     return make_plan(
         {"t": "http://t"},
         [PlannedLoad(concurrency=level) for level in levels],
-        requests=requests,
-        blocks=5,
+        PlanSettings(
+            requests=requests,
+            blocks=5,
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from splitsecond.benchmark.load.plan import (
     ROUNDS,
     TURNS,
     PlannedLoad,
+    PlanSettings,
     expected_s,
     make_plan,
     slices,
@@ -38,7 +39,7 @@ TARGETS = {"a/x": "http://a", "b/x": "http://b"}
 
 def test_blocks_of_sessions_have_turns_for_each_slot() -> None:
     loads = [PlannedLoad(concurrency=2), PlannedLoad(concurrency=16)]
-    plan = make_plan(TARGETS, loads, sessions=SESSIONS, response_s=2.0)
+    plan = make_plan(TARGETS, loads, PlanSettings(sessions=SESSIONS, response_s=2.0))
     (lane,) = plan.lanes
     assert [each.requests for each in plan.conditions] == [
         ROUNDS * c * TURNS for c in (2, 2, 16, 16)
@@ -54,13 +55,17 @@ def test_blocks_of_sessions_have_turns_for_each_slot() -> None:
 
 
 def test_a_number_of_requests_is_that_of_measured_turns() -> None:
-    plan = make_plan(TARGETS, [PlannedLoad(concurrency=2)], sessions=SESSIONS, requests=25)
+    plan = make_plan(
+        TARGETS, [PlannedLoad(concurrency=2)], PlanSettings(sessions=SESSIONS, requests=25)
+    )
     assert {each.requests for each in plan.conditions} == {25}
 
 
 def test_a_rate_of_sessions_begins_with_those_in_flight() -> None:
     plan = make_plan(
-        {"a/x": "http://a"}, [PlannedLoad(rate=0.1)], sessions=SESSIONS, response_s=2.0
+        {"a/x": "http://a"},
+        [PlannedLoad(rate=0.1)],
+        PlanSettings(sessions=SESSIONS, response_s=2.0),
     )
     for block in plan.lanes[0]:
         assert block.concurrency == 12  # 20 turns of 6 s each
@@ -74,7 +79,9 @@ def test_a_rate_of_sessions_begins_with_those_in_flight() -> None:
 
 def test_a_duration_is_filled_with_turns() -> None:
     plan = make_plan(
-        TARGETS, [PlannedLoad(concurrency=4)], sessions=SESSIONS, response_s=2.0, duration_s=1440
+        TARGETS,
+        [PlannedLoad(concurrency=4)],
+        PlanSettings(sessions=SESSIONS, response_s=2.0, duration_s=1440),
     )
     # 120 s a block, 6 s a turn
     assert {each.requests for each in plan.conditions} == {ROUNDS * 4 * 20}

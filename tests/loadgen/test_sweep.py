@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.load.plan import PlannedLoad, PlanSettings, make_plan
 from splitsecond.benchmark.load.sweep import (
     BUILT_IN,
     NamedWorkload,
@@ -38,7 +38,7 @@ def test_a_target_under_a_workload_has_its_lengths() -> None:
 def test_blocks_of_workloads_alternate() -> None:
     loads = [PlannedLoad(concurrency=1)], [PlannedLoad(rate=2.0)]
     plans = [
-        make_plan({swept("a/m", name): "http://h/v1"}, load, requests=200, blocks=4)
+        make_plan({swept("a/m", name): "http://h/v1"}, load, PlanSettings(requests=200, blocks=4))
         for name, load in zip(("short", "long"), loads, strict=True)
     ]
     found = merged(plans)

@@ -20,7 +20,7 @@ from splitsecond.benchmark.money.caching import cache_savings
 from splitsecond.benchmark.rows.condition import condition_rows
 from splitsecond.benchmark.rows.records import AskedCondition, Run
 from splitsecond.benchmark.rows.row_cost import with_cost
-from splitsecond.benchmark.runs.answers import add_answers
+from splitsecond.benchmark.runs.concluding import add_answers
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.money.cost import bill

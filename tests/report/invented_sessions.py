@@ -9,7 +9,7 @@ from splitsecond.benchmark.findings.session_statements import session_statements
 from splitsecond.benchmark.findings.statements import statements
 from splitsecond.benchmark.rows.condition import condition_rows
 from splitsecond.benchmark.rows.records import AskedCondition, Run
-from splitsecond.benchmark.runs.answers import add_answers
+from splitsecond.benchmark.runs.concluding import add_answers
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.observation import Observation

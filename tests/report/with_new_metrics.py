@@ -24,7 +24,6 @@ def add_metrics() -> None:
         group="Latency",
         definition="From the first byte of the request to the response headers.",
         of=lambda o: None if o.head_ns is None or o.sent_ns is None else o.head_ns - o.sent_ns,
-        scale=NS_PER_MS,
         main=True,
         listed=("p99",),
         compared=True,

@@ -8,8 +8,13 @@ from tests.cases import each_case
 
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
-from splitsecond.benchmark.load.plan import PlannedLoad, RunPlan, make_plan
-from splitsecond.benchmark.load.repeated_warmups import with_repeated_warmups
+from splitsecond.benchmark.load.plan import (
+    PlannedLoad,
+    PlanSettings,
+    RunPlan,
+    make_plan,
+    with_repeated_warmups,
+)
 from splitsecond.benchmark.runs.cost_limit import (
     announce,
     announce_duration,
@@ -35,8 +40,10 @@ def plan(*targets: str, requests: int = 10) -> RunPlan:
     return make_plan(
         dict.fromkeys(targets, "http://x"),
         [PlannedLoad(concurrency=2)],
-        requests=requests,
-        blocks=1,
+        PlanSettings(
+            requests=requests,
+            blocks=1,
+        ),
     )
 
 
@@ -105,7 +112,9 @@ def test_the_estimate_has_warm_ups_and_every_target_of_a_policy() -> None:
 
 def test_estimate_with_cache_reuse_includes_cache_writes() -> None:
     made = make_plan(
-        {"a/x": "http://x"}, [PlannedLoad(concurrency=2)], requests=10, blocks=1, cache_reuse=True
+        {"a/x": "http://x"},
+        [PlannedLoad(concurrency=2)],
+        PlanSettings(requests=10, blocks=1, cache_reuse=True),
     )
     for written, more in ((None, 0.0), (1250.0, 500 * 250e-6), (100.0, 0.0)):
         price = msgspec.structs.replace(DOLLAR, cache_write_usd=written)
@@ -126,7 +135,9 @@ def test_sessions_cost_between_an_ideal_cache_and_none() -> None:
     sessions = SessionSet(name="s", format="f", sessions=[Session(id="a", turns=turns)])
     workload = Workload(run="r", sessions=sessions)
     made = make_plan(
-        {"a/x": "http://x"}, [PlannedLoad(concurrency=2)], requests=10, blocks=1, sessions=sessions
+        {"a/x": "http://x"},
+        [PlannedLoad(concurrency=2)],
+        PlanSettings(requests=10, blocks=1, sessions=sessions),
     )
     price = Price(input_usd=1000.0, output_usd=2000.0, cached_usd=100.0, cache_write_usd=1250.0)
     most, least = (
@@ -180,7 +191,7 @@ def test_only_runs_that_cost_money_announce_their_cost() -> None:
 def test_run_that_mostly_holds_load_offers_other_plans() -> None:
     targets = {f"{name}/x": f"http://{name}" for name in "abcde"}
     loads = [PlannedLoad(concurrency=each) for each in (1, 8, 32)]
-    made = make_plan(targets, loads, requests=50, over_s=750.0)
+    made = make_plan(targets, loads, PlanSettings(requests=50, over_s=750.0))
     prices = dict.fromkeys(targets, DOLLAR)
     words = announce(made, WORKLOAD, CostLimit(prices=prices), targets, input_tokens=500)
     each = 500 * 1000e-6 + 500 * 2000e-6
@@ -292,7 +303,7 @@ def test_rounds_without_a_price_announce_no_cost() -> None:
     ],
 )
 def test_short_responses_need_more_warm_ups(ttft_ms: int, response_ms: int, warmups: int) -> None:
-    made = make_plan({"a/x": "http://a"}, [PlannedLoad(concurrency=32)], requests=50)
+    made = make_plan({"a/x": "http://a"}, [PlannedLoad(concurrency=32)], PlanSettings(requests=50))
     assert made.conditions[0].warmups == 6 * 32
     pilot = Calibrated(
         workload=WORKLOAD, ttft_ns=ttft_ms * NS_PER_MS, response_ns=response_ms * NS_PER_MS
@@ -333,7 +344,9 @@ def test_the_start_says_whether_a_claim_will_follow(
     over_s: float | None, response_s: int, words: str, claims: bool
 ) -> None:
     times = Calibrated(workload=WORKLOAD, ttft_ns=NS_PER_S // 4, response_ns=response_s * NS_PER_S)
-    made = make_plan({"a/x": "http://a"}, [PlannedLoad(concurrency=8)], requests=48, over_s=over_s)
+    made = make_plan(
+        {"a/x": "http://a"}, [PlannedLoad(concurrency=8)], PlanSettings(requests=48, over_s=over_s)
+    )
     said = announce_duration(made, {"a/x": times}, 0.0, by_round=False)
     assert words in said
     assert said.endswith(" It says nothing about other minutes; for that: --over 15m.") != claims

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from tests.cases import each_case
 
-from splitsecond.benchmark.runs.prompt_check import check_prompts
+from splitsecond.benchmark.runs.planning import check_prompts
 from splitsecond.benchmark.workload.prompt_files import parse_prompts
 from splitsecond.benchmark.workload.workload import Composer, Workload
 from splitsecond.core.errors import CallerFault

@@ -11,7 +11,7 @@ from tests.http_server import Received, Response, http_server
 from tests.report.invented import invented_run
 
 from splitsecond.benchmark.report.rows import caveats
-from splitsecond.benchmark.runs.server_software import gpus, server_software
+from splitsecond.benchmark.runs.environment import gpus, server_software
 from splitsecond.core.upstream.spec import TargetSpec
 
 

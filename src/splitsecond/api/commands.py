@@ -141,7 +141,6 @@ async def run_command(*arguments: str) -> tuple[int, str, str]:
 
 
 def command_failed(command: str, errors: str) -> CallerFault:
-    """Return the fault of `command`, which printed `errors`."""
     words = errors.strip().removeprefix("splitsecond: ").rstrip(".")
     return CallerFault(words or f"{command} has failed", kind=command)
 

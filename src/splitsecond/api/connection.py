@@ -220,7 +220,7 @@ def connect(
 
 
 class ResolvedSettings(RouterSettings, frozen=True, kw_only=True):
-    """The settings of a router whose targets are resolved. `listed` are those of the catalogue."""
+    """Settings of a router; `listed` are the targets of the catalogue."""
 
     specs: Mapping[str, TargetSpec]
     listed: frozenset[str]

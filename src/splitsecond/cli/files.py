@@ -1,5 +1,3 @@
-"""Files of results, by the options that name them."""
-
 import os
 import sys
 from pathlib import Path

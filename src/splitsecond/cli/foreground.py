@@ -1,9 +1,9 @@
 """A program that runs in the foreground in our place: it has the terminal, and gets our signals.
 
 Both are in one process group, so signals of the terminal (Ctrl-C, Ctrl-Z, its size) reach the
-program without us. We outlive them: handlers that do nothing, rather than ignored signals, which
-the program would inherit. Other signals are passed on. If the program stops itself, we stop too, so
-that the shell gets the terminal.
+program without us. We outlive them by handlers that do nothing, because the program would inherit
+ignored signals. Other signals are passed on. If the program stops itself, we stop too, so that the
+shell gets the terminal.
 """
 
 import os

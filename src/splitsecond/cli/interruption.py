@@ -1,11 +1,9 @@
 """End of a long command at SIGINT (Ctrl-C) or SIGTERM: what was measured is kept and reported.
 
-A handler that raises is not safe: Python drops an exception that is raised inside a finalizer. So
-the handler sets a flag and cancels the task that runs; the command checks the flag between its
-steps. A further signal ends the process at once.
-
-SIGINT stays ignored if the process was started with it ignored (by `nohup`, or in the background of
-a script). SIGTERM always works.
+The handler sets a flag and cancels the task that runs; the command checks the flag between its
+steps. (A handler that raises is not safe: Python drops an exception that is raised inside a
+finalizer.) A further signal ends the process at once. SIGINT stays ignored if the process was
+started with it ignored (by `nohup`, or in the background of a script).
 """
 
 import os

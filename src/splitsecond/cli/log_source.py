@@ -24,12 +24,20 @@ from splitsecond.routing.configuration.reading import load
 from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.routing.construction.expression import Expression, TargetName
 from splitsecond.routing.machinery.definition import Policy
+from splitsecond.routing.machinery.settings import Duration
 from splitsecond.routing.router.settings import RouterSettings
 from splitsecond.routing.router.target_directory import TargetDirectory
 from splitsecond.routing.targets.target_info import TargetInfo
 
 DAYS = 14.0
 LONGEST_DAYS = 3650.0
+S_PER_DAY = 24 * 3600
+
+
+def days_of(since: str) -> float:
+    """Parse ``--since``: 30m, 12h or 14d."""
+    longest_s = round(LONGEST_DAYS) * S_PER_DAY
+    return Duration.parse("--since", since, longest_s).ns / clock.NS_PER_S / S_PER_DAY
 
 
 class LoggedTraffic:
@@ -86,7 +94,6 @@ class LoggedTraffic:
         return facts.price
 
     def facts(self, targets: Sequence[str]) -> Callable[[str], TargetInfo]:
-        """Return what is known of targets before any request, as the gateway knows it."""
         directory = TargetDirectory(self._settings or RouterSettings())
         directory.learn(directory.look_up(targets))
         return directory.facts
@@ -98,7 +105,6 @@ class LoggedTraffic:
         return TargetName(route) if known is None and "/" in route else known
 
     def policies(self) -> Mapping[str, Policy]:
-        """Return the policies of the user, by the configuration."""
         return (
             self._settings.policies.policies() if self._settings and self._settings.policies else {}
         )
@@ -136,7 +142,6 @@ class LoggedTraffic:
                 yield columns
 
     def stated_costs(self, targets: Sequence[str]) -> list[StatedCost]:
-        """Return what imported logs state that calls of these targets cost."""
         found = self._past.stated_costs(self.since, self.until)
         return [each for each in found if each.target in targets]
 
@@ -144,7 +149,6 @@ class LoggedTraffic:
         return self._past.sessions(self.since, self.until)
 
     def calls(self, session: str) -> Iterator[tuple[datetime, CallRecord]]:
-        """Yield the calls of a session."""
         return self._past.calls(self.since, self.until, session=session)
 
     def first(self) -> datetime:

@@ -75,7 +75,7 @@ def servers(
     ]
 
 
-def judged_load(text: str, option: str) -> AtLoad:
+def judged_load(text: str) -> AtLoad:
     """Return the load that a text such as c=16 or rate=2.5 names. Raises `CallerFault` for another
     one."""
     kind, _, amount = text.partition("=")
@@ -84,7 +84,7 @@ def judged_load(text: str, option: str) -> AtLoad:
     except ValueError:
         value = 0.0
     if kind not in ("c", "rate") or not 0 < value < math.inf:
-        raise wrong(option, text, "a load of the run, such as c=16 or rate=5")
+        raise wrong("--at", text, "a load of the run, such as c=16 or rate=5")
     return AtLoad(value, kind == "c")
 
 
@@ -170,13 +170,13 @@ def tokens(text: str, option: str) -> int:
     return found
 
 
-def calls_per_day(text: str, option: str) -> float:
+def calls_per_day(text: str) -> float:
     """Parse ``10k/day``, ``2M/month`` or ``500/hour``; a month has 30 days."""
     amount, _, period = text.partition("/")
     a_day = {"hour": 24.0, "day": 1.0, "month": 1 / 30}.get(period.strip())
     if a_day is None:
-        raise wrong(option, text, "a number of calls an hour, a day or a month, such as 10k/day")
-    return tokens(amount.strip(), option) * a_day
+        raise wrong("--calls", text, "a number of calls an hour, a day or a month, such as 10k/day")
+    return tokens(amount.strip(), "--calls") * a_day
 
 
 def workloads(
@@ -201,21 +201,7 @@ def workloads(
     if file is not None and not names:
         raise wrong("--workloads", str(file), "--workload NAME with it")
     if len(batches) > 1 or efforts:
-        if len(parts) > 1 or names or (len(batches) > 1 and efforts):
-            option = "--reasoning-effort" if efforts else "--batch"
-            raise wrong(
-                option, efforts or batches, "one --input-tokens, and no other sweep with it"
-            )
-        length = tokens(parts[0], "--input-tokens") if parts else INPUT_TOKENS["fresh"]
-        if efforts:
-            return [
-                NamedWorkload(name=f"effort-{effort}", input_tokens=length, effort=effort)
-                for effort in efforts
-            ]
-        return [
-            NamedWorkload(name=f"batch-{batch}", input_tokens=length, batch=batch)
-            for batch in batches
-        ]
+        return _batches_or_efforts(parts, names, batches, efforts)
     if len(parts) > 1:
         return [
             NamedWorkload(name=part, input_tokens=tokens(part, "--input-tokens")) for part in parts
@@ -223,6 +209,23 @@ def workloads(
     known = BUILT_IN | (read_workloads(file) if file else {})
     found = [known[one_of("--workload", name, tuple(known))] for name in names]
     return found if keep_rate else [msgspec.structs.replace(each, rate=None) for each in found]
+
+
+def _batches_or_efforts(
+    lengths: Sequence[str], names: Sequence[str], batches: Sequence[int], efforts: Sequence[str]
+) -> list[NamedWorkload]:
+    if len(lengths) > 1 or names or (len(batches) > 1 and efforts):
+        option = "--reasoning-effort" if efforts else "--batch"
+        raise wrong(option, efforts or batches, "one --input-tokens, and no other sweep with it")
+    length = tokens(lengths[0], "--input-tokens") if lengths else INPUT_TOKENS["fresh"]
+    if efforts:
+        return [
+            NamedWorkload(name=f"effort-{each}", input_tokens=length, effort=each)
+            for each in efforts
+        ]
+    return [
+        NamedWorkload(name=f"batch-{each}", input_tokens=length, batch=each) for each in batches
+    ]
 
 
 def efforts(text: str) -> list[str]:

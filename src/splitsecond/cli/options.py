@@ -31,8 +31,7 @@ TargetNames = Annotated[
     typer.Argument(
         metavar="TARGET...",
         help="provider/model, sim/PROFILE (simulated), engine/small (llama.cpp, random weights), "
-        "or the [NAME=]URL of "
-        "a server.",
+        "or the [NAME=]URL of a server.",
         show_default=False,
     ),
 ]
@@ -90,9 +89,20 @@ GatewayKey = Annotated[
     ),
 ]
 Days = Annotated[float, typer.Option(metavar="N", help="Days to look back.")]
+Since = Annotated[str, typer.Option(metavar="TIME", help="How far to look back: 30m, 12h, 14d.")]
+Today = Annotated[
+    str,
+    typer.Option(
+        metavar="POLICY", help="Its policy in that time. Default: that of the configuration."
+    ),
+]
 Json = Annotated[
     str,
     typer.Option("--json", metavar="FILE", help="Write the results as JSON; - is standard output."),
+]
+JsonOfCounts = Annotated[
+    str,
+    typer.Option("--json", metavar="FILE", help="Write the counts as JSON; - is standard output."),
 ]
 Csv = Annotated[
     str, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV; - is standard output.")

@@ -73,11 +73,10 @@ def decided(options: Options, pilot: Pilot) -> tuple[Options, str]:
     loads = "1,8" if pilot.crowding < CROWDED else "1,2"
     speed = f", {number(1 / pilot.token_s)} tokens/s" if pilot.token_s else ""
     words = (
-        f"A pilot measured TTFT {number(1000 * pilot.ttft_s)} ms{speed}. So this run sends "
-        f"prompts of {prompt} tokens "
-        f"for responses of {tokens} tokens, {loads.replace(',', ' and ')} at a time, for about "
-        f"{DURATION_S} s. "
-        "For the method of published benchmarks: -n 50 --output-tokens 512."
+        f"A pilot measured TTFT {number(1000 * pilot.ttft_s)} ms{speed}. So this run sends prompts "
+        f"of {prompt} tokens for responses of {tokens} tokens, {loads.replace(',', ' and ')} at a "
+        f"time, for about {DURATION_S} s. For the method of published benchmarks: -n 50 "
+        "--output-tokens 512."
     )
     changes = {
         "concurrency": loads,

@@ -1,24 +1,29 @@
 """Replays of the log from the command line: which route, which policy it had, and the progress."""
 
 from collections.abc import Sequence
+from functools import partial
 
+from msgspec import to_builtins
 from rich.console import Console
 from rich.progress import Progress
 
 from splitsecond.cli.log_source import LoggedTraffic
+from splitsecond.cli.results import Output
+from splitsecond.cli.what_if_screen import print_proposal
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.validation import nearest
+from splitsecond.core.validation import nearest, one_of
 from splitsecond.log.store.request_columns import RequestColumns
 from splitsecond.replay.answer import REPLAYS, WhatIf, replays_of_each
 from splitsecond.replay.answer import what_if as answered
+from splitsecond.replay.family import family, propose
 from splitsecond.routing.construction.expression import Expression, parse
 
 
 class LoggedRoute:
     """The calls to a route of a log, at most `calls`, and the policy `now` that it had.
 
-    `route`: "" for the one with most calls. `today`: "" for the policy of the configuration;
-    `option`: its name on the command line. Raises `CallerFault` if one of them is not known.
+    `route`: "" for the one with most calls. `today`: "" for the policy of the configuration.
+    Raises `CallerFault` if one of them is not known.
     """
 
     def __init__(
@@ -27,8 +32,6 @@ class LoggedRoute:
         route: str,
         today: str,
         calls: int,
-        *,
-        option: str = "--today",
     ) -> None:
         self._logged = logged
         self.policies = logged.policies()
@@ -38,7 +41,7 @@ class LoggedRoute:
             raise CallerFault(
                 f"the policy of the route {self.name!r} in the log is not known",
                 kind="no_policy",
-                hint=f"Name it with {option}, or the gateway's configuration with --config.",
+                hint="Name it with --today, or the gateway's configuration with --config.",
             )
         self.now: Expression = now
         self.requests: RequestColumns
@@ -68,3 +71,63 @@ def _route(logged: LoggedTraffic, route: str) -> str:
             f"the log has no calls to a route {route!r}", kind="unknown_route", hint=hint
         )
     return route or next(iter(known))
+
+
+GOALS = {
+    "ttft-p50": "ttft_p50_ms",
+    "ttft-p95": "ttft_p95_ms",
+    "total-p50": "total_p50_ms",
+    "total-p95": "total_p95_ms",
+    "cost": "usd_per_1000",
+    "failures": "failed",
+}
+"""The figures that a policy can be proposed for, and their names in an answer."""
+MAX_CALLS = 10_000
+"""Calls that are replayed: about 4 s for each policy of the family."""
+
+
+def goal_of(text: str) -> str:
+    """Return the name of a figure of `GOALS`. Raises `CallerFault` for another one."""
+    one_of("policy", text, tuple(GOALS))
+    return GOALS[text]
+
+
+def propose_policy(
+    logged: LoggedTraffic,
+    by: str,
+    names: Sequence[str],
+    route_and_policy: tuple[str, str],
+    output: Output,
+    *,
+    any_load: bool,
+) -> None:
+    """Print the policy that improves the figure `by` most, with its evidence.
+
+    `names`: runs and uses, which belong to other recommendations. Raises `CallerFault` for these,
+    for fewer than two targets, and as `what-if` does.
+    """
+    if names:
+        raise CallerFault(
+            f"got {names[0]!r} with --policy, which recommends no targets", kind="bad_option"
+        )
+    output.check()
+    replayed = LoggedRoute(logged, *route_and_policy, MAX_CALLS)
+    policies = family(replayed.requests, replayed.now)
+    if not policies:
+        raise CallerFault(
+            f"the log has fewer than two targets that answered often enough on {replayed.name!r}",
+            kind="nothing_logged",
+            hint="Send another target a share of the calls for a week: what-if --explore 1%.",
+        )
+    found = propose(replayed.what_if(policies, any_load=any_load), by)
+
+    output.show(found, partial(figure_rows, found.answer), partial(print_proposal, found))
+
+
+def figure_rows(found: WhatIf) -> list[dict[str, object]]:
+    """Return the figures of all policies, for CSV."""
+    return [
+        {"policy": each.policy, **to_builtins(figure)}
+        for each in found.answers
+        for figure in each.figures
+    ]

@@ -1,5 +1,3 @@
-"""Output of a command: its tables as JSON, CSV and Markdown."""
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -38,6 +36,16 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
     def screen(self) -> Console:
         return Console(stderr="-" in (self.json, self.csv, self.markdown))
+
+    def show(
+        self,
+        result: object,
+        records: Callable[[], Iterable[object]],
+        tables: Callable[[Console], None],
+    ) -> None:
+        """Write the files that are asked for, and print the tables. Raises as `write` does."""
+        self.write(result, records, tables)
+        tables(self.screen())
 
     def write(
         self,

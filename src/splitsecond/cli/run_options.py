@@ -1,8 +1,7 @@
-"""The options that bench, watch and capacity share, and what they make of them.
+"""The options that bench, watch and capacity share.
 
 The options of a command are those of its settings (`benchmark.runs.settings`), and the annotated
-attributes of a class here: options that the command line has in a form of its own. `with_options`
-makes a command of a function that takes an instance.
+attributes of a class here: options that the command line has in a form of its own.
 """
 
 import os

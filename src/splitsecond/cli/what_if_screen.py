@@ -1,5 +1,3 @@
-"""The answer of `splitsecond what-if` in a terminal."""
-
 from datetime import UTC, datetime
 
 from rich.console import Console
@@ -19,6 +17,7 @@ from splitsecond.replay.answer import (
     Robust,
     WhatIf,
 )
+from splitsecond.replay.arms import SplitComparison
 from splitsecond.replay.exploration import Exploration
 from splitsecond.replay.family import Proposal
 from splitsecond.replay.figures import FigureChange
@@ -32,31 +31,33 @@ HEADINGS = {
     "usd_per_1000": "$ per 1,000 calls",
     "failed": "failed",
 }
-_IN_IDENTITY = (
-    "ttft_p50_ms",
-    "ttft_p95_ms",
-    "total_p50_ms",
-    "total_p95_ms",
-    "usd_per_1000",
-    "failed",
-)
+
+
+def route_in_words(found: WhatIf | SplitComparison) -> str:
+    since, until = (
+        datetime.fromtimestamp(each / 1e6, UTC) for each in (found.since_us, found.until_us)
+    )
+    return f"Route {printable(found.route)}, {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
+
+
+def figures_table(numbers: tuple[str, str], *words: str) -> Table:
+    """Return a table with a column of names, two of numbers, and those of `words`."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("")
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in words:
+        table.add_column(heading, no_wrap=True)
+    return table
 
 
 def print_what_if(found: WhatIf, console: Console) -> None:
     _print_identity(found.identity, console)
-    since, until = (
-        datetime.fromtimestamp(each / 1e6, UTC) for each in (found.since_us, found.until_us)
-    )
     console.print()
     replayed = counted_as(found.calls, "call")
     if found.logged_calls > found.replayed_calls:
         replayed += f" of {found.logged_calls:,}, in whole hours that are evenly spread"
-    print_item(
-        console,
-        "",
-        f"Route {printable(found.route)}, {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC: "
-        f"{replayed}",
-    )
+    print_item(console, "", f"{route_in_words(found)}: {replayed}")
     print_item(console, "", f"Today: {printable(found.today)}")
     if found.unpriced:
         print_item(
@@ -106,9 +107,8 @@ def print_exploration(found: Exploration, route: str, console: Console) -> None:
         console,
         "",
         f"About {found.per_day:,.0f} calls a day then go to {printable(names)}, whatever happened "
-        f"before. "
-        f"With them, {percent(found.coverage)} of the calls rest on at least 20 similar attempts "
-        f"within an hour.",
+        f"before. With them, {percent(found.coverage)} of the calls rest on at least 20 similar "
+        "attempts within an hour.",
     )
     if found.coverage < 0.8:
         more = (
@@ -122,9 +122,7 @@ def print_exploration(found: Exploration, route: str, console: Console) -> None:
 def _print_identity(identity: Identity, console: Console) -> None:
     if identity.agrees:
         text = ", ".join(
-            _replayed(each)
-            for each in identity.figures
-            if each.name in _IN_IDENTITY and _known(each)
+            _replayed(each) for each in identity.figures if each.name in HEADINGS and _known(each)
         )
         print_item(
             console,
@@ -178,14 +176,7 @@ def _print_answer(answer: PolicyAnswer, console: Console) -> None:
             print_item(console, "  ", words)
         print_item(console, "  ", "--explore 1% proposes what to route so that the log can answer.")
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading, justify in (
-        ("", "left"),
-        ("today", "right"),
-        ("what if", "right"),
-        ("difference (95% interval)", "left"),
-    ):
-        table.add_column(heading, justify=justify, no_wrap=bool(heading))  # type: ignore[arg-type] # one of two
+    table = figures_table(("today", "what if"), "difference (95% interval)")
     for each in answer.figures:
         if each.name in HEADINGS and not _known(each):
             continue

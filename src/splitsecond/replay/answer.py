@@ -1,8 +1,8 @@
 """The answer to what would have happened, and when there is none.
 
-Today's policy comes first: replayed over its own log it must give the log's own figures, both with
-the calls' own attempts and with answers that are all drawn from other calls. Otherwise the log or
-the configuration is not what the replay takes it for, and there is no answer.
+Today's policy, replayed over its own log, must give the log's own figures, both with the calls' own
+attempts and with answers that are all drawn from other calls. Otherwise the log or the
+configuration is not what the replay takes it for, and there is no answer.
 """
 
 from collections.abc import Callable, Sequence

@@ -148,7 +148,7 @@ def compare_arms(
         raise CallerFault(
             f"the policy of the route {route!r} is no split: {policy!r}",
             kind="no_split",
-            hint='Route it to split("a/x", "b/x", share="10%"), or name its policy with --policy.',
+            hint='Route it to split("a/x", "b/x", share="10%"), or name its policy with --today.',
         )
     settings = dict(split.settings)
     by = cast(Unit, settings.get("by", "session"))
@@ -221,7 +221,7 @@ def _check(came_us: Integers, ours: Mask, agree: Mask, route: str) -> None:
         f"last at {last:%Y-%m-%d %H:%M:%S} UTC",
         kind="another_split",
         hint="If its share, its unit or its targets were changed, look back to the change with "
-        "--since, or name the policy of that time with --policy.",
+        "--since, or name the policy of that time with --today.",
     )
 
 
@@ -333,7 +333,6 @@ class _Compared:
         return self._left if name == LEFT else self._outcomes.failed & ~self._left
 
     def _values(self, name: str) -> Floats:
-        """Return the figure of single calls."""
         columns = {"ttft": self._outcomes.ttft_ms, "total": self._outcomes.total_ms}
         return columns.get(name.partition("_")[0], self._outcomes.usd)
 

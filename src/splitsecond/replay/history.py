@@ -4,8 +4,7 @@ A call that was sent to a target answers with that attempt. For any other target
 from attempts of other calls there that are similar: with a prompt of about its length, streamed or
 not, with the session in the target's cache or not, and near in time. The nearest attempt to a
 moment close to the call's answers. So all calls of one slow minute meet the attempts of this
-minute, and an attempt that is rare in its time counts as much as many in another: it does not
-matter that a policy sends more calls to a target while it is fast.
+minute, and it does not matter that a policy sends more calls to a target while it is fast.
 
 A race or a hedge closes its loser before its first token. Such a time is censored: the answer takes
 longer, and is drawn from similar attempts that took longer.
@@ -135,18 +134,17 @@ class _Views(NamedTuple):
 class History:
     """The calls and attempts of a log.
 
-    `asked`: the targets that it knows. `chance`: the seed of what is drawn. `own`: calls answer
-    with their own attempts; otherwise all answers are drawn from other calls, which tries the
-    drawing itself.
+    `asked`: the targets that it knows. `own`: calls answer with their own attempts; otherwise all
+    answers are drawn from other calls, which tries the drawing itself.
     """
 
-    def __init__(self, logged: RequestColumns, *, chance: int = 0, own: bool = True) -> None:
+    def __init__(self, logged: RequestColumns, *, own: bool = True) -> None:
         self.logged = logged
         calls, attempts = logged.calls, logged.attempts
         self._own = own
         count = len(calls.came_us)
         self._first = np.searchsorted(attempts.call, np.arange(count + 1))
-        self._chances = np.random.default_rng(chance).random(count)
+        self._chances = np.random.default_rng(0).random(count)
         self.models = [identify(name).model for name in logged.targets]
         self.begin_ns = _begins(attempts)
         known = attempts.first_token_ns != UNKNOWN

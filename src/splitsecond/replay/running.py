@@ -36,7 +36,6 @@ MAX_PROMPT = 1 << 22
 """Bytes of the longest prompt that policies see; a longer one looks as long as this."""
 SHOWN = 500
 """Calls between two reports of progress."""
-MILLION = 1_000_000
 _ATTEMPT = ("call", "target", "at_us", "input", "cached", "written", "hour", "output", "billed")
 
 
@@ -294,27 +293,11 @@ class _Replay:
         )
 
 
-def costs(
-    prices: list[Price | None],
-    target: Integers,
-    prompt: Integers,
-    cached: Integers,
-    written: Integers,
-    hour: Integers,
-    output: Integers,
-) -> Floats:
-    """Return the cost of each attempt in US dollars; NaN without a price by the token."""
+def costs(prices: list[Price | None], target: Integers, *tokens: Integers) -> Floats:
+    """Return the cost of each attempt in US dollars (`tokens` as in `PriceTable.cost_usd`); NaN
+    without a price by the token."""
     table = PriceTable.of(prices)
-    rates = table.rates_of(target, prompt)
-    plain = np.maximum(prompt - cached - written, 0)
-    usd = (
-        plain * rates[0]
-        + cached * rates[1]
-        + (written - hour) * rates[2]
-        + hour * rates[3]
-        + output * rates[4]
-    )
-    return np.where(table.by_token[target], usd / MILLION, np.nan)
+    return np.where(table.by_token[target], table.cost_usd(target, *tokens), np.nan)
 
 
 class _LoggedTarget:

@@ -1,25 +1,14 @@
-"""Capacity of a server: the verdict on each step of a search, and the conclusion from all steps,
-also in sentences.
+"""Capacity of a server: the verdict on each step of a search, and the conclusion from all steps.
 
 `proportion` decides whether the share of requests that meet the limits is surely as high as
-required, by the scatter between batches of requests (`batches_of`), while the search runs and when
-`report` recomputes it.
+required, by the scatter between batches of requests (`batches_of`). Failures count as independent,
+so that a search soon stops sending to a server that fails. A refusal of excess load (429, 503) is
+no such failure: it missed its limit. An INVALID row shows nothing about the server, unless it is
+only not stationary: then its queue grows, and the load may fail, but never holds.
 
-If failures of the server alone decide, the state of the client does not matter; otherwise an
-INVALID row shows nothing about the server. Failures count as independent here, so that a search
-soon stops sending to a server that fails. A refusal of excess load (429, 503) is no such failure:
-it counts as a request that missed its limit.
-
-A row that is INVALID only because it is not stationary says something about the server: its queue
-grows for as long as the load lasts. Such a load may fail, but never holds.
-
-Where sessions fail, the cause is eviction or computing. Eviction makes the server compute again
-what its prompt cache should have had. This work is compared with the new tokens, which it must
-compute in any case, and with the heaviest load that held: a cache that finds less than the ideal
-under each load is not what limits it. The server's own series, where it was read, tells the other
-causes (`causes`).
-
-The knee is the load beyond which requests only wait for each other: the lightest load for which
+Where sessions fail, the cause is eviction or computing. What the server computes again, which its
+prompt cache should have had, is compared with the new tokens and with the heaviest load that held.
+The server's own series tells the other causes (`causes`). The knee is the lightest load for which
 every clearly heavier one has little more throughput.
 """
 
@@ -356,7 +345,6 @@ def _cause(found: Capacity, failed: Row, rows: Mapping[float, Row]) -> list[Stat
 
 
 def _own_cause(found: Capacity, failed: Row) -> list[Statement]:
-    """Return what limits the server by its own series, with its evidence."""
     view = failed.server
     if view is None or found.cause in ("", "eviction"):
         return []

@@ -95,7 +95,6 @@ def with_evidence(words: str, reported: Sequence[str], short: str = "") -> State
 
 
 def server_statements(rows: Sequence[Row]) -> list[Statement]:
-    """Return the causes that the servers' own series show, for each target."""
     found: list[Statement] = []
     for levels in rows_by_target(rows):
         reported = [row for row in levels if row.server is not None]
@@ -155,8 +154,7 @@ def _preemptions(levels: Sequence[Row]) -> Iterator[Statement]:
         where, most = max(counts.items(), key=lambda item: item[1])
         yield Statement(
             f"{levels[0].target} preempted {counted_as(most, 'request')} at {where}: its KV cache "
-            f"was full, and these "
-            "requests began again."
+            "was full, and these requests began again."
         )
 
 
@@ -177,8 +175,7 @@ def _cache(levels: Sequence[Row]) -> Iterator[Statement]:
     else:
         yield Statement(
             f"The prefix cache of {target} serves {percent(round(low, 2))} of prompt tokens "
-            f"{level(first)}, "
-            f"{percent(round(high, 2))} {level(last)}."
+            f"{level(first)}, {percent(round(high, 2))} {level(last)}."
         )
 
 
@@ -238,8 +235,7 @@ def _difference(check: TtftCheck) -> str:
     if rest > 0:
         return (
             f"{number(rest)} ms are outside of the server's clock. It begins after HTTP and JSON, "
-            f"and after the wait "
-            "for the server's event loop."
+            "and after the wait for the server's event loop."
         )
     return (
         f"the server counts {number(-rest)} ms more than a client sees, so the two clocks do "

@@ -1,5 +1,3 @@
-"""Changes between two runs, and the sentences about them."""
-
 from collections import defaultdict
 from collections.abc import Sequence
 

@@ -2,8 +2,8 @@
 chance explains it.
 
 Rows are matched by target, load and cache reuse; targets of different names are matched by request,
-or if each side has only one. Runs of different days are the rounds of a side where there are
-several, because days differ more than the rounds of one day; one run cannot show how days differ.
+or if each side has only one. Several runs on a side are its rounds, because days differ more than
+the rounds of one day.
 
 All comparisons of a report are corrected together: at most one report in twenty contains a change
 that is not real. That holds for runs whose rounds are far enough apart. Others are compared as they
@@ -162,7 +162,6 @@ def compare(
 
 
 def _of_other_tools(*sides: Sequence[RunData]) -> list[Statement]:
-    """Return what is not known about runs that other tools measured."""
     tools = [data.run.asked.get("settings", {}).get("tool") for side in sides for data in side]
     known = list(dict.fromkeys(tool for tool in tools if tool))
     if not known:
@@ -366,8 +365,7 @@ def _notes(
     if few:
         notes.append(
             f"the run {listed(few)} has fewer than five rounds: its intervals describe its own "
-            f"seconds only, and "
-            "differences are not tested."
+            "seconds only, and differences are not tested."
         )
     return notes
 

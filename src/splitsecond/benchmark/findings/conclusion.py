@@ -39,7 +39,6 @@ def conclusion(run: Run, observations: Sequence[Observation], use: str = "") -> 
 
 
 def _for_use(run: Run, use: str) -> str:
-    """Return a sentence for each workload."""
     return " ".join(
         _of_use(run, found, asked_for(found))
         for found in run.uses
@@ -109,8 +108,7 @@ def _fastest(run: Run, observations: Sequence[Observation]) -> str:
         verb = "was ahead" if within else "is the fastest"
         return (
             f"{winner} {verb} {level(lightest[0])} and {level(heaviest[0])}{within}: "
-            f"{level(heaviest[0])}, "
-            f"{_margins(_clear(heavy))} as the next target."
+            f"{level(heaviest[0])}, {_margins(_clear(heavy))} as the next target."
         )
     both = ((lightest, light), (heaviest, heavy))
     return " ".join(_of_load(rows, of, within) for rows, of in both if len(rows) > 1)
@@ -123,7 +121,7 @@ def _loads(levels: Sequence[Sequence[Row]]) -> Mapping[tuple[bool, float], list[
 def _by_workload(
     run: Run, workloads: Sequence[Mapping[tuple[bool, float], list[Row]]], found: Sequence[Lead]
 ) -> str:
-    """Return a sentence for each workload: of several targets at its heaviest load, of one at its
+    """Return a sentence for each workload: of several targets at the heaviest load, of one at the
     lightest."""
     if len({row.target for loads in workloads for rows in loads.values() for row in rows}) == 1:
         first, *others = (loads[min(loads)][0] for loads in workloads)
@@ -303,6 +301,5 @@ def _alone(row: Row, *, brief: bool = False) -> str:
         )
     return (
         f"{row.target} sends the first token after {number(ttft)} ms, then {number(tps)} tokens "
-        f"per second (p50, "
-        f"{level(row)})."
+        f"per second (p50, {level(row)})."
     )

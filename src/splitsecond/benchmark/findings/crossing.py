@@ -108,12 +108,10 @@ def crossing_statements(found: Sequence[Crossing]) -> list[Statement]:
     return [
         Statement(
             f"{each.load.capitalize()}, a response of up to {each.tokens:,.0f} output tokens ends "
-            f"sooner at "
-            f"{each.first}, a longer one at {each.then} (95% interval {low:,.0f} to {high:,.0f} "
-            f"tokens).",
+            f"sooner at {each.first}, a longer one at {each.then} (95% interval {low:,.0f} to "
+            f"{high:,.0f} tokens).",
             f"Up to {each.tokens:,.0f} output tokens (95% {low:,.0f}–{high:,.0f}) {each.first} is "
-            f"sooner, beyond "
-            f"{each.then}.",
+            f"sooner, beyond {each.then}.",
         )
         for each in found
         if each.ci95 is not None

@@ -1,5 +1,3 @@
-"""Evidence for a recommendation: what a run or a log says of a target under one load."""
-
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct

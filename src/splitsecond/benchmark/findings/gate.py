@@ -3,15 +3,14 @@ itself.
 
 A gate fails where the 95% interval of the figure is beyond the limit, so the scatter of a run alone
 seldom fails one. The changes of a comparison that gates judge are corrected together for their
-number (Holm). Counts, and other numbers without an interval, are judged as they are.
+number (Holm). Numbers without an interval are judged as they are.
 
-If a figure is missing, a row of the baseline is missing in this run, a percentile has too few
-requests, or the bound that decides is unknown, the gate could not be checked (`Unchecked`). That is
-no pass either: a gate that silently checks less than it promises is worse than none.
+If a figure or a row is missing, a percentile has too few requests, or the bound that decides is
+unknown, the gate could not be checked (`Unchecked`), which is no pass.
 
-That a gate passes does not show that nothing changed. `Equivalence` does: ``ttft_ms.p50 ±5%``
-passes where the change is certainly within 5%, by two one-sided tests at 5% (Schuirmann, 1987): the
-90% interval lies within. All rows must pass, so their number needs no correction.
+`Equivalence` shows that nothing changed: ``ttft_ms.p50 ±5%`` passes where the change is certainly
+within 5%, by two one-sided tests at 5% (Schuirmann, 1987): the 90% interval lies within. All rows
+must pass, so their number needs no correction.
 """
 
 import math
@@ -109,8 +108,7 @@ class Gate(Struct, frozen=True, kw_only=True):
             measured = "beyond what was answered" if value is None else number(value)
             return (
                 f"{row(findings)}: {self._name} is {measured}{_between(interval)}, which is "
-                f"{self.compare} "
-                f"{number(self.limit)}."
+                f"{self.compare} {number(self.limit)}."
             )
         return ""
 
@@ -220,9 +218,8 @@ def check_changes(gates: Sequence[Gate], comparison: Comparison) -> list[str]:
             certain = "in these minutes" if of_period else chance(adjusted)
             breaches.append(
                 f"{_name(changed)}: {gate._name} went from {number(found.before)} to "
-                f"{number(found.after)}"
-                f"{change_evidence(found)}, which is {gate.compare} {_change(gate.limit)} "
-                f"({certain})."
+                f"{number(found.after)}{change_evidence(found)}, which is {gate.compare} "
+                f"{_change(gate.limit)} ({certain})."
             )
     return breaches
 
@@ -292,8 +289,7 @@ def _without_interval(gate: Gate, changed: ConditionChange, found: FigureChange 
         return ""
     return (
         f"{name}: {gate._name} went from {number(found.before)} to {number(found.after)} "
-        f"({_change(moved)}), which is "
-        f"{gate.compare} {_change(gate.limit)}."
+        f"({_change(moved)}), which is {gate.compare} {_change(gate.limit)}."
     )
 
 
@@ -338,8 +334,7 @@ class Equivalence(Struct, frozen=True, kw_only=True):
         verdict = "differs by more than" if differs else "is not shown to be equivalent within ±"
         return (
             f"{name} {verdict}{' ' if differs else ''}{number(self.share * 100)}%: "
-            f"{_change(found.change or 0.0)}, 90% "
-            f"interval {_change(low)} to {_change(high)}."
+            f"{_change(found.change or 0.0)}, 90% interval {_change(low)} to {_change(high)}."
         )
 
 
@@ -373,8 +368,7 @@ def _not_equivalence(text: str, what: str) -> CallerFault:
         f"cannot read the equivalence {text!r}: {what}",
         kind="bad_gate",
         hint=f"Allowed: one of {', '.join(FIGURES)} with .p50, .p95 or .p99, or one of "
-        f"{', '.join(_TESTED)}; then ± "
-        "and a percentage, as in 'ttft_ms.p50 ±5%'.",
+        f"{', '.join(_TESTED)}; then ± and a percentage, as in 'ttft_ms.p50 ±5%'.",
     )
 
 

@@ -1,5 +1,3 @@
-"""Rows of a run, as something that production can be held against."""
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,13 +1,13 @@
 """How a target changes with load: the drop of each figure, queueing, the knee and the sweet spot.
 
-Consistency is TTFT p95 ÷ p50. If TTFT p95 grows and p50 does not, most requests are served as
-before and a few wait in a queue (General Compute, "LLM Token Generation Speed", June 2025). That is
-stated if the consistency grows to `QUEUEING` times its value at the lightest load, and the interval
-of p95 lies above its old interval; without intervals, it is only possible.
+Consistency is TTFT p95 ÷ p50. If TTFT p95 grows and p50 does not, a few requests wait in a queue
+(General Compute, "LLM Token Generation Speed", June 2025). That is stated if the consistency grows
+to `QUEUEING` times its value at the lightest load, and the interval of p95 lies above its old
+interval; without intervals, it is only possible.
 
 The sweet spot is the load with the highest power, system tokens/s ÷ E2E p50 (Kleinrock, "Power and
-deterministic rules of thumb for probabilistic problems in computer communications", 1979): beyond
-it, waiting grows faster than throughput. If that is the heaviest load, the run has not reached it.
+deterministic rules of thumb for probabilistic problems in computer communications", 1979). If that
+is the heaviest load, the run has not reached it.
 
 Intervals of a change combine the ends of both intervals, so they are wider than 95%.
 """
@@ -176,21 +176,18 @@ def _statements(shape: LoadShape) -> Iterator[Statement]:
         else:
             yield Statement(
                 f"The run cannot tell yet whether requests to {where} at concurrency "
-                f"{queued.concurrency} ({grown}): "
-                f"use -n {advised(0.95)}.",
+                f"{queued.concurrency} ({grown}): use -n {advised(0.95)}.",
                 detail=True,
             )
     if shape.sweet_spot is not None:
         yield Statement(
-            f"The sweet spot of {shape.name} is concurrency {shape.sweet_spot}: beyond it, "
-            f"waiting grows faster than "
-            "throughput."
+            f"The sweet spot of {shape.name} is concurrency {shape.sweet_spot}: beyond it, waiting "
+            "grows faster than throughput."
         )
     if shape.knee is not None:
         yield Statement(
-            f"The knee of {shape.name} is concurrency {number(shape.knee)}: from there on, "
-            f"twice the load gives less "
-            "than a quarter more throughput."
+            f"The knee of {shape.name} is concurrency {number(shape.knee)}: from there on, twice "
+            "the load gives less than a quarter more throughput."
         )
 
 

@@ -1,7 +1,6 @@
 """The precision that a run measures to: how wide the 95% interval of each figure may be.
 
-The half-width of an interval shrinks with the square root of the number of rounds, so the rounds
-that are still missing follow from those that were measured.
+The half-width of an interval shrinks with the square root of the number of rounds.
 """
 
 import math

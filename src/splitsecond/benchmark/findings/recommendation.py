@@ -1,22 +1,17 @@
 """Recommendation of targets for a use, from measured requests: of a run, or of the gateway's log.
 
 A target meets the limit of a use (`core.timing.uses`) if the whole 95% interval of its percentile
-does, and does not meet it if none of the interval does; between the two, the requests cannot tell
-yet. A target with more than one failed request in twenty does not meet it. Among the targets that
-meet the limit, or if none surely does, those whose percentile itself does, the best and the
-cheapest are named, with a policy that chooses among all of them by their current state.
+does, and misses it if none of the interval does; between the two, the requests cannot tell yet. One
+with more than one failed request in twenty misses it.
 
-A run has targets under several loads. Where many users wait at once, targets are judged and ranked
-at the heaviest load of the run, because a limit that holds for one user says nothing about many;
-completion at the lightest, because one user waits for one request. The caller can name another
-load. A target without a usable row at that load is judged at its nearest lighter one, and its
-verdict is "unsure" at best. For a batch nobody waits: each target is ranked at the load at which a
-dollar buys most tokens; among loads at which it buys about as many, at the one with the highest
-throughput.
+A run judges targets at its heaviest load where many users wait at once, because a limit that holds
+for one user says nothing about many; at the lightest for completion, because one user waits for one
+request; for a batch, where a dollar buys most tokens, and among such loads at the one with the
+highest throughput. A target without a usable row there is judged at its nearest lighter load, and
+its verdict is "unsure" at best.
 
-In a log, targets have prompts and answers of different lengths, so their prices are compared at the
-mix of input and output of all of them. A log has no figure of an agent for each request: it is
-computed from the medians of TTFT and TPS.
+In a log, prices are compared at the mix of input and output of all targets, and the time of an
+agent is computed from the medians of TTFT and TPS.
 """
 
 from collections.abc import Callable, Sequence
@@ -146,7 +141,6 @@ def _quality_front(rated: Sequence[TargetRating], use: Use) -> list[str]:
 
 
 def quality_sentence(found: Recommendation) -> str:
-    """Return the front of speed against quality in words; "" without one."""
     if not found.quality_front:
         return ""
     label, of, words = _RANKED[found.by]
@@ -171,7 +165,6 @@ def quality_points(found: Recommendation) -> tuple[str, list[tuple[str, float, f
 
 
 def _least(ratings: Sequence[TargetRating], of: Callable[[TargetRating], float | None]) -> str:
-    """Return the target with the least value, the first of several; "" if none has a value."""
     values = [(value, at, r.target) for at, r in enumerate(ratings) if (value := of(r)) is not None]
     return min(values)[2] if values else ""
 
@@ -416,8 +409,7 @@ def _runner_up(use: Use, chosen: Sequence[TargetRating]) -> list[str]:
     worse = {"TPS": "falls", "throughput": "falls", "tokens per dollar": "fall"}.get(label, "rises")
     return [
         f"{chosen[1].target} would be first if the {label} of {chosen[0].target} {worse} from "
-        f"{words(best)} to "
-        f"{words(second)} ({change(second / best - 1)})."
+        f"{words(best)} to {words(second)} ({change(second / best - 1)})."
     ]
 
 

@@ -68,8 +68,7 @@ def _troubles(found: SessionFindings) -> Iterator[str]:
         share = percent(round(found.miss_waiting_share.value, 2))
         yield (
             f"each cache miss costs {number(found.miss_s.value)} s; {missed}; this is {share} of "
-            f"the time that users "
-            "wait."
+            "the time that users wait."
         )
     elif found.cache_by and found.reusing:
         yield f"{found.misses or 'none'} of {found.reusing:,} turns missed the prompt cache."

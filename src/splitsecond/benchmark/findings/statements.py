@@ -4,12 +4,11 @@ difference is real.
 All comparisons of a run are corrected together, so at most one run in twenty reports any difference
 that is not real. Where a difference is not certain, the sentence says what this run could have
 seen, and what it takes to see 10%. A run whose rounds follow each other too closely names no target
-first: the sentences are about its own seconds. The built-in engine is ranked only against itself: a
-toy model on this machine shows nothing about a provider. Targets whose tokens are counted
-differently are not compared on tokens per second.
+first.
 
-With the limits of a named use, the first sentences state up to which load each target meets its
-limit on TTFT at p95: where the interval of the share of requests within the limit lies above 95%.
+The built-in engine, a toy model on this machine, is ranked only against itself. Targets whose
+tokens are counted differently are not compared on tokens per second. With the limits of a named
+use, the first sentences are its `verdicts`.
 """
 
 import math
@@ -137,8 +136,7 @@ def _counted_differently(rows: Sequence[Row]) -> list[Statement]:
     return [
         Statement(
             f"{level(rows[0]).capitalize()}, tokens per second are not compared between targets "
-            f"whose tokens are "
-            f"counted differently: {listed(sources)}.",
+            f"whose tokens are counted differently: {listed(sources)}.",
             in_a_line(
                 f"{load(rows[0], short=True)}: TPS not compared, tokens counted differently: ",
                 sources,
@@ -252,20 +250,17 @@ def _full_lead(of: Lead, period: str) -> str:
     if found.real and period:
         return (
             f"{where}, {of.best.target} was ahead on {of.metric.label} in {period}: "
-            f"{p50}{best}{of.metric.unit_after}, "
-            f"{of.next_best.target} {next_best}{evident}."
+            f"{p50}{best}{of.metric.unit_after}, {of.next_best.target} {next_best}{evident}."
         )
     if found.real:
         return (
             f"{where}, {of.best.target} is first on {of.metric.label}: "
-            f"{p50}{best}{of.metric.unit_after}, "
-            f"{of.next_best.target} {next_best}{evident}."
+            f"{p50}{best}{of.metric.unit_after}, {of.next_best.target} {next_best}{evident}."
         )
     if found.p_value is None:
         return (
-            f"{where}, {of.metric.label} {p50}is {best}{of.metric.unit_after} for "
-            f"{of.best.target} and {next_best} for "
-            f"{of.next_best.target} (not tested: too few requests or rounds)."
+            f"{where}, {of.metric.label} {p50}is {best}{of.metric.unit_after} for {of.best.target} "
+            f"and {next_best} for {of.next_best.target} (not tested: too few requests or rounds)."
         )
     return (
         f"{where}, no clear difference in "

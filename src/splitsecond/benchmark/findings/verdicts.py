@@ -1,5 +1,3 @@
-"""Verdicts on a named use: up to which load each target meets its limit on TTFT at p95."""
-
 from collections.abc import Sequence
 
 from splitsecond.benchmark.rows.figures import ttft_figure

@@ -69,10 +69,8 @@ def _read(
 
 
 def _documents(data: bytes, path: Path) -> list[Any]:
-    """Return the values of a JSON file, or of the lines of a JSONL file.
-
-    Python's own parser reads NaN and Infinity, which these tools write.
-    """
+    """Return the values of a JSON file, or of JSON lines, with NaN and Infinity, which these tools
+    write."""
     with content_faults(f"{path}", kind="bad_run", hint=KINDS):
         try:
             found = json.loads(data)
@@ -86,8 +84,6 @@ def _has(*names: str) -> Callable[[Any], bool]:
 
 
 def _details(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
-    """Read lists of TTFT and gaps: vLLM's file, or SGLang's, which has a line for each
-    benchmark."""
     first = documents[0]
     is_vllm = "model_id" in first
     server = first.get("server_info") or {}
@@ -227,7 +223,6 @@ def _aiperf_count(metrics: Object, name: str) -> int | None:
 
 
 def _beside(path: Path, name: str) -> Object:
-    """Return the object in another file of the same folder, {} without one."""
     file = path.with_name(name)
     if not file.is_file():
         return {}

@@ -116,7 +116,6 @@ def _condition(model: str, load: ForeignLoad) -> AskedCondition:
 
 
 def most_in_flight(requests: Sequence[ForeignRequest]) -> int:
-    """Return the most requests that were in flight at once, at least 1."""
     changes = [(r.start_s, 1) for r in requests] + [(r.start_s + r.end_s, -1) for r in requests]
     now = most = 0
     for _, change in sorted(changes):

@@ -1,12 +1,9 @@
-"""Arrival schedules of open loops: when each request is due, as offsets from the start, computed in
-advance.
+"""Arrival schedules of open loops: when each request is due, as offsets from the start.
 
-An open loop sends on a schedule, whatever the target does, as independent users would. The schedule
-has absolute times, so a late request does not delay those after it. The same seed gives the same
-schedule.
-
-Random arrivals are used as drawn. Some tools rescale them so that the last one falls exactly on n /
-rate. That makes every schedule equally busy, which a Poisson process is not.
+An open loop sends on a schedule, whatever the target does, as independent users would. The times
+are absolute, so a late request does not delay those after it. Random arrivals are used as drawn: to
+rescale them so that the last one falls exactly on n / rate would make every schedule equally busy,
+which a Poisson process is not.
 """
 
 import math

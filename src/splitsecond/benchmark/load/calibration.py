@@ -1,20 +1,17 @@
 """Calibration: the first requests to each target, which test whether it can be measured and fit the
 prompts' length.
 
-The endpoint reports how many input tokens it counted, so no tokenizer is needed. The number of
-tokens is nearly linear in the number of plain words. Two short requests of different length give
-the line, and a third one of the required length checks it. If it is off, it is corrected along the
-line, which is drawn again through the last two if they lie far enough apart: words differ in their
-number of tokens. The line of a trace is drawn through its shortest request and one of the median
-length.
+The endpoint reports how many input tokens it counted, so no tokenizer is needed: their number is
+nearly linear in the number of plain words. Two short requests give the line, and a third one of the
+required length checks it. If it is off, it is corrected along the line through the last two. The
+line of a trace is drawn through its shortest request and one of the median length.
 
-A fault that every other request would meet ends the run before anything is measured. A target that
-cannot be reached, or has another API, ends the run only if that holds for every target. After any
-other failure the request is sent again, because without it the length of every prompt of the run
-would be an estimate.
+A fault that every other request would meet ends the run before anything is measured; a target that
+cannot be reached, or has another API, only if that holds for every target. After any other failure
+the request is sent again, because without it every length would be an estimate.
 
-The last request is a pilot: it asks for a response of full length. Its duration tells how long the
-warm-up of an open loop must last, and about how long the run takes.
+The last request is a pilot of full length. Its duration tells how long the warm-up of an open loop
+must last, and about how long the run takes.
 """
 
 import asyncio

@@ -67,27 +67,19 @@ Command = Configure | Calibrate | SetWorkload | SendBlock | Stop | ReadClock | R
 
 
 class ObservationReport(Struct, frozen=True, tag=True):
-    """Report: the observation of one attempt."""
-
     observation: Observation
 
 
 class ReadingReport(Struct, frozen=True, tag=True):
-    """Report: the instrument's reading of one block."""
-
     reading: InstrumentReading
 
 
 class CalibrationDone(Struct, frozen=True, tag=True):
-    """Report: a target can be measured."""
-
     target: str
     calibrated: Calibrated
 
 
 class CalibrationFailed(Struct, frozen=True, tag=True):
-    """Report: a target cannot be measured."""
-
     target: str
     fault: FaultRecord
 

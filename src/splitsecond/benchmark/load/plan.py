@@ -1,17 +1,14 @@
 """The plan of a run: which requests go to which target in which order.
 
-Networks and providers have slow minutes. Targets that are measured one after another would each
-meet different ones, and requests that are sent together meet the same one. So each condition is
-measured in rounds that are spread over the whole run: a round has one block of each condition, in
-an order drawn for that round. Targets at the same endpoint share a lane, as they share its
-capacity; lanes can run side by side.
+Networks and providers have slow minutes, which targets measured one after another would not share.
+So each condition is measured in rounds that are spread over the whole run: a round has one block of
+each condition, in an order drawn for that round. Targets at the same endpoint share a lane, as they
+share its capacity; lanes can run side by side. Rounds follow each other at once, or begin at even
+distances over a given time.
 
-Rounds follow each other at once, or begin at even distances over a given time; nothing is sent in
-the pauses.
-
-In an open loop the requests in flight grow towards their steady number over many response times,
-and each block begins with an empty server. So the warm-up of a block lasts `WARMUP_RESPONSES` times
-as long as one response, and its measured time at least `WINDOW_RESPONSES` times as long.
+In an open loop the requests in flight grow towards their steady number over many response times. So
+the warm-up of a block lasts `WARMUP_RESPONSES` times as long as one response, and its measured time
+at least `WINDOW_RESPONSES` times as long.
 """
 
 import math
@@ -23,7 +20,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from splitsecond.benchmark.load.arrivals import Pattern, schedule
-from splitsecond.benchmark.load.block import RequestBlock
+from splitsecond.benchmark.load.block import FILLED, RequestBlock
+from splitsecond.benchmark.load.calibration import Calibrated
 from splitsecond.benchmark.workload.sessions import SessionSet
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
@@ -121,79 +119,55 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
         return _shuffled(following, self.seed, number)
 
 
-def make_plan(
-    targets: Mapping[str, str],
-    loads: Sequence[PlannedLoad],
-    *,
-    requests: int | None = None,
-    warmups: int | None = None,
-    blocks: int | None = None,
-    seed: int = 0,
-    side_by_side: bool = False,
-    cache_reuse: bool = False,
-    response_s: float | None = None,
-    duration_s: float | None = None,
-    over_s: float | None = None,
-    extend: bool = True,
-    sessions: SessionSet | None = None,
-) -> RunPlan:
-    """Plan `requests` measured requests (None: `REQUESTS`) to each target under each load.
+class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides the blocks of a plan: `requests` measured ones (None: `REQUESTS`) to each target
+    under each load.
 
-    `targets` maps names to base URLs. Each block begins with `warmups`: by default as many as the
-    concurrency, or those of the warm-up time of an open loop. A condition has `blocks`, by default
-    `ROUNDS`, or up to `MAX_ROUNDS` if blocks stay longer than their warm-up. `response_s` is the
-    duration of the slowest target's response; if it is known, an open loop gets as many requests as
-    the measured time of its blocks needs, at least `requests`, or without `extend` exactly
-    `requests`. With `duration_s`, as many are planned as fit into this time. With `over_s`, the
-    first round begins at once and the last one after this time, the others evenly between them;
-    there are `spread_rounds` by default.
+    Each block begins with `warmups`: by default as many as the concurrency, or those of the warm-up
+    time of an open loop. A condition has `blocks`, by default `ROUNDS`, or up to `MAX_ROUNDS` if
+    blocks stay longer than their warm-up. `response_s` is the duration of the slowest target's
+    response; if it is known, an open loop gets as many requests as the measured time of its blocks
+    needs, at least `requests`, or without `extend` exactly `requests`. With `duration_s`, as many
+    are planned as fit into this time. With `over_s`, the first round begins at once and the last
+    one after this time, the others evenly between them; there are `spread_rounds` by default.
 
-    With `cache_reuse` each block has at least one warm-up, which fills the cache. A trace is sent
-    unchanged, in one block. With `sessions`, a load is a number of sessions at a time or a rate of
-    new ones, requests are turns, by default `TURNS` of each slot in a block, and warm-ups fill the
-    cache. Raises `CallerFault` for impossible numbers.
+    With `cache_reuse` each block has at least one warm-up, which fills the cache. With `sessions`,
+    a load is a number of sessions at a time or a rate of new ones, requests are turns, by default
+    `TURNS` of each slot in a block, and warm-ups fill the cache.
     """
-    _check(
-        targets,
-        loads,
-        requests=REQUESTS if requests is None else requests,
-        warmups=warmups,
-        blocks=blocks,
-    )
-    reuses = (False, True) if cache_reuse else (False,)
-    if cache_reuse and warmups == 0:
-        warmups = 1
+
+    requests: int | None = None
+    warmups: int | None = None
+    blocks: int | None = None
+    seed: int = 0
+    side_by_side: bool = False
+    cache_reuse: bool = False
+    response_s: float | None = None
+    duration_s: float | None = None
+    over_s: float | None = None
+    extend: bool = True
+    sessions: SessionSet | None = None
+
+
+_BY_DEFAULT = PlanSettings()
+
+
+def make_plan(
+    targets: Mapping[str, str], loads: Sequence[PlannedLoad], settings: PlanSettings = _BY_DEFAULT
+) -> RunPlan:
+    """Plan the requests to each target under each load. `targets` maps names to base URLs. A trace
+    is sent unchanged, in one block. Raises `CallerFault` for impossible numbers."""
+    _check(targets, loads, settings)
+    if settings.cache_reuse and settings.warmups == 0:
+        settings = msgspec.structs.replace(settings, warmups=1)
+    if settings.over_s is not None and settings.blocks is None:
+        settings = msgspec.structs.replace(settings, blocks=spread_rounds(settings.over_s))
+    reuses = (False, True) if settings.cache_reuse else (False,)
     endpoints = grouped(
-        targets, lambda name: urlsplit(targets[name]).netloc if side_by_side else ""
+        targets, lambda name: urlsplit(targets[name]).netloc if settings.side_by_side else ""
     ).values()
-    extend = extend and duration_s is None and response_s is not None
-    if over_s is not None:
-        blocks = blocks or spread_rounds(over_s)
-    planned: list[tuple[PlannedLoad, list[RequestBlock]]] = []
-    for load in loads:
-        if sessions is not None:
-            within_s = None
-            if duration_s is not None:
-                within_s = duration_s / ((blocks or ROUNDS) * len(loads) * max(map(len, endpoints)))
-            own = _session_blocks(load, sessions, requests, blocks, seed, response_s, within_s)
-            planned.append((load, own if over_s is None else _spread(own, over_s)))
-            continue
-        own_warmups = warmups
-        if duration_s is not None:
-            blocks = blocks or MAX_ROUNDS
-            turns = blocks * len(loads) * max(map(len, endpoints)) * len(reuses)
-            warm_s = min(
-                WARMUP_RESPONSES * (response_s or EXPECTED_S), MAX_WARMUP_SHARE * duration_s / turns
-            )
-            requests = blocks * _requests_within(
-                load, duration_s / turns, response_s or EXPECTED_S, warm_s
-            )
-            if warmups is None and load.rate is not None:
-                own_warmups = max(1, math.ceil(load.rate * warm_s))
-        own = _blocks(
-            load, requests or REQUESTS, own_warmups, blocks, seed, response_s, extend=extend
-        )
-        planned.append((load, own if over_s is None else _spread(own, over_s)))
+    turns = len(loads) * max(map(len, endpoints)) * len(reuses)
+    planned = [(load, _blocks_of(load, settings, turns)) for load in loads]
     return RunPlan(
         conditions=[
             Condition(
@@ -208,8 +182,8 @@ def make_plan(
             for load, own in planned
             for name, reuse in product(targets, reuses)
         ],
-        lanes=[_lane(planned, [*product(names, reuses)], seed) for names in endpoints],
-        seed=seed,
+        lanes=[_lane(planned, [*product(names, reuses)], settings.seed) for names in endpoints],
+        seed=settings.seed,
     )
 
 
@@ -219,9 +193,32 @@ def spread_rounds(over_s: float) -> int:
     return min(max(1 + math.floor(over_s / SPREAD_APART_S), ROUNDS), MAX_SPREAD_ROUNDS)
 
 
-def _spread(blocks: Sequence[RequestBlock], over_s: float) -> list[RequestBlock]:
-    apart_s = over_s / max(len(blocks) - 1, 1)
-    return [msgspec.structs.replace(b, apart_s=apart_s if b.round > 1 else 0.0) for b in blocks]
+def _blocks_of(load: PlannedLoad, settings: PlanSettings, turns: int) -> list[RequestBlock]:
+    """Return the blocks of a load. `turns`: how many blocks of a round follow each other."""
+    if settings.sessions is not None:
+        found = _session_blocks(load, settings.sessions, settings, turns)
+    elif settings.duration_s is not None:
+        found = _blocks(load, _fitting(load, settings, settings.duration_s / turns))
+    else:
+        found = _blocks(load, settings)
+    if settings.over_s is None:
+        return found
+    apart_s = settings.over_s / max(len(found) - 1, 1)
+    return [msgspec.structs.replace(b, apart_s=apart_s if b.round > 1 else 0.0) for b in found]
+
+
+def _fitting(load: PlannedLoad, settings: PlanSettings, within_s: float) -> PlanSettings:
+    """Return the settings with as many requests as the blocks of a load have within this time."""
+    blocks = settings.blocks or MAX_ROUNDS
+    block_s, response_s = within_s / blocks, settings.response_s or EXPECTED_S
+    warm_s = min(WARMUP_RESPONSES * response_s, MAX_WARMUP_SHARE * block_s)
+    warmups = settings.warmups
+    if warmups is None and load.rate is not None:
+        warmups = max(1, math.ceil(load.rate * warm_s))
+    requests = blocks * _requests_within(load, block_s, response_s, warm_s)
+    return msgspec.structs.replace(
+        settings, requests=requests, warmups=warmups, blocks=blocks, extend=False
+    )
 
 
 def _lane(
@@ -229,7 +226,6 @@ def _lane(
     conditions: Sequence[tuple[str, bool]],
     seed: int,
 ) -> list[RequestBlock]:
-    """Return the rounds of all loads. `conditions`: a target, and whether it has cache reuse."""
     lane: list[RequestBlock] = []
     for number in range(max(len(own) for _, own in planned)):
         turn = [
@@ -286,14 +282,13 @@ def _condition(name: str, load: PlannedLoad, reuse: bool) -> str:
 
 
 def _check(
-    targets: Mapping[str, str],
-    loads: Sequence[PlannedLoad],
-    *,
-    requests: int,
-    warmups: int | None,
-    blocks: int | None,
+    targets: Mapping[str, str], loads: Sequence[PlannedLoad], settings: PlanSettings
 ) -> None:
-    least = [("requests", requests, 1), ("warm-ups", warmups, 0), ("blocks", blocks, 1)]
+    least = [
+        ("requests", settings.requests, 1),
+        ("warm-ups", settings.warmups, 0),
+        ("blocks", settings.blocks, 1),
+    ]
     least += [("concurrency", load.concurrency, 1) for load in loads]
     for name, value, minimum in least:
         if value is not None and value < minimum:
@@ -310,16 +305,9 @@ def _check(
         raise CallerFault(f"the load {min(repeated)} is given more than once", kind="bad_load")
 
 
-def _blocks(
-    load: PlannedLoad,
-    requests: int,
-    warmups: int | None,
-    blocks: int | None,
-    seed: int,
-    response_s: float | None,
-    *,
-    extend: bool,
-) -> list[RequestBlock]:
+def _blocks(load: PlannedLoad, settings: PlanSettings) -> list[RequestBlock]:
+    requests, warmups, blocks = settings.requests or REQUESTS, settings.warmups, settings.blocks
+    response_s = settings.response_s
     cooldowns = 0
     if load.trace:
         requests, warmups, blocks = min(requests, len(load.trace)), 0, 1
@@ -334,10 +322,9 @@ def _blocks(
         least = requests if load.concurrency is None else max(MIN_BLOCK, load.concurrency)
         blocks = min(max(requests // least, ROUNDS), MAX_ROUNDS)
     rounds = min(blocks, requests)
-    if load.rate is not None and extend:
-        requests = max(
-            requests, rounds * math.ceil(load.rate * (response_s or EXPECTED_S) * WINDOW_RESPONSES)
-        )
+    if load.rate is not None and settings.extend and response_s is not None:
+        block_s = (response_s or EXPECTED_S) * WINDOW_RESPONSES
+        requests = max(requests, rounds * math.ceil(load.rate * block_s))
     made: list[RequestBlock] = []
     first = 0
     for number in range(rounds):
@@ -351,7 +338,7 @@ def _blocks(
                 warmups=warmups,
                 cooldowns=cooldowns,
                 concurrency=load.concurrency,
-                due=_due(load, total, seed, number + 1),
+                due=_due(load, total, settings.seed, number + 1),
                 first=first,
                 round=number + 1,
                 opening=number == 0,
@@ -362,34 +349,27 @@ def _blocks(
 
 
 def _session_blocks(
-    load: PlannedLoad,
-    sessions: SessionSet,
-    requests: int | None,
-    blocks: int | None,
-    seed: int,
-    response_s: float | None,
-    within_s: float | None,
+    load: PlannedLoad, sessions: SessionSet, settings: PlanSettings, turns: int
 ) -> list[RequestBlock]:
-    """Return the blocks of a load of sessions, `within_s` each, or with `requests` measured ones in
-    all."""
     wait_s = sessions.mean("wait_ns") / NS_PER_S
-    response_s = EXPECTED_S if response_s is None else response_s
+    response_s = EXPECTED_S if settings.response_s is None else settings.response_s
     turn_s = response_s + wait_s
-    turns = sum(len(session.turns) for session in sessions.sessions) / len(sessions.sessions)
+    length = sum(len(session.turns) for session in sessions.sessions) / len(sessions.sessions)
     slots = (
         load.concurrency
         if load.concurrency is not None
-        else max(round((load.rate or 0) * turns * turn_s), 1)
+        else max(round((load.rate or 0) * length * turn_s), 1)
     )
-    blocks = blocks or ROUNDS
-    if within_s is not None:
-        requests = blocks * max(math.floor(slots * within_s / turn_s), 1)
-    requests = requests or blocks * slots * TURNS
+    blocks = settings.blocks or ROUNDS
+    requests = settings.requests or blocks * slots * TURNS
+    if settings.duration_s is not None:
+        block_s = settings.duration_s / (blocks * turns)
+        requests = blocks * max(math.floor(slots * block_s / turn_s), 1)
     rounds = min(blocks, requests)
     made: list[RequestBlock] = []
     for number in range(rounds):
         size = len(range(number, requests, rounds))
-        starts = math.ceil(STARTS * size / turns) + slots if load.rate is not None else 0
+        starts = math.ceil(STARTS * size / length) + slots if load.rate is not None else 0
         made.append(
             RequestBlock(
                 condition="",
@@ -398,7 +378,7 @@ def _session_blocks(
                 warmups=slots,
                 cooldowns=COOLDOWNS_PER_SLOT * slots,
                 concurrency=slots,
-                due=_due(load, starts, seed, number + 1) if starts else [],
+                due=_due(load, starts, settings.seed, number + 1) if starts else [],
                 round=number + 1,
                 opening=number == 0,
                 wait_s=wait_s,
@@ -473,3 +453,35 @@ def sliced(block: RequestBlock, k: int) -> list[RequestBlock]:
         )
         for i in range(k)
     ]
+
+
+def with_repeated_warmups(plan: RunPlan, piloted: Mapping[str, Calibrated]) -> RunPlan:
+    """Return the plan with the warm-ups that are expected to be sent, for estimates.
+
+    A slot whose warm-up, of random length, ends before nearly all slots had a first token
+    (`block.FILLED`) sends another one: rare with long responses, about two with a few tokens.
+    `piloted` has the times of a request alone; under load more are repeated.
+    """
+    conditions = [_expected(each, piloted.get(each.target)) for each in plan.conditions]
+    return msgspec.structs.replace(plan, conditions=conditions)
+
+
+def _expected(condition: Condition, pilot: Calibrated | None) -> Condition:
+    slots = condition.load.concurrency or 0
+    if pilot is None or not pilot.ttft_ns or not pilot.response_ns or slots < 2:
+        return condition
+    ratio = (pilot.response_ns - pilot.ttft_ns) / pilot.ttft_ns
+    warmups = round(condition.warmups * (1 + repeated_share(ratio)))
+    return msgspec.structs.replace(condition, warmups=warmups)
+
+
+def repeated_share(ratio: float) -> float:
+    """Return the share of warm-ups that end before the slots are filled. `ratio`: time of a
+    response after its first token ÷ TTFT.
+
+    A slot starts at p and its warm-up lasts 1 + u × `ratio`, in TTFTs, with p and u uniform in 0 to
+    1: it ends before `FILLED` + 1 if p + u × `ratio` is below `FILLED`.
+    """
+    if ratio <= FILLED:
+        return FILLED - max(ratio, 0.0) / 2
+    return FILLED**2 / (2 * ratio)

@@ -1,11 +1,10 @@
 """The driver of a capacity search: it chooses each block of requests by the results of the blocks
 before.
 
-A step of the search is one load, and a condition like any other. It is judged after each of its
-blocks. The first try ends when the load fails or is promising, after at most `FIRST_ROUNDS` rounds;
-then `benchmark.statistics.search` chooses the next load. A promising load that turns out to be the
-heaviest is tried again, for up to `ROUNDS` rounds more. Observations are read between two blocks,
-when nothing is in flight, so a decision does not disturb the measurement.
+A step of the search is one load, judged after each of its blocks. The first try ends when the load
+fails or is promising, after at most `FIRST_ROUNDS` rounds; then `benchmark.statistics.search`
+chooses the next load. A promising load that turns out to be the heaviest is tried again, for up to
+`ROUNDS` rounds more.
 
 A block must be long against a response, or it shows the start of a queue instead of the queue. In
 an open loop and with sessions, its times are those of `plan`, by the mean duration of the responses
@@ -25,6 +24,7 @@ from splitsecond.benchmark.load.plan import (
     TURNS,
     Condition,
     PlannedLoad,
+    PlanSettings,
     RunPlan,
     make_plan,
 )
@@ -219,13 +219,15 @@ class LoadSearchDriver:
         return make_plan(
             {self._target: self._base_url},
             [PlannedLoad(rate=load) if self.open_loop else PlannedLoad(concurrency=round(load))],
-            requests=self._requests or least,
-            warmups=warmups,
-            blocks=1,
-            seed=seed,
-            response_s=response_s,
-            extend=self._requests is None,
-            sessions=self._sessions,
+            PlanSettings(
+                requests=self._requests or least,
+                warmups=warmups,
+                blocks=1,
+                seed=seed,
+                response_s=response_s,
+                extend=self._requests is None,
+                sessions=self._sessions,
+            ),
         )
 
     def _response_s(self, load: float, observations: Sequence[Observation]) -> float | None:

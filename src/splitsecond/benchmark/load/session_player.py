@@ -111,7 +111,6 @@ class Player:
         self._shared = 0
 
     def branch(self, of: Branch) -> "Player":
-        """Return the player of a sub-agent."""
         return Player(self._prompts, self._session, of.turns, self.name, branch=of.name)
 
     @property
@@ -159,7 +158,6 @@ class Player:
         )
 
     def primed(self, counts: Observation | None) -> None:
-        """Take what the server counted in the prompt that filled the cache."""
         if counts is not None and counts.input_tokens:
             self._conversation.counted(counts.input_tokens)
 
@@ -189,7 +187,6 @@ class Player:
         return body
 
     def _advance(self, number: int) -> None:
-        """Make the conversation that of turn `number`."""
         turn = self.turns[number - 1]
         if number == 1:
             self._begin(turn)

@@ -75,8 +75,6 @@ LONGEST_LINE = 1 << 28
 
 
 class ConnectTarget(Protocol):
-    """Makes the service of a target: `core.upstream.target.connect`, or a fake in tests."""
-
     def __call__(self, spec: TargetSpec, observer: Callable[[Observation], None], /) -> Service: ...
 
 

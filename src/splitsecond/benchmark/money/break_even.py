@@ -1,11 +1,10 @@
 """Break-even of a machine paid by the hour, rented or owned, against an API paid by the token.
 
-A machine costs the same whether it works or not. The API costs its price per million tokens in the
-run's own mix of input and output. They are equal at the break-even volume, which does not depend on
-how fast the machine is. Its speed decides whether one machine can do that much: the `utilisation`
-is the break-even volume divided by the tokens of a month at the highest throughput that the run
-measured, day and night. Above 1 there is no break-even: a second machine costs as much as the
-first.
+A machine costs the same whether it works or not; the API costs its price per million tokens in the
+run's own mix of input and output. They are equal at the break-even volume, however fast the machine
+is. The `utilisation` is that volume divided by the tokens of a month at the highest throughput that
+the run measured, day and night. Above 1 there is no break-even: a second machine costs as much as
+the first.
 
 Not included: the work of running the machine, a second one for when it fails, and the difference in
 quality.
@@ -93,7 +92,6 @@ def tokens_words(tokens: float) -> str:
 
 
 def break_even_statements(found: Sequence[BreakEven]) -> list[Statement]:
-    """Return a statement for each machine: from which volume on it is cheaper than which target."""
     by_machine = grouped(
         sorted(found, key=lambda each: each.utilisation), lambda each: each.machine
     )
@@ -130,8 +128,7 @@ def _sentences(found: Sequence[BreakEven]) -> Iterator[Statement]:
         full = first.usd_per_month / first.machine_tokens_per_month * MILLION
         yield Statement(
             f"{costs} and never pays against {listed(dearer)}: at the highest throughput of this "
-            f"run its million "
-            f"tokens cost {usd(full)}.",
+            f"run its million tokens cost {usd(full)}.",
             in_a_line(
                 f"{first.machine}, {usd(full)}/M tokens at full load, never pays against ", dearer
             ),

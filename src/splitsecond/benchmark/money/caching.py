@@ -1,13 +1,10 @@
 """Savings by a provider's prompt cache: two rows of one target, compared with each other.
 
-Under each load a target got prompts that begin differently, which no cache can hold, and prompts
-that share all but their last words (`load.plan`). The difference between the rows is the effect of
-the cache: in time round by round, in money by the input tokens billed at each price.
-
-Money covers the input alone. The output costs the same both ways, and responses that are longer by
-chance must not look like a difference. Warm-ups are included, so that filling the cache is paid
-for; spread over more requests than here, that weighs less. A machine paid by the hour has no price
-for its input: the time of a request counts instead.
+Under each load a target got prompts that begin differently, and prompts that share all but their
+last words (`load.plan`). The rows are compared in time round by round, in money by the input tokens
+billed at each price. Money covers the input alone, because responses that are longer by chance must
+not look like a difference, and includes the warm-ups, which fill the cache. A machine paid by the
+hour has no price for its input: the time of a request counts instead.
 """
 
 from collections.abc import Mapping, Sequence

@@ -10,9 +10,8 @@ from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import listed
 
 NOTE = (
-    "The calls have the run's own lengths. Retries, and a discount for cached prompts that the "
-    "run did not have, are "
-    "not included."
+    "The calls have the run's own lengths. Retries, and a discount for cached prompts that the run "
+    "did not have, are not included."
 )
 TITLE = "What so many calls a day cost in 30 days"
 

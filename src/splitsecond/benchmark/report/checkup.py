@@ -58,12 +58,10 @@ def accuracy_table(levels: Sequence[Accuracy], console: Console) -> None:
     console.print(
         Text(
             f"Trusted: TTFT within {TRUSTED_TTFT_MS:g} ms and TPOT within "
-            f"{percent(TRUSTED_TPOT_SHARE)} at p99, and no "
-            "request lost. The errors of sending the request and of receiving the first token add "
-            "up to that of TTFT. "
-            "Lag is how long bytes waited to be read; only with the process clock it is part of "
-            "the figures. CPU is in "
-            "ms per 1,000 tokens.",
+            f"{percent(TRUSTED_TPOT_SHARE)} at p99, and no request lost. The errors of sending the "
+            "request and of receiving the first token add up to that of TTFT. Lag is how long "
+            "bytes waited to be read; only with the process clock it is part of the figures. CPU "
+            "is in ms per 1,000 tokens.",
             "dim",
         )
     )

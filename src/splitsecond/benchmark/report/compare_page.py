@@ -147,9 +147,8 @@ def _changes(name: str, title: str, changes: Sequence[ConditionChange]) -> list[
             section="changes",
             title=title,
             legend="changes",
-            description=f"The change of each figure from the first run to the second, with its "
-            f"interval. "
-            f"{sum(f.real for f in figures)} of {len(figures)} are beyond chance.",
+            description="The change of each figure from the first run to the second, with its "
+            f"interval. {sum(f.real for f in figures)} of {len(figures)} are beyond chance.",
         )
     ]
 

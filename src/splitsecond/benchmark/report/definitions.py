@@ -10,52 +10,43 @@ CONCEPTS = {
         "Never headers, an event that only names the role, an empty event, a ping or a comment."
     ),
     "N": (
-        "The provider's own count of tokens (usage); otherwise a tokenizer's; otherwise the "
-        "number of events. "
-        "“Counted by” shows which one it is."
+        "The provider's own count of tokens (usage); otherwise a tokenizer's; otherwise the number "
+        "of events. “Counted by” shows which one it is."
     ),
     "p50, p95, p99": (
         "Exact percentiles with linear interpolation, never beyond the largest value. For times, "
-        "95% of requests "
-        "stayed below p95; for speeds, 95% of requests reached or exceeded it."
+        "95% of requests stayed below p95; for speeds, 95% of requests reached or exceeded it."
     ),
     "95% interval": (
         "A confidence interval from order statistics: it assumes nothing about the shape of the "
-        "distribution. “?” is a "
-        "bound that this number of requests cannot give. p50 needs 6 requests, p95 needs 72 and "
-        "p99 needs 368."
+        "distribution. “?” is a bound that this number of requests cannot give. p50 needs 6 "
+        "requests, p95 needs 72 and p99 needs 368."
     ),
     "Cost": (
         "Every kind of token at its own price: input, input from the provider's prompt cache, "
-        "output with its "
-        "reasoning. “≥” means that some attempts were closed before the provider counted their "
-        "tokens. On a machine "
-        "paid by the hour, a million tokens cost the hourly price divided by the tokens of an "
-        "hour at the row's speed."
+        "output with its reasoning. “≥” means that some attempts were closed before the provider "
+        "counted their tokens. On a machine paid by the hour, a million tokens cost the hourly "
+        "price divided by the tokens of an hour at the row's speed."
     ),
     "Cache reuse": (
         "A run can send two kinds of prompts in turn. With cache reuse, prompts share all but "
-        "their last words, so the "
-        "provider's prompt cache can hold them, and warm-ups fill it. Fresh prompts have the same "
-        "length, and each "
-        "begins differently. “Cached” is the input that the provider reports as cached."
+        "their last words, so the provider's prompt cache can hold them, and warm-ups fill it. "
+        "Fresh prompts have the same length, and each begins differently. “Cached” is the input "
+        "that the provider reports as cached."
     ),
     "The server's own times": (
         "Durations that a provider reports, by its own names: queue, prompt and completion (Groq, "
-        "Cerebras), load, "
-        "prompt eval and eval (Ollama), prompt and predicted (llama.cpp), processing (OpenAI, "
-        "until its response "
-        "began). The difference to our times is the network and the way to the model."
+        "Cerebras), load, prompt eval and eval (Ollama), prompt and predicted (llama.cpp), "
+        "processing (OpenAI, until its response began). The difference to our times is the network "
+        "and the way to the model."
     ),
     "INVALID": (
         "A row whose figures may say more about this machine, or about a proxy, than about the "
-        "target. The report "
-        "gives the reason, and comparisons leave the row out."
+        "target. The report gives the reason, and comparisons leave the row out."
     ),
     "Read lag": (
         "How long arrived bytes waited until this program read them. It is part of a figure only "
-        "where arrival times "
-        "are taken at the read, not where they are the kernel's."
+        "where arrival times are taken at the read, not where they are the kernel's."
     ),
 }
 METRICS: tuple[Figure | Total, ...] = (*FIGURES.values(), *TOTALS.values())

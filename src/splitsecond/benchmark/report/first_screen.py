@@ -28,6 +28,7 @@ from splitsecond.benchmark.report.terminal import (
     print_cache_savings,
     print_sessions,
     print_steps,
+    print_stopped,
 )
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.core.grouping import grouped
@@ -89,13 +90,7 @@ def first_screen(run: Run, console: Console, files: Sequence[Path] = ()) -> None
     found = run.highlights[1:] if run.capacity else run.highlights
     room = MAX_LINES - answer.count("\n") - len(files)
     _print_findings(console, [names.within(each) for each in found], room)
-    if not run.finished:
-        print_item(
-            console,
-            "• ",
-            "This run was stopped before its end: the figures cover what had finished.",
-            "yellow",
-        )
+    print_stopped(run, console)
     for path in files:
         more = f" {MORE}" if path.suffix == ".html" else ""
         console.print(Text(str(path), "cyan") + Text(more, "dim"), soft_wrap=True)
@@ -122,7 +117,6 @@ def _print_answer(run: Run, console: Console) -> ShortNames:
 
 
 def _print_rows(run: Run, console: Console) -> ShortNames:
-    """Print the table of rows; return the names that it has room for."""
     levels = rows.levels(run)
     shown = levels if len(run.conditions) <= MAX_ROWS else [levels[0], levels[-1]]
     priced = rows.priced(run)

@@ -1,9 +1,8 @@
 """Progress of a benchmark: for each condition a bar, a count, running medians and errors; the time
 left and the cost.
 
-There is no thread and no timer: a frame is drawn when an observation arrives and the last frame is
-`REFRESH_NS` old. A frame takes some milliseconds in which no socket is read; kernel timestamps are
-not affected, and frames are rare.
+There is no thread and no timer: a frame, which takes some milliseconds, is drawn when an
+observation arrives and the last frame is `REFRESH_NS` old.
 """
 
 from bisect import insort
@@ -91,7 +90,6 @@ class LiveProgress:
             self._draw()
 
     def observed(self, observation: Observation) -> None:
-        """Count a finished request. Warm-ups and calibration are ignored."""
         row = self._rows.get(observation.condition)
         if row is None or observation.role != "measured":
             return

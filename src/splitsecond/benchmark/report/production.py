@@ -206,9 +206,8 @@ def spending_remarks(total: Spending) -> list[str]:
         )
     if total.other_tier:
         said.append(
-            f"Served by another speed tier than the target's name says, at its price: "
-            f"{total.other_tier:,} of "
-            f"{total.attempts:,} attempts."
+            "Served by another speed tier than the target's name says, at its price: "
+            f"{total.other_tier:,} of {total.attempts:,} attempts."
         )
     if total.unpriced:
         said.append(

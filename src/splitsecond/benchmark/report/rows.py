@@ -488,19 +488,16 @@ def _clock_sentences(readings: Sequence[Instrument]) -> list[str]:
         )
         return [
             "Arrival times are those of the packets: how long bytes waited for us is not part of "
-            "the figures. Of "
-            f"{counted_as(sum(each.packets for each in packets), 'packet')}, {reordered:,} came "
-            f"out of order and "
-            f"{counted_as(repeated, 'was', 'were')} repeated."
+            f"the figures. Of {counted_as(sum(each.packets for each in packets), 'packet')}, "
+            f"{reordered:,} came out of order and {counted_as(repeated, 'was', 'were')} repeated."
         ]
     if packets:
         lost, missed = sum(each.lost for each in packets), sum(each.missed for each in packets)
         return [
-            f"Arrival times are those of the packets, but "
-            f"{counted_as(missed, 'read has', 'reads have')} the time "
-            f"of the last packet. The ring had no room for {counted_as(lost, 'packet')}, or "
-            f"connections were opened "
-            "unseen by it."
+            "Arrival times are those of the packets, but "
+            f"{counted_as(missed, 'read has', 'reads have')} the time of the last packet. The ring "
+            f"had no room for {counted_as(lost, 'packet')}, or connections were opened unseen by "
+            "it."
         ]
     if by_kernel == len(readings):
         return [

@@ -10,8 +10,7 @@ TITLE = "What prompt caching saves"
 HEADINGS = ("TTFT p50, ms", "TTFT p95, ms", "cached input", "$ per 1,000 requests")
 NOTE = (
     "Dollars cover input only, with the requests that fill the cache: output costs the same both "
-    "ways. For a machine "
-    "paid by the hour, they cover its time."
+    "ways. For a machine paid by the hour, they cover its time."
 )
 THOUSAND = 1000
 WIDE, LARGE = 0.02, 0.1

@@ -1,5 +1,3 @@
-"""What servers and their GPUs told about themselves, as tables and sentences of a report."""
-
 from collections.abc import Callable, Sequence
 
 from splitsecond.benchmark.findings.causes import check_words, clocks_agree

@@ -1,5 +1,3 @@
-"""Tables of sessions, for the terminal and the page."""
-
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct

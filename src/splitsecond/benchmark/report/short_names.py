@@ -1,8 +1,7 @@
 """Short names of targets where a line has little room: without what all of them have in common.
 
 ``groq/gpt-oss-120b`` and ``cerebras/gpt-oss-120b`` become ``groq`` and ``cerebras``, and so do
-targets of one model that their providers name differently. A name is never cut within a word, and
-short names are as different as the long ones.
+targets of one model that their providers name differently. A name is never cut within a word.
 """
 
 import re

@@ -2,8 +2,7 @@
 then the files.
 
 The tables follow General Compute's "LLM Token Generation Speed" (June 2025): TTFT and TPS at p50
-and at p95. We add what that article leaves out: intervals, system throughput, errors. A figure with
-too small an n is dim.
+and at p95, with intervals, system throughput and errors. A figure with too small an n is dim.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,13 +59,7 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
     for reason in run.invalid:
         print_item(console, "INVALID: ", reason, "bold red")
     print_findings(console, paired(run.statements, run.short_statements))
-    if not run.finished:
-        print_item(
-            console,
-            "• ",
-            "This run was stopped before its end: the figures cover what had finished.",
-            "yellow",
-        )
+    print_stopped(run, console)
     if run.statements or run.invalid or not run.finished:
         console.print()
     instrument = " ".join(rows.instrument_sentences(run))
@@ -80,6 +73,12 @@ def run_table(run: Run, console: Console, files: Sequence[Path] = ()) -> None:
             print_item(console, "", sentence, "dim")
     for path in files:
         console.print(Text(str(path), "cyan"), soft_wrap=True)
+
+
+def print_stopped(run: Run, console: Console) -> None:
+    if not run.finished:
+        words = "This run was stopped before its end: the figures cover what had finished."
+        print_item(console, "• ", words, "yellow")
 
 
 def _print_levels(run: Run, console: Console) -> None:
@@ -249,7 +248,6 @@ def _main_columns(
 
 
 def _shown(layout: TableLayout, columns: Sequence[rows.MetricColumn]) -> list[rows.MetricColumn]:
-    """Return the columns that a layout has room for."""
     further = {figure.label for figure in layout.more}
 
     def shown(column: rows.MetricColumn) -> bool:
@@ -442,8 +440,7 @@ def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
     if found.answered:
         yield (
             f"{number(found.requests_per_s)} requests/s, {number(found.output_tokens_per_s)} "
-            f"output tokens/s, "
-            f"up to {found.widest:,} in flight.",
+            f"output tokens/s, up to {found.widest:,} in flight.",
             "",
         )
         if found.cost_usd is not None:

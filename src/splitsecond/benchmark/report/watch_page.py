@@ -171,8 +171,7 @@ def _lead(found: WatchFindings, targets: list[str]) -> str:
     )
     return (
         f"{counted_as(found.rounds, 'round', 'rounds')} from {minute(found.first)} to "
-        f"{minute(found.last)} UTC, "
-        f"now one every {_interval(found.every_s)}: "
+        f"{minute(found.last)} UTC, now one every {_interval(found.every_s)}: "
         f"{listed(targets) or 'nothing was measured'}.{failed}"
     )
 

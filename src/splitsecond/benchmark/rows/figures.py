@@ -14,7 +14,6 @@ from splitsecond.benchmark.rows.row_fields import RowFields
 from splitsecond.benchmark.rows.session_figures import SESSION_FIGURES, SESSION_TOTALS
 from splitsecond.benchmark.statistics.steady import begin_ns, event_tokens
 from splitsecond.core.catalog.price import MILLION
-from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.uses import AGENT_STEP_TOKENS, AGENT_STEPS
 from splitsecond.log.statistics.summary import Floats, Summary
@@ -57,7 +56,6 @@ _TTFT_DUE = Figure(
         "is included."
     ),
     of=lambda o: o.ttft_due_ns,
-    scale=NS_PER_MS,
 )
 _RESPONSE = Figure(
     name="response_ms",
@@ -66,7 +64,6 @@ _RESPONSE = Figure(
     group="Latency",
     definition="E2E counted from the moment the request was due.",
     of=lambda o: o.response_ns,
-    scale=NS_PER_MS,
     listed=("p95",),
 )
 
@@ -78,7 +75,6 @@ _LATENCY_DUE = Figure(
     definition="Latency counted from the moment the request was due.",
     of=lambda o: o.latency_due_ns,
     among=lambda o: o.inputs > 0,
-    scale=NS_PER_MS,
 )
 LATENCY = Figure(
     name="latency_ms",
@@ -91,7 +87,6 @@ LATENCY = Figure(
     ),
     of=lambda o: o.latency_ns,
     among=lambda o: o.inputs > 0,
-    scale=NS_PER_MS,
     from_due=_LATENCY_DUE,
     listed=("p99",),
     compared=True,
@@ -108,11 +103,9 @@ FIGURES: dict[str, Figure] = {
             group="Latency",
             definition=(
                 "Time to first token: from the first byte of the request on a ready connection to "
-                "the arrival of the "
-                "first token."
+                "the arrival of the first token."
             ),
             of=lambda o: o.ttft_ns,
-            scale=NS_PER_MS,
             from_due=_TTFT_DUE,
             main=True,
             listed=("p99",),
@@ -130,7 +123,6 @@ FIGURES: dict[str, Figure] = {
                 "TTFT where the kernel did not take all bytes at once, as of a long prompt."
             ),
             of=lambda o: o.ttft_sent_ns,
-            scale=NS_PER_MS,
             listed=(),
         ),
         Figure(
@@ -141,7 +133,6 @@ FIGURES: dict[str, Figure] = {
             definition="TTFT plus the time for DNS, TCP and TLS, which is 0 on a reused "
             "connection.",
             of=lambda o: o.ttft_cold_ns,
-            scale=NS_PER_MS,
         ),
         _TTFT_DUE,
         Figure(
@@ -152,7 +143,6 @@ FIGURES: dict[str, Figure] = {
             definition="From the first byte of the request to the first token that is not "
             "reasoning.",
             of=lambda o: o.first_answer_after_ns,
-            scale=NS_PER_MS,
         ),
         Figure(
             name="tps",
@@ -161,11 +151,9 @@ FIGURES: dict[str, Figure] = {
             group="Speed after the first token",
             definition=(
                 "Tokens per second of one request after its first token: (N − n1) / (last token − "
-                "first token), with "
-                "N the output tokens and n1 those that arrived with the first one. Not known "
-                "below two tokens, or if "
-                "most arrived at once. p95 is the slow tail: 95% of "
-                "requests were at least this fast."
+                "first token), with N the output tokens and n1 those that arrived with the first "
+                "one. Not known below two tokens, or if most arrived at once. p95 is the slow "
+                "tail: 95% of requests were at least this fast."
             ),
             of=lambda o: o.tps,
             higher_is_better=True,
@@ -182,7 +170,6 @@ FIGURES: dict[str, Figure] = {
             group="Speed after the first token",
             definition="Time per output token: 1/TPS.",
             of=lambda o: o.tpot_ns,
-            scale=NS_PER_MS,
             counts_tokens=True,
         ),
         Figure(
@@ -192,13 +179,10 @@ FIGURES: dict[str, Figure] = {
             group="Speed after the first token",
             definition=(
                 "Inter-token latency: the gaps between events that carry content, of all requests "
-                "together. The gaps "
-                "of one answer depend on each other, so ITL has no confidence interval. Answers "
-                "that were read "
-                "sparsely are left out."
+                "together. The gaps of one answer depend on each other, so ITL has no confidence "
+                "interval. Answers that were read sparsely are left out."
             ),
             of=_gaps,
-            scale=NS_PER_MS,
             per_request=False,
             listed=("p50", "p95", "p99"),
         ),
@@ -209,13 +193,10 @@ FIGURES: dict[str, Figure] = {
             group="Speed after the first token",
             definition=(
                 "ITL with each gap divided by the tokens of the event that ended it: k tokens "
-                "count as k gaps, each "
-                "1/k as long. k comes from the provider's running count, otherwise from the "
-                "event's share of the "
-                "characters, otherwise it is 1."
+                "count as k gaps, each 1/k as long. k comes from the provider's running count, "
+                "otherwise from the event's share of the characters, otherwise it is 1."
             ),
             of=_gaps_per_token,
-            scale=NS_PER_MS,
             per_request=False,
             listed=("p50", "p95"),
             applies=lambda row: (row.tokens_per_event or 1.0) > ONE_TOKEN_PER_EVENT,
@@ -227,7 +208,6 @@ FIGURES: dict[str, Figure] = {
             group="Latency",
             definition="End to end: from the first byte of the request to the last token.",
             of=lambda o: o.e2e_ns,
-            scale=NS_PER_MS,
             from_due=_RESPONSE,
             listed=("p50", "p95"),
             compared=True,
@@ -243,13 +223,10 @@ FIGURES: dict[str, Figure] = {
             group="Latency",
             definition=(
                 f"Time of an agent that makes {AGENT_STEPS} calls in sequence, each of "
-                f"{AGENT_STEP_TOKENS} output "
-                f"tokens: {AGENT_STEPS} × (TTFT + {AGENT_STEP_TOKENS} ÷ TPS) of one request. The "
-                f"time of its tools "
-                "comes on top."
+                f"{AGENT_STEP_TOKENS} output tokens: {AGENT_STEPS} × (TTFT + {AGENT_STEP_TOKENS} ÷ "
+                "TPS) of one request. The time of its tools comes on top."
             ),
             of=_agent_ns,
-            scale=NS_PER_MS,
             counts_tokens=True,
         ),
         Figure(
@@ -259,8 +236,7 @@ FIGURES: dict[str, Figure] = {
             group="Speed after the first token",
             definition=(
                 "Output tokens divided by the whole time from the arrival of the call to its end, "
-                "connecting and "
-                "waiting included; successful requests only."
+                "connecting and waiting included; successful requests only."
             ),
             of=lambda o: o.total_tps,
             higher_is_better=True,
@@ -290,8 +266,7 @@ TOTALS: dict[str, Total] = {
             unit="tokens/s",
             definition=(
                 "Output tokens of all requests together that arrived in the steady window (while "
-                "the concurrency was "
-                "at its target), divided by its length."
+                "the concurrency was at its target), divided by its length."
             ),
             higher_is_better=True,
             main=True,
@@ -423,8 +398,7 @@ TOTALS: dict[str, Total] = {
             group="System",
             definition=(
                 "Rounds of the run, spread over time, whose scatter the intervals include. 0: "
-                "fewer than five; then "
-                "the intervals describe the measured seconds only."
+                "fewer than five; then the intervals describe the measured seconds only."
             ),
             of=lambda row: _ttft(row).rounds,
         ),
@@ -435,8 +409,7 @@ TOTALS: dict[str, Total] = {
             group="System",
             definition=(
                 "Number of independent requests that the row's requests are worth for the median "
-                "of TTFT: fewer than "
-                "were sent if some rounds were slower than others."
+                "of TTFT: fewer than were sent if some rounds were slower than others."
             ),
             of=lambda row: _ttft(row).n_effective,
         ),
@@ -447,9 +420,8 @@ TOTALS: dict[str, Total] = {
             group="System",
             definition=(
                 "Correlation of the mean TTFT of a round with that of the round before (lag 1); "
-                "without correlation, "
-                "about −1 divided by the number of rounds. If it is high, the rounds lie too "
-                "close together."
+                "without correlation, about −1 divided by the number of rounds. If it is high, the "
+                "rounds lie too close together."
             ),
             of=lambda row: _ttft(row).autocorrelation,
         ),

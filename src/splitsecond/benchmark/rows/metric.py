@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from splitsecond.benchmark.rows.row_fields import RowFields
 from splitsecond.benchmark.statistics.sessions import session_numbers
+from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation
 from splitsecond.core.wording import number, percent
@@ -32,7 +33,7 @@ class Figure(Struct, frozen=True, kw_only=True):
     """One figure of a request. `name` is its key in run.json.
 
     `of` returns its value for one request (None: undefined) or, for gaps within a request, an array
-    of values; `scale` divides them to give `unit`. With `higher_is_better`, percentiles run from
+    of values; where `unit` is ms, in ns. With `higher_is_better`, percentiles run from
     the fast end. `from_due`: the figure that replaces this one in an open loop, where time counts
     from the moment a request was due.
 
@@ -52,7 +53,6 @@ class Figure(Struct, frozen=True, kw_only=True):
     definition: str
     of: Callable[[Observation], float | Floats | None]
     among: Callable[[Observation], bool] = lambda o: not o.inputs
-    scale: int = 1
     higher_is_better: bool = False
     from_due: "Figure | None" = None
     per_request: bool = True
@@ -68,9 +68,13 @@ class Figure(Struct, frozen=True, kw_only=True):
     def unit_after(self) -> str:
         return f" {self.unit}"
 
+    @property
+    def _scale(self) -> int:
+        return NS_PER_MS if self.unit == "ms" else 1
+
     def value(self, observation: Observation) -> Any:
         value = self.of(observation) if self.among(observation) else None
-        return None if value is None else value / self.scale
+        return None if value is None else value / self._scale
 
     def sample(self, requests: Sequence[Observation]) -> FigureSample:
         """Return the figure of `requests` (see `ended`), in `unit`; those that succeeded without it
@@ -92,7 +96,7 @@ class Figure(Struct, frozen=True, kw_only=True):
             values = np.concatenate([np.empty(0), *(gaps for _, gaps in found)])
             rounds = np.repeat(numbers, [np.size(gaps) for _, gaps in found])
         clusters = session_numbers([o for o, _ in found]) if self.per_request else None
-        return _in_rounds(values / self.scale, rounds, clusters)
+        return _in_rounds(values / self._scale, rounds, clusters)
 
     def summarise(self, requests: Sequence[Observation], of_round: int | None = None) -> Summary:
         """Return the distribution over `requests` (see `ended`). `of_round`: see `summary_of`.

@@ -1,9 +1,8 @@
 """How far apart the rounds of a run are, and so about which time its figures speak.
 
 A slow time is forgotten from one round to the next if rounds are three times as far apart as it
-lasts. Longer ones make neighbouring rounds alike: intervals are then too narrow, and equal targets
-differ. So a run whose rounds follow each other describes its own minutes and nothing else.
-`benchmarks/coverage.py` measures both kinds of plan.
+lasts. Longer ones make neighbouring rounds alike, and intervals too narrow. So a run whose rounds
+follow each other describes its own minutes and nothing else (`benchmarks/coverage.py`).
 """
 
 from collections import defaultdict

@@ -99,8 +99,7 @@ def cost_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
     return [
         Statement(
             f"{listed([level(row) for row in at]).capitalize()}, a million tokens in this run's "
-            f"mix of input and "
-            f"output cost: {', '.join(ranking)}.",
+            f"mix of input and output cost: {', '.join(ranking)}.",
             in_a_line(
                 f"{listed([load(row, short=True) for row in at])}, input and output, $/M tokens: ",
                 ranking,

@@ -1,10 +1,7 @@
-"""Figures of sessions: their part of the one table that defines every metric (`figures`)."""
-
 from collections.abc import Callable
 
 from splitsecond.benchmark.rows.metric import Figure, Total
 from splitsecond.benchmark.rows.row_fields import Estimated, RowFields, SessionFindings
-from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation
 
 
@@ -30,7 +27,6 @@ SESSION_FIGURES = (
         "prompt is new.",
         of=lambda o: o.ttft_ns,
         among=_begins,
-        scale=NS_PER_MS,
         listed=("p50", "p95"),
         applies=_of_sessions,
         compared=True,
@@ -44,7 +40,6 @@ SESSION_FIGURES = (
         "turn before and its answer.",
         of=lambda o: o.ttft_ns,
         among=_goes_on,
-        scale=NS_PER_MS,
         listed=("p50", "p95"),
         applies=_of_sessions,
         compared=True,
@@ -98,9 +93,8 @@ SESSION_TOTALS = (
         "session_s",
         "session time",
         "s",
-        "Mean time of a session, its tools included: the time of all sessions in flight during "
-        "the rounds ÷ the "
-        "sessions that were finished in them.",
+        "Mean time of a session, its tools included: the time of all sessions in flight during the "
+        "rounds ÷ the sessions that were finished in them.",
         lambda s: s.session_s,
         higher_is_better=False,
         compared=True,
@@ -110,8 +104,7 @@ SESSION_TOTALS = (
         "waiting in a session",
         "s",
         "Mean time of a session until first tokens, along the critical path: the turns without "
-        "which the session would "
-        "have gone on sooner.",
+        "which the session would have gone on sooner.",
         lambda s: s.waiting_s,
         higher_is_better=False,
         compared=True,
@@ -168,9 +161,8 @@ SESSION_TOTALS = (
         "prefill_tokens_per_s",
         "prefill speed",
         "tokens/s",
-        "New input tokens that the server reads per second, by a robust fit of TTFT = fixed part "
-        "+ new tokens ÷ "
-        "prefill speed + cached tokens × their cost.",
+        "New input tokens that the server reads per second, by a robust fit of TTFT = fixed part + "
+        "new tokens ÷ prefill speed + cached tokens × their cost.",
         lambda s: s.prefill_tokens_per_s,
         higher_is_better=True,
     ),
@@ -195,8 +187,7 @@ SESSION_TOTALS = (
         "cache misses",
         "share",
         "Turns that found less than half of their ideal in the prompt cache, of those whose ideal "
-        "is 1,024 tokens or "
-        "more. Where the provider reports no cached tokens, TTFT decides.",
+        "is 1,024 tokens or more. Where the provider reports no cached tokens, TTFT decides.",
         lambda s: s.miss_share,
         higher_is_better=False,
     ),

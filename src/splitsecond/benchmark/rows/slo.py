@@ -39,8 +39,7 @@ _LIMITED: dict[str, Callable[[bool], Figure]] = {
 }
 _ALLOWED = (
     f"Allowed: {', '.join(_LIMITED)}, separated by commas, times in us, ms or s, as in "
-    f"'ttft=300ms,tpot=20ms,tps=50'; "
-    f"'ttft_ms.p95 < 300', in ms; or one of {', '.join(USES)}."
+    f"'ttft=300ms,tpot=20ms,tps=50'; 'ttft_ms.p95 < 300', in ms; or one of {', '.join(USES)}."
 )
 
 

@@ -68,10 +68,9 @@ def _window_too_short(inputs: CheckInputs) -> str:
         return ""
     return (
         f"{NOT_STATIONARY}: a round measures {number(window_s)} s, which is only "
-        f"{number(window_s / response_s)} times "
-        f"as long as a response under this load (least: {MIN_WINDOW_RESPONSES}), so its queue may "
-        f"still grow. Use a "
-        "lower rate, or a larger -n and --warmup."
+        f"{number(window_s / response_s)} times as long as a response under this load (least: "
+        f"{MIN_WINDOW_RESPONSES}), so its queue may still grow. Use a lower rate, or a larger -n "
+        "and --warmup."
     )
 
 
@@ -104,10 +103,8 @@ def _changed(inputs: CheckInputs) -> str:
         if change := _trend([math.log(ratio) for ratio in ratios if ratio > 0]):
             return (
                 f"{NOT_STATIONARY}: from the first half of a round to the second, {what} changed "
-                f"by {signed(change)} "
-                "on average, so the figures depend on how long a round is. The server may not be "
-                "able to handle the "
-                "load."
+                f"by {signed(change)} on average, so the figures depend on how long a round is. "
+                "The server may not be able to handle the load."
             )
     return ""
 
@@ -129,10 +126,9 @@ def _slow_queue(inputs: CheckInputs) -> str:
         return ""
     return (
         f"{NOT_STATIONARY}: requests wait in a queue that changes over about {number(constant_s)} "
-        f"s, and each round is "
-        f"measured only {number(warmup_s)} s after an empty server, so TTFT is likely too low. "
-        f"Use a lower rate, or "
-        f"--warmup {math.ceil(rate * GOOD_WARMUP * constant_s):,}."
+        f"s, and each round is measured only {number(warmup_s)} s after an empty server, so TTFT "
+        "is likely too low. Use a lower rate, or --warmup "
+        f"{math.ceil(rate * GOOD_WARMUP * constant_s):,}."
     )
 
 

@@ -3,7 +3,7 @@ returns a sentence or "".
 
 The numbers of an INVALID row may say more about our client, or about a proxy, than about the
 target. A percentile without the client's delays must be the same up to `ERROR_SHARE` or `ERROR_MS`,
-whichever is more. Delays that change no figure do not matter, however long they are.
+whichever is more; delays that change no figure do not matter.
 """
 
 import numpy as np
@@ -16,20 +16,95 @@ from splitsecond.benchmark.rows.lateness import (
     first_token_range_ns,
     ordered_ms,
 )
-from splitsecond.benchmark.rows.session_validity import (
-    few_sessions,
-    primed_badly,
-    sessions_broke,
-    sessions_late,
-)
 from splitsecond.benchmark.rows.stationary import from_empty, not_stationary
-from splitsecond.benchmark.statistics.sessions import as_requests
-from splitsecond.benchmark.statistics.steady import STEADY_PERCENT, ended_in, in_flight
+from splitsecond.benchmark.statistics.sessions import as_requests, critical_path, sessions_of
+from splitsecond.benchmark.statistics.steady import (
+    STEADY_PERCENT,
+    done_ns,
+    due_ns,
+    ended_in,
+    in_flight,
+)
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import BURST_SHARE, Observation
 from splitsecond.core.wire.api_format import USAGE_WORDS
-from splitsecond.core.wording import counted_as, listed, number, percent
-from splitsecond.log.statistics.summary import MIN_ROUNDS, PERCENTILES, Floats, needed, percentile
+from splitsecond.core.wording import counted, counted_as, listed, number, percent
+from splitsecond.log.statistics.summary import (
+    MIN_CLUSTERS,
+    MIN_ROUNDS,
+    PERCENTILES,
+    Floats,
+    needed,
+    percentile,
+)
+
+BROKEN_SHARE = 0.1
+"""Share of sessions that may break: the turns after it are those of the others only."""
+UNPRIMED_SHARE, UNPRIMED_RATIO = 0.2, 3.0
+"""Share of first turns that may miss a cache that was primed, and how many times that of later
+turns it may be: what misses as often in later turns is the provider's cache, not the priming."""
+NAMES_SHOWN = 3
+
+
+def sessions_late(inputs: CheckInputs) -> str:
+    """Return whether turns left late. It does not change TTFT, but the time of sessions."""
+    if inputs.findings.session is None:
+        return ""
+    paths = [critical_path(session.turns) for session in sessions_of(inputs.measured)]
+    late_ns = sum(dispatch_late_ns(o) or 0 for path in paths for o in path)
+    length_ns = sum(done_ns(path[-1]) - due_ns(path[0]) for path in paths)
+    if late_ns <= ERROR_SHARE * length_ns:
+        return ""
+    mean_ms = late_ns / sum(map(len, paths)) / NS_PER_MS
+    return (
+        f"client overloaded: turns were sent {number(mean_ms)} ms late on average, so session time "
+        f"is {percent(late_ns / length_ns)} too long (allowed: {percent(ERROR_SHARE)}). Use more "
+        "workers or a less busy machine."
+    )
+
+
+def primed_badly(inputs: CheckInputs) -> str:
+    found = inputs.findings.session
+    if found is None or not found.primed:
+        return ""
+    first = len(found.unprimed) / found.primed
+    later = (found.misses - len(found.unprimed)) / max(found.reusing - found.primed, 1)
+    if first <= UNPRIMED_SHARE or first <= UNPRIMED_RATIO * later:
+        return ""
+    more = len(found.unprimed) - NAMES_SHOWN
+    shown = [
+        name.removeprefix(f"{inputs.asked.condition}-") for name in found.unprimed[:NAMES_SHOWN]
+    ]
+    names = [*shown, *([f"{more:,} more"] if more > 0 else [])]
+    how = "reports no cached tokens and takes" if found.cache_by == "usage" else "takes"
+    return (
+        f"the cache was primed badly in {len(found.unprimed):,} of {found.primed:,} sessions "
+        f"({listed(names)}): their "
+        f"first turn {how} as long as a fresh prompt. Later turns missed in {percent(later)}."
+    )
+
+
+def sessions_broke(inputs: CheckInputs) -> str:
+    found = inputs.findings.session
+    ended = 0 if found is None else found.finished + found.broken
+    if found is None or found.broken <= BROKEN_SHARE * ended:
+        return ""
+    return (
+        f"{found.broken:,} of {ended:,} sessions that ended broke "
+        f"({counted(inputs.findings.error_kinds)}), so later "
+        "turns are those of the other sessions only."
+    )
+
+
+def few_sessions(inputs: CheckInputs) -> str:
+    found = inputs.findings.session
+    if found is None or inputs.findings.ttft_ms.rounds or found.sessions >= MIN_CLUSTERS:
+        return ""
+    return (
+        f"{counted_as(found.sessions, 'session is', 'sessions are')} too few for intervals: it "
+        f"takes {MIN_CLUSTERS}, or {MIN_ROUNDS} rounds."
+    )
+
 
 ERROR_MS = 1.0
 """Error of a percentile that is always allowed, in ms."""
@@ -45,8 +120,7 @@ SEVERAL_TOKENS = 4
 LENGTH_SHARE = 0.05
 NOTHING_CACHED = (
     "no prompt came from the provider's cache, or the provider does not report it, although all "
-    "share a beginning. "
-    "Many providers cache from 1,024 tokens on, some models from 4,096."
+    "share a beginning. Many providers cache from 1,024 tokens on, some models from 4,096."
 )
 FAILED_SHARE = 0.01
 
@@ -78,10 +152,8 @@ def _read_lag_in_ttft(inputs: CheckInputs) -> str:
     name, value, error = found
     return (
         f"client overloaded: first tokens were read late, so {figure.label} of {number(value)} ms "
-        f"at {name} "
-        f"may be wrong by {number(error)} ms (allowed: {percent(ERROR_SHARE)}, at least "
-        f"{ERROR_MS:g} ms). "
-        "Use more workers or a less busy machine."
+        f"at {name} may be wrong by {number(error)} ms (allowed: {percent(ERROR_SHARE)}, at least "
+        f"{ERROR_MS:g} ms). Use more workers or a less busy machine."
     )
 
 
@@ -139,10 +211,8 @@ def _read_lag_in_tps(inputs: CheckInputs) -> str:
             sparse = any(o.last_merged_ns for o in inputs.answered)
             return (
                 f"client overloaded: tokens were read late, so {name} of TPS may be wrong by "
-                f"{percent(error)} "
-                f"(allowed: {percent(ERROR_SHARE)}). Use "
-                f"{'`--itl exact`' if sparse else 'more workers'} or a less "
-                "busy machine."
+                f"{percent(error)} (allowed: {percent(ERROR_SHARE)}). Use "
+                f"{'`--itl exact`' if sparse else 'more workers'} or a less busy machine."
             )
     return ""
 
@@ -159,9 +229,8 @@ def _stood_still(inputs: CheckInputs) -> str:
     if touched <= FAILED_SHARE * len(inputs.measured) and seconds <= ERROR_SHARE * window_s:
         return ""
     return (
-        f"the client stood still for {number(seconds)} s (the process or "
-        f"its machine was paused) while "
-        f"{touched:,} of {len(inputs.measured):,} requests were in flight."
+        f"the client stood still for {number(seconds)} s (the process or its machine was paused) "
+        f"while {touched:,} of {len(inputs.measured):,} requests were in flight."
     )
 
 
@@ -211,9 +280,8 @@ def _clocks_of_nodes(inputs: CheckInputs) -> str:
         return ""
     return (
         f"the clocks of the nodes are known to ±{number(error_ns / NS_PER_MS)} ms only, so "
-        f"throughput may be wrong by "
-        f"{percent(share)} (allowed: {percent(ERROR_SHARE)}). Use longer rounds, or a faster "
-        f"network to the nodes."
+        f"throughput may be wrong by {percent(share)} (allowed: {percent(ERROR_SHARE)}). Use "
+        "longer rounds, or a faster network to the nodes."
     )
 
 
@@ -230,8 +298,7 @@ def _burst(inputs: CheckInputs) -> str:
         return ""
     return (
         f"the response arrived in one burst in {held_back:,} of {long:,} requests, so TPS and ITL "
-        f"mean nothing. "
-        "A proxy may buffer the stream, or the server does not stream."
+        "mean nothing. A proxy may buffer the stream, or the server does not stream."
     )
 
 
@@ -251,8 +318,7 @@ def _runqueue(inputs: CheckInputs) -> str:
         return ""
     return (
         f"the client waited for a processor {percent(share)} of the time. That is not part of the "
-        f"figures, but a "
-        "server on this machine may have waited, too."
+        "figures, but a server on this machine may have waited, too."
     )
 
 
@@ -277,8 +343,7 @@ def _implausible_counts(inputs: CheckInputs) -> str:
         return ""
     return (
         f"{estimated:,} of {len(inputs.answered):,} responses report token counts that cannot be "
-        f"true, so each of "
-        "their events counts as one token and TPS may be too low."
+        "true, so each of their events counts as one token and TPS may be too low."
     )
 
 
@@ -336,8 +401,7 @@ def _sparse(inputs: CheckInputs) -> str:
     )
     return (
         f"ITL was not measured in {found.sparse:,} of {len(inputs.measured):,} requests, which "
-        f"were read seldom to "
-        f"save processor time. `--itl exact` measures it.{merged or ''}"
+        f"were read seldom to save processor time. `--itl exact` measures it.{merged or ''}"
     )
 
 
@@ -357,8 +421,7 @@ def _few_rounds(inputs: CheckInputs) -> str:
         return ""
     return (
         f"measured in {counted_as(rounds, 'round', 'rounds')}: the intervals describe this short "
-        f"time only. "
-        f"{MIN_ROUNDS} rounds or more also show the scatter between them."
+        f"time only. {MIN_ROUNDS} rounds or more also show the scatter between them."
     )
 
 

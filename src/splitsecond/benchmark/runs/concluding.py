@@ -3,23 +3,32 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
 from splitsecond.benchmark.findings.causes import server_statements
 from splitsecond.benchmark.findings.conclusion import conclusion
+from splitsecond.benchmark.findings.crossing import crossing_statements, crossings
+from splitsecond.benchmark.findings.evidence import evidence_of_run
 from splitsecond.benchmark.findings.front import front_statements
+from splitsecond.benchmark.findings.load_shape import load_shape_statements, load_shapes
+from splitsecond.benchmark.findings.recommendation import recommend, use_statements
 from splitsecond.benchmark.findings.session_statements import session_statements
 from splitsecond.benchmark.findings.statements import statements
+from splitsecond.benchmark.findings.sweep import workload_changes, workload_statements
 from splitsecond.benchmark.foreign.formats import SUFFIXES, read_result
 from splitsecond.benchmark.foreign.result import ORIGIN_NS, ForeignResult
 from splitsecond.benchmark.load.sweep import swept
+from splitsecond.benchmark.money.break_even import break_even_statements, break_evens
 from splitsecond.benchmark.money.caching import cache_savings
+from splitsecond.benchmark.money.route_gain import route_gain_statements, route_gains
 from splitsecond.benchmark.rows.condition import condition_rows
-from splitsecond.benchmark.rows.records import SCHEMA, AskedCondition, Run
+from splitsecond.benchmark.rows.figures import TOTALS
+from splitsecond.benchmark.rows.records import SCHEMA, AskedCondition, ConditionFindings, Run
 from splitsecond.benchmark.rows.round_spread import round_spread, spread_statement
 from splitsecond.benchmark.rows.server_view import add_server_views
 from splitsecond.benchmark.rows.slo import parse_slo
-from splitsecond.benchmark.runs.answers import add_answers
+from splitsecond.benchmark.rows.usable_rows import lightest_rows
 from splitsecond.benchmark.runs.forecasting import add_forecasts
 from splitsecond.benchmark.server_view.samples import ServerRecord, ServerSeries
 from splitsecond.benchmark.workload.sessions import Answers, SessionSet, distributions
@@ -30,7 +39,13 @@ from splitsecond.core.money.cost import run_cost_usd
 from splitsecond.core.observation import Observation
 from splitsecond.core.timing.instrument import InstrumentReading
 from splitsecond.core.upstream.spec import TargetSpec
-from splitsecond.core.wording import Statement
+from splitsecond.core.wording import Statement, level
+from splitsecond.log.production.speed_and_price import (
+    PricedSpeed,
+    SpeedAndPrice,
+    speed_and_price_statements,
+    weighed,
+)
 from splitsecond.log.store.folder import (
     RUN,
     read_observations,
@@ -187,7 +202,6 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a path is a file that another tool may have written."""
     return path.suffix in SUFFIXES and path.name != RUN and path.is_file()
 
 
@@ -208,3 +222,60 @@ def _of_other_tool(result: ForeignResult, slo: str) -> tuple[Run, list[Observati
     )
     conclude(run, request, observations, [])
     return run, observations
+
+
+def add_answers(
+    run: Run, observations: Sequence[Observation], found: Sequence[Statement], use: str = ""
+) -> None:
+    """Put the answers about uses, money, length and load into `run`, add their statements to those
+    `found` before, and conclude.
+
+    If the run says nothing about other minutes, that is its first statement. `use`: that of the
+    run's limits, or "".
+    """
+    texts = [row for row in run.conditions if not row.inputs]  # uses are about text
+    run.uses = recommend(evidence_of_run(texts)) if texts or not run.conditions else []
+    run.route_gains = route_gains(run.conditions, observations)
+    run.crossings = crossings(run.conditions, observations)
+    run.load_shapes = load_shapes(run.conditions)
+    run.speed_and_price = speed_and_price(run.conditions)
+    run.break_even = break_evens(run.conditions)
+    run.workload_changes = workload_changes(run.conditions)
+    run.spread = round_spread(observations)
+    apart = [replace(spread_statement(run.spread), detail=True)] if run.spread else []
+    claims = run.spread is None or run.spread.claims
+    run.state(
+        [
+            *([] if claims else apart),
+            *use_statements(
+                run.uses, use, "" if claims or run.spread is None else run.spread.period()
+            ),
+            *found,
+            *route_gain_statements(run.route_gains),
+            *workload_statements(run.workload_changes),
+            *crossing_statements(run.crossings),
+            *load_shape_statements(run.load_shapes),
+            *speed_and_price_statements(run.speed_and_price),
+            *break_even_statements(run.break_even),
+            *(apart if claims else []),
+        ]
+    )
+    run.conclusion = conclusion(run, observations, use)
+
+
+def speed_and_price(rows: Sequence[ConditionFindings]) -> SpeedAndPrice | None:
+    points = [
+        PricedSpeed(
+            target=row.target,
+            row=row.condition,
+            load=level(row),
+            tps=row.tps.p50 or 0.0,
+            tps_ci95=row.tps.interval("p50"),
+            usd_per_million=row.usd_per_million or 0.0,
+            cost_adjusted_tps=TOTALS["cost_adjusted_tps"].value(row),
+            tokens_per_usd=TOTALS["tokens_per_usd"].value(row),
+        )
+        for row in lightest_rows(rows)
+        if row.usd_per_million and row.tps.p50
+    ]
+    return weighed(points)

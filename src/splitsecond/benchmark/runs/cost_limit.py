@@ -84,10 +84,9 @@ def estimate_usd(
 ) -> float:
     """Estimate the cost of the plan's tokens, warm-ups and cool-downs included, on the high side.
 
-    It assumes that every response has its full length, that each slot sends one cool-down, that a
-    policy sends each call to all of its targets, and that prompts that begin alike, or like the
-    turn before, fill a cache each time and never hit it. With `ideal`, turns of sessions find all
-    in the cache that they can.
+    Every response has its full length, each slot sends one cool-down, a policy sends each call to
+    all of its targets, and prompts that begin alike fill a cache each time and never hit it. With
+    `ideal`, turns of sessions find all in the cache that they can.
     """
     sessions = workload.sessions
     input_tokens = tokens_of_prompts(workload, input_tokens)
@@ -175,9 +174,7 @@ def _most_is_unmeasured(plan: RunPlan) -> bool:
 def _shares(plan: RunPlan, about: float, cost: Callable[[RunPlan], float]) -> str:
     """Return what part of the cost is for measured requests, and plans with a better ratio.
 
-    Warm-up and cool-down cannot be left out: at concurrency 32, a request is only measured while 31
-    others are in flight, before it begins and until it ends. But they grow with the concurrency and
-    the rounds, not with the measured requests.
+    Warm-up and cool-down grow with the concurrency and the rounds, not with the measured requests.
     """
 
     def of(conditions: Sequence[Condition]) -> float:
@@ -275,12 +272,12 @@ def announce_duration(
     by_round: bool,
     usd_at_least: float | None = None,
 ) -> str:
-    """Return about how long the run takes, with how many requests and at what cost, in words; and
-    what a run takes that says anything about other minutes, if this one does not.
+    """Return about how long the run takes, with how many requests and at what cost; and what a run
+    takes that says anything about other minutes, if this one does not.
 
     `usd_at_least`: None: only the highest cost is estimated. `piloted` has the response times of
-    targets, each measured alone; under load they may take longer. `by_round`: the words are about
-    one round, because their number is not known.
+    targets, each measured alone. `by_round`: the words are about one round, because their number is
+    not known.
     """
     busy_s = max((_expected_s(lane, piloted) for lane in plan.lanes), default=0.0) / max(
         plan.rounds, 1
@@ -317,8 +314,7 @@ def announce_duration(
         )
     return (
         f"{'A round' if by_round else 'This run'} takes about {minutes}{spread}, longer if "
-        f"responses slow down under "
-        f"load: {counted_as(count, 'request')}, {measured:,} of them "
+        f"responses slow down under load: {counted_as(count, 'request')}, {measured:,} of them "
         f"measured{cost}.{shorter}{more}{claim}"
     )
 

@@ -1,8 +1,7 @@
 """One run: measured by `benchmark.load`, recorded in a folder, and concluded (`concluding`).
 
-What was measured is kept first and analysed second. If the folder cannot be written (a full disk),
-the run stops, and what is in memory is still concluded. The same holds after a fault, a reached
-cost limit, and a cancellation.
+If the folder cannot be written (a full disk), the run stops, and what is in memory is still
+concluded. The same holds after a fault, a reached cost limit, and a cancellation.
 """
 
 import asyncio
@@ -29,8 +28,7 @@ from splitsecond.benchmark.load.coordinator import (
     run_plan,
 )
 from splitsecond.benchmark.load.nodes import Node
-from splitsecond.benchmark.load.plan import Condition, RunPlan, rounds_until
-from splitsecond.benchmark.load.repeated_warmups import with_repeated_warmups
+from splitsecond.benchmark.load.plan import Condition, RunPlan, rounds_until, with_repeated_warmups
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.sweep import plain
 from splitsecond.benchmark.report.capacity import VERDICTS
@@ -411,7 +409,6 @@ class Measurement:
                 self._folder.add_server(sample)
 
     def _note_unread(self, why: str) -> None:
-        """Note that the servers' metrics are no longer read."""
         self._progress.note(why)
         targets = dict.fromkeys(
             target for source in self.job.server_pages.sources for target in source.targets
@@ -558,9 +555,8 @@ class Measurement:
                 left -= 1
         if left:
             self.notes.append(
-                f"{self._folder.path}: the last {counted_as(left, 'record')} of this run could "
-                f"not be written and "
-                "are only in its report."
+                f"{self._folder.path}: the last {counted_as(left, 'record')} of this run could not "
+                "be written and are only in its report."
             )
 
 

@@ -1,5 +1,5 @@
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from splitsecond.benchmark.load.plan import (
     REQUESTS,
     ROUNDS,
     PlannedLoad,
+    PlanSettings,
     RunPlan,
     make_plan,
     spread_rounds,
@@ -21,9 +22,8 @@ from splitsecond.benchmark.load.sweep import NamedWorkload, merged, swept
 from splitsecond.benchmark.rows.round_spread import CLAIM_APART_S
 from splitsecond.benchmark.rows.slo import parse_slo
 from splitsecond.benchmark.runs.cost_limit import find_prices
+from splitsecond.benchmark.runs.environment import server_software
 from splitsecond.benchmark.runs.measuring import Job, new_run_id
-from splitsecond.benchmark.runs.prompt_check import check_prompts
-from splitsecond.benchmark.runs.server_software import server_software
 from splitsecond.benchmark.runs.settings import (
     EXACT,
     INPUT_TOKENS,
@@ -49,10 +49,14 @@ from splitsecond.benchmark.workload.synthetic_sessions import SYNTHETIC, synthet
 from splitsecond.benchmark.workload.traces import Trace, read_trace
 from splitsecond.benchmark.workload.workload import Workload, WorkloadVariant
 from splitsecond.core.clock import NS_PER_S
-from splitsecond.core.service import Operation
-from splitsecond.core.upstream.spec import Timeouts
+from splitsecond.core.errors import CallerFault
+from splitsecond.core.service import Call, Operation
+from splitsecond.core.upstream import transcoding
+from splitsecond.core.upstream.spec import TargetSpec, Timeouts
+from splitsecond.core.upstream.target import API_FORMATS, quirks_of
 from splitsecond.core.validation import wrong
-from splitsecond.core.wording import counted_as
+from splitsecond.core.wire.api_format import Quirks
+from splitsecond.core.wording import counted_as, listed
 from splitsecond.log.statistics.summary import MIN_ROUNDS
 from splitsecond.routing.construction.user_policies import PolicyFile
 
@@ -133,26 +137,21 @@ def plan_run(
     requests = settings.requests
     if requests is None and over_s is not None and sessions is None:
         requests = max(REQUESTS, MIN_BLOCK * (settings.rounds or spread_rounds(over_s)))
-    plans = [
-        make_plan(
-            swept_targets,
-            loads,
-            requests=requests,
-            warmups=settings.warmup,
-            blocks=settings.rounds,
-            seed=settings.seed,
-            side_by_side=settings.side_by_side,
-            cache_reuse=settings.cache_reuse,
-            response_s=response_s,
-            duration_s=None if settings.precision else settings.duration,
-            sessions=sessions,
-            over_s=over_s,
-        )
-        for swept_targets, loads in _measured(
-            measured, settings, settings.loads if trace is None else [trace]
-        )
-    ]
-    return merged(plans)
+    wanted = PlanSettings(
+        requests=requests,
+        warmups=settings.warmup,
+        blocks=settings.rounds,
+        seed=settings.seed,
+        side_by_side=settings.side_by_side,
+        cache_reuse=settings.cache_reuse,
+        response_s=response_s,
+        duration_s=None if settings.precision else settings.duration,
+        sessions=sessions,
+        over_s=over_s,
+    )
+    loads = settings.loads if trace is None else [trace]
+    swept_loads = _measured(measured, settings, loads)
+    return merged([make_plan(targets, own_loads, wanted) for targets, own_loads in swept_loads])
 
 
 def default_over_s(settings: BenchSettings, targets: int) -> float | None:
@@ -207,9 +206,11 @@ def watch_jobs(
         plan = make_plan(
             prepared.resolved.measured,
             settings.loads,
-            requests=settings.requests or 1,
-            warmups=settings.warmup,
-            seed=settings.seed + number,
+            PlanSettings(
+                requests=settings.requests or 1,
+                warmups=settings.warmup,
+                seed=settings.seed + number,
+            ),
         )
         return prepared.job(plan)
 
@@ -403,3 +404,34 @@ class _Prepared:
                 f"{each.condition}: {self._warning}" for each in plan.conditions if self._warning
             ],
         )
+
+
+MODEL = "owner/model"
+"""Any name: here, prompts are checked and not models."""
+
+
+def check_prompts(workload: Workload, name: str, specs: Iterable[TargetSpec]) -> None:
+    """Raise `CallerFault` for a prompt of the file `name` that the API format of a target cannot
+    express, such as a sound or a document."""
+    for spec in specs:
+        quirks = quirks_of(spec)
+        for number, prompt in enumerate(workload.prompts, 1):
+            body = {**prompt, **workload.extra}
+            if (fault := _fault(body, spec.api_format, quirks)) is not None:
+                others = [form for form in API_FORMATS if not _fault(body, form, Quirks())]
+                hint = f"API formats that can: {listed(others)}. {fault.hint}".strip()
+                raise CallerFault(
+                    f"{name}: prompt {number}: {fault.message}",
+                    kind=fault.kind,
+                    target=spec.name,
+                    hint=hint,
+                )
+
+
+def _fault(body: dict[str, Any], api_format: str, quirks: Quirks) -> CallerFault | None:
+    encode = API_FORMATS[api_format].encode
+    try:
+        transcoding.request(Call(id="", body=body), api_format, encode, MODEL, quirks)
+    except CallerFault as fault:
+        return fault
+    return None

@@ -1,11 +1,10 @@
 """The nodes of a Ray cluster, for load from several machines. Needs the extra ``splitsecond[ray]``.
 
 One actor on each node, placed by a placement group (STRICT_SPREAD), starts worker processes and
-relays the bytes of their standard streams, without reading them. It keeps what a worker reports
-until it is asked for, so many reports travel in one answer. If the actor or this process dies, Ray
-ends the actor, and the closed pipe its workers.
-
-Everything of Ray that blocks runs in threads. Ray is imported when `ray_nodes` is entered.
+relays the bytes of their standard streams. It keeps what a worker reports until it is asked for, so
+many reports travel in one answer. If the actor or this process dies, Ray ends the actor, and the
+closed pipe its workers. Everything of Ray that blocks runs in threads. Ray is imported when
+`ray_nodes` is entered.
 """
 
 import asyncio

@@ -20,7 +20,7 @@ from splitsecond.benchmark.load.coordinator import (
     WorkerSettings,
     run_plan,
 )
-from splitsecond.benchmark.load.plan import PlannedLoad, make_plan
+from splitsecond.benchmark.load.plan import PlannedLoad, PlanSettings, make_plan
 from splitsecond.benchmark.server_view.reader import MetricsPage
 from splitsecond.benchmark.server_view.watcher import ServerWatcher
 from splitsecond.benchmark.statistics.accuracy import Accuracy, ServerTruth, accuracy
@@ -91,9 +91,11 @@ def _measure(
     plan = make_plan(
         {name: spec.base_url for name, spec in specs.items()},
         [PlannedLoad(concurrency=of_each)],
-        requests=requests_each,
-        blocks=1,
-        side_by_side=True,
+        PlanSettings(
+            requests=requests_each,
+            blocks=1,
+            side_by_side=True,
+        ),
     )
 
     async def measure() -> None:

@@ -1,10 +1,10 @@
 """A sweep of a server's settings: each setting is started and measured several times, in random
 order.
 
-One start of a server is a trial. Its measurement is a run of its own, in a folder below that of the
-sweep, so an interrupted sweep continues where it ended. All trials together are one run whose
-rounds are the trials: what differs from start to start is in its intervals. A setting whose server
-does not start, or dies, is a result too.
+One start of a server is a trial, measured as a run in a folder below that of the sweep, so an
+interrupted sweep continues where it ended. All trials together are one run whose rounds are the
+trials: what differs from start to start is in its intervals. A setting whose server does not start,
+or dies, is a result too.
 """
 
 import asyncio
@@ -168,7 +168,6 @@ class Sweep:
         self._setups = plan.setups()
 
     async def measure(self) -> None:
-        """Make all trials that are missing."""
         for trial in range(1, self._plan.trials + 1):
             order = list(self._setups)
             Random(f"{self._plan.seed}/{trial}").shuffle(order)
@@ -339,7 +338,6 @@ async def _ready(
 
 
 async def _check_alive(process: asyncio.subprocess.Process | None, log: Path) -> None:
-    """Raise `ServerFailed` if the server that was started has ended."""
     if process is not None:
         with suppress(TimeoutError):
             raise ServerFailed(_reason(await asyncio.wait_for(process.wait(), POLL_S), log))

@@ -691,9 +691,8 @@ def too_short_to_cache(settings: RunSettings) -> str:
     if length > CACHED_BY_ALL or settings.prompts is not None:
         return ""
     return (
-        f"Prompts of {length:,} tokens may be too short for a prompt "
-        f"cache: many providers cache from "
-        f"{CACHED_BY_MOST:,} tokens on, some models from {CACHED_BY_ALL:,}. The default is "
+        f"Prompts of {length:,} tokens may be too short for a prompt cache: many providers cache "
+        f"from {CACHED_BY_MOST:,} tokens on, some models from {CACHED_BY_ALL:,}. The default is "
         f"{INPUT_TOKENS['reuse']:,} tokens."
     )
 

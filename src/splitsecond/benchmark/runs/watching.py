@@ -1,12 +1,10 @@
 """A watch: rounds at fixed intervals, each one a run of its own that is judged by the rounds before
 it.
 
-Rounds begin at the start and then at whole multiples of one interval. These times are absolute, so
-a long round does not delay the following ones; one that is due while another runs is skipped.
-
-A round that fails as a whole (no network, a withdrawn key) is kept as such, and the watch
-continues; if only some targets cannot be measured, the others are. A folder that cannot be written
-and a reached cost limit end the watch.
+Rounds begin at absolute times, whole multiples of one interval after the start; one that is due
+while another runs is skipped. A round that fails as a whole (no network, a withdrawn key) is kept
+as such, and the watch continues; if only some targets cannot be measured, the others are. A folder
+that cannot be written and a reached cost limit end the watch.
 """
 
 import asyncio

@@ -29,7 +29,6 @@ class FoundPages(msgspec.Struct, frozen=True, kw_only=True):
     sources: list[ServerSource] = []
 
     def in_words(self) -> list[str]:
-        """Return a remark on what is read; none if nothing is."""
         read = [f"{each.title} ({each.url})" if each.url else each.title for each in self.sources]
         return [f"Reading the metrics of {listed(read)} once a second."] if read else []
 

@@ -130,7 +130,6 @@ def _value(samples: "Iterable[Sample]", metric: EngineMetric) -> float | None:
 
 
 def combined(term: str, values: list[float]) -> float:
-    """Return the value of several series as one."""
     match TERMS[term].combine:
         case "mean":
             return sum(values) / len(values)

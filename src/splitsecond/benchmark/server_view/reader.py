@@ -1,10 +1,10 @@
 """The process that reads pages of metrics during a run: `python -m
 splitsecond.benchmark.server_view.reader`.
 
-It is a process of its own, because parsing a page takes milliseconds that a measuring process must
-not lose. The first line of its standard input has the pages; each further line asks for a reading
-now. It reads all pages once a second, and writes a line for each page. A reading that was asked for
-ends with an empty line. It ends with its standard input.
+Parsing a page takes milliseconds that a measuring process must not lose. The first line of the
+standard input has the pages; each further line asks for a reading now. All pages are read once a
+second, and each gives a line of output. A reading that was asked for ends with an empty line. The
+process ends with its standard input.
 """
 
 import os

@@ -54,13 +54,11 @@ class ServerSeries:
             self._samples.setdefault(record.source, []).append(record)
 
     def has(self, term: str) -> bool:
-        """Return whether any sample has a value of `term`."""
         return any(
             term in sample.values for samples in self._samples.values() for sample in samples
         )
 
     def of_target(self, target: str) -> list[Sequence[ServerSample]]:
-        """Return the samples of each source that is about a target."""
         return [
             self._samples.get(each.number, []) for each in self.sources if target in each.targets
         ]

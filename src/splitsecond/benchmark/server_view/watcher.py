@@ -1,5 +1,3 @@
-"""The parent's side of the process that reads pages of metrics (`reader`)."""
-
 import asyncio
 import sys
 from collections import deque

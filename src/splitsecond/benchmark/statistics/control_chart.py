@@ -11,8 +11,9 @@ Where rounds are correlated, only the first round of a change is a large surpris
 takes most of the next ones. So a second, slow CUSUM has a smaller allowance and a higher limit. It
 may begin anew in each round, with the likelihood ratio of a change in it.
 
-In the first days, a drift is only a change by more than half, or a lasting run of unusual rounds
-(`unusual_run`).
+In the first days, when a night cannot be distinguished from a drift, a drift is only a change by
+more than half, or a run of unusual rounds (`UnusualRun`) that no night explains: it lasts for too
+long, or it began with a step within an hour.
 
 A drift ends when a CUSUM of likelihood ratios between the old and the new level reaches `BACK`. If
 it lasts for `SETTLES` more rounds, the new level becomes the usual one, and the pattern stays.
@@ -23,14 +24,13 @@ docs/watch.md has the performance in simulations, by `python -m benchmarks.watch
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from msgspec import Struct
 
 from splitsecond.benchmark.statistics.expectation import MIN, Expectation
-from splitsecond.benchmark.statistics.unusual_run import NIGHT_HOURS, UnusualRun
 
 ALLOWANCE, LIMIT = 0.5, 8.5
 """Allowance per round and limit of the CUSUM, in standard deviations."""
@@ -275,3 +275,40 @@ class ControlChart(Generic[T]):
         self._model.settle(self._change, [(at, one) for at, one, _ in self._held])
         self._before.clear()
         self._restart()
+
+
+NIGHT_HOURS, STEP_HOURS = 18, 1
+"""A run of unusual rounds that is longer than the first is not a night. A step within the second is
+not one either: day and night differ little within an hour."""
+Rounds = Sequence[tuple[float, float]]
+"""Times of rounds, in hours, and their figures."""
+
+
+class UnusualRun:
+    """Successive rounds on one `side` of the usual level, 1 or −1, after the round `since`.
+
+    `side` is 0 while rounds are usual.
+    """
+
+    def __init__(self, since: int) -> None:
+        self.side, self.since = 0, since
+
+    def follow(self, usual: Expectation, value: float, side: int, number: int) -> None:
+        """Add the round with this number, from 1. A run begins with an unusual round, and ends half
+        way back."""
+        edge = usual.high if self.side > 0 else usual.low
+        if self.side and self.side * (value - (usual.level + edge) / 2) > 0:
+            return
+        self.side = side if usual.early else 0
+        self.since = number - abs(self.side)
+
+    def lasts(self, run: Rounds, before: Collection[tuple[float, float]], level: float) -> bool:
+        """Return whether no night explains the run. `before`: the last usual rounds."""
+        if len(run) < MIN:
+            return False
+        if run[-1][0] - run[0][0] >= NIGHT_HOURS:
+            return True
+        if len(before) < MIN or run[MIN - 1][0] - min(before)[0] > STEP_HOURS:
+            return False
+        old, new = (float(np.median([value for _, value in part])) for part in (before, run[:MIN]))
+        return self.side * (new - old) > abs(new - level) / 2

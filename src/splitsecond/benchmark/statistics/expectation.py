@@ -1,5 +1,3 @@
-"""What a model expects of the next round of a control chart."""
-
 from msgspec import Struct
 
 MIN = 8

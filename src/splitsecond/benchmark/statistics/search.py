@@ -1,19 +1,14 @@
 """Search for the heaviest load that a server handles: which load to try next, given the verdicts on
 those before.
 
-Loads double until one fails, so none is more than twice as heavy as one that held. Then the gap
-between the heaviest that holds and the lightest that fails is halved (by ratio) until it is narrow.
-
-Certainty about each load would be wasteful: a server that handles a heavier load handles the
-lighter one too. A few requests that meet the limits often enough make a load promising, which is
-enough to go on; the heaviest of these is tried again until it is certain.
+Loads double until one fails. Then the gap between the heaviest that holds and the lightest that
+fails is halved (by ratio) until it is narrow. A few requests that meet the limits often enough make
+a load promising, which is enough to go on; the heaviest of these is tried again until it is
+certain.
 
 A load may stay undecided, however often it is tried. Then the gap below it is closed, so that the
-result is a load that surely holds. The gap above it is not: its loads take longest to decide, and
-cannot be the result.
-
-A load that the client could not drive shows nothing. It is tried once more, because the client may
-have been disturbed; if that fails too, heavier loads would fail as well.
+result is a load that surely holds, but not the gap above it. A load that the client could not drive
+shows nothing. It is tried once more; if that fails too, heavier loads would fail as well.
 """
 
 import math

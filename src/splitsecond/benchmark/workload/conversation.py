@@ -1,12 +1,10 @@
 """The messages of a conversation, built by appending: each prompt begins with exactly the bytes of
 an earlier one.
 
-The messages are one growing JSON array, which is the field of the request as it is sent. So a turn
-costs the copying of what is new, and of the request itself.
-
-Lengths in tokens follow what the server reports: the filler of a turn has the length that is
-missing to the planned prompt after the reported one and its answer, so errors do not add up. Texts
-of a recorded session are sent as they are.
+The messages are one growing JSON array, so a turn costs the copying of what is new, and of the
+request itself. Lengths in tokens follow what the server reports: the filler of a turn has the
+length that is missing to the planned prompt, so errors do not add up. Texts of a recorded session
+are sent as they are.
 """
 
 from bisect import bisect_right
@@ -78,7 +76,6 @@ class Conversation:
         self._ends[-1] = (self.tokens, self._ends[-1][1])
 
     def add(self, message: bytes, tokens: float) -> None:
-        """Append a message that is JSON."""
         self._open()
         if len(self._text) > 1:
             self._text += b","

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 import msgspec
 from msgspec import Struct
 
-from splitsecond.benchmark.workload.input_lines import numbered
+from splitsecond.benchmark.workload.input_lines import numbered_lines
 from splitsecond.core.compressed_file import open_bytes
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, file_faults, parser_words
 from splitsecond.core.json_array import CHUNK, ArrayElements, ArrayError
@@ -71,12 +71,10 @@ class ConversationTurn(Struct):
 
     @property
     def speaker(self) -> str:
-        """Who speaks."""
         return self.sender or self.role
 
     @property
     def text(self) -> str | None:
-        """The words of the turn."""
         return self.content if self.value is None else self.value
 
 
@@ -102,9 +100,7 @@ def parse_prompts(file: BinaryIO, name: str) -> PromptFile:
     file.seek(0)
     if beginning.startswith(b"[") and not _MESSAGES.match(beginning):
         return _collected(name, "JSON", _elements(file, name), _request)
-    lines = numbered(
-        iter(lambda: file.readline(LONGEST + 1), b""), name, LONGEST, "bad_prompts", FORMATS
-    )
+    lines = numbered_lines(file, name, LONGEST, "bad_prompts", FORMATS)
     if beginning.startswith((b"{", b"[")):
         return _collected(
             name, "JSON lines", lines, lambda line: _request(msgspec.json.decode(line))

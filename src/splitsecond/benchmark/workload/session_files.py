@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from splitsecond.benchmark.workload import session_rows, session_spans, session_texts
-from splitsecond.benchmark.workload.input_lines import numbered
+from splitsecond.benchmark.workload.input_lines import numbered_lines
 from splitsecond.benchmark.workload.sessions import MAX_TURNS, Session, SessionSet, bad_session
 from splitsecond.core.compressed_file import open_bytes
 from splitsecond.core.errors import PARSER_ERRORS, excerpt, file_faults, parser_words
@@ -135,9 +135,7 @@ def _records(path: Path) -> _Records:
         file_faults(f"cannot read the sessions {path}", kind="bad_sessions"),
         open_bytes(path) as file,
     ):
-        lines = numbered(
-            iter(lambda: file.readline(LONGEST + 1), b""), name, LONGEST, "bad_sessions", FORMATS
-        )
+        lines = numbered_lines(file, name, LONGEST, "bad_sessions", FORMATS)
         for number, line in lines:
             place = f"{name}:{number}"
             try:

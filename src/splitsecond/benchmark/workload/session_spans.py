@@ -1,8 +1,5 @@
 """Sessions from OpenTelemetry's GenAI spans: OTLP as JSON, or one span a line as exporters write
-them.
-
-A span has token counts and times, but does not tell what a prompt shares with the one before it.
-"""
+them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,8 +19,7 @@ from splitsecond.core.grouping import grouped
 
 NOTE = (
     "Spans do not tell what prompts share: a prompt that is not shorter than the one before is "
-    "taken to begin with it, "
-    "and a shorter one to begin anew."
+    "taken to begin with it, and a shorter one to begin anew."
 )
 _OPERATIONS = ("chat", "text_completion", "generate_content")
 _CONVERSATION, _AGENT = "gen_ai.conversation.id", "gen_ai.agent.id"

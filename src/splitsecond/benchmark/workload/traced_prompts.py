@@ -2,12 +2,10 @@
 trace records.
 
 The length of a prompt of plain words in tokens is a line, known by calibration. The ends of blocks
-are rounded to whole words one by one, so errors do not add up over a long prompt.
-
-A block begins with words picked by a hash of its id. As an id stands for its block and all those
-before it, two prompts are equal exactly as far as their ids are. The first words of a prompt
-without ids are picked by its call. All of them also depend on the run and its condition, so that no
-cache filled before can serve them.
+are rounded to whole words one by one, so errors do not add up. A block begins with words picked by
+a hash of its id, which stands for its block and all those before it, so two prompts are equal
+exactly as far as their ids are. All first words also depend on the run and its condition, so that
+no cache filled before can serve them.
 """
 
 import msgspec

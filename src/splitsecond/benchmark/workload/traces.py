@@ -23,19 +23,20 @@ import csv
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from splitsecond.benchmark.workload.input_lines import numbered_lines
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S, NS_PER_US
-from splitsecond.core.errors import PARSER_ERRORS, CallerFault, parser_words
+from splitsecond.core.compressed_file import open_bytes
+from splitsecond.core.errors import PARSER_ERRORS, CallerFault, file_faults, parser_words
 from splitsecond.core.wording import counted_as
 
 BLOCK_TOKENS = 512
@@ -56,6 +57,7 @@ GRID_NS = 100 * NS_PER_MS
 GRID_SHARE = 0.2
 """Least share of requests that share their timestamp with another one on a grid."""
 
+T = TypeVar("T")
 Tokens = Annotated[int, Meta(ge=0, le=2_000_000)]
 
 
@@ -114,7 +116,7 @@ def read_trace(
     left_out = blocks = before_ns = 0
     parse: _Format | None = None
     begun_ns: int | None = None
-    for number, line in numbered_lines(path, LONGEST_LINE, "bad_trace", FORMATS):
+    for number, line in _lines(path):
         place = f"{path}:{number}"
         if parse is None:
             parse, is_header = _recognised(line, place)
@@ -181,6 +183,11 @@ FORMATS = (
 class _Format(Struct, frozen=True):
     name: str
     request: Callable[[str, str], TracedRequest]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    with file_faults(f"cannot read {path}", kind="bad_trace"), open_bytes(path) as file:
+        yield from numbered_lines(file, str(path), LONGEST_LINE, "bad_trace", FORMATS)
 
 
 def _refuse(message: str, hint: str) -> NoReturn:
@@ -297,59 +304,39 @@ class _Bailian(Struct, frozen=True, forbid_unknown_fields=True):
     hash_ids: list[int] = []
 
 
-def _ours(line: str, place: str) -> TracedRequest:
+def _read(line: str, place: str, shape: type[T], expected: str) -> T:
     try:
-        found = msgspec.json.decode(line, type=_Ours)
+        return msgspec.json.decode(line, type=shape)
     except PARSER_ERRORS as error:
-        _wrong(place, line, f'a JSON object with "timestamp" in seconds ({parser_words(error)})')
-    if (found.input_tokens is None) != (found.output_tokens is None):
+        _wrong(place, line, f"{expected} ({parser_words(error)})")
+
+
+def _ours(line: str, place: str) -> TracedRequest:
+    found = _read(line, place, _Ours, 'a JSON object with "timestamp" in seconds')
+    prompt, answer = found.input_tokens, found.output_tokens
+    if (prompt is None) != (answer is None):
         _wrong(place, line, "both input_tokens and output_tokens, or neither")
-    return _with_blocks(
-        round(found.timestamp * NS_PER_S),
-        found.input_tokens,
-        found.output_tokens,
-        found,
-        line,
-        place,
-    )
+    _check_blocks(found.hash_ids, prompt or 0, BLOCK_TOKENS, line, place)
+    return TracedRequest(round(found.timestamp * NS_PER_S), prompt, answer, found.hash_ids)
 
 
 def _mooncake(line: str, place: str) -> TracedRequest:
-    try:
-        found = msgspec.json.decode(line, type=_Mooncake)
-    except PARSER_ERRORS as error:
-        _wrong(
-            place,
-            line,
-            f"timestamp in milliseconds, input_length and output_length ({parser_words(error)})",
-        )
-    due_ns = round(found.timestamp * NS_PER_MS)
-    return _with_blocks(due_ns, found.input_length, found.output_length, found, line, place)
+    expected = "timestamp in milliseconds, input_length and output_length"
+    found = _read(line, place, _Mooncake, expected)
+    prompt, answer = found.input_length, found.output_length
+    _check_blocks(found.hash_ids, prompt, BLOCK_TOKENS, line, place)
+    return TracedRequest(round(found.timestamp * NS_PER_MS), prompt, answer, found.hash_ids)
 
 
 def _bailian(line: str, place: str) -> TracedRequest:
-    try:
-        found = msgspec.json.decode(line, type=_Bailian)
-    except PARSER_ERRORS as error:
-        _wrong(
-            place,
-            line,
-            f"timestamp in seconds, input_length, output_length and chat_id "
-            f"({parser_words(error)})",
-        )
-    most = math.ceil(found.input_length / BAILIAN_BLOCK_TOKENS)
-    if len(found.hash_ids) > most:
-        _wrong(
-            place,
-            line,
-            f"at most {most:,} hash_ids, one for each {BAILIAN_BLOCK_TOKENS} tokens of the prompt",
-        )
+    expected = "timestamp in seconds, input_length, output_length and chat_id"
+    found = _read(line, place, _Bailian, expected)
+    prompt, answer = found.input_length, found.output_length
+    _check_blocks(found.hash_ids, prompt, BAILIAN_BLOCK_TOKENS, line, place)
     size = BLOCK_TOKENS // BAILIAN_BLOCK_TOKENS
     whole = range(0, len(found.hash_ids) - size + 1, size)
     ids = [_block_id(found.hash_ids[at : at + size]) for at in whole]
-    return TracedRequest(
-        round(found.timestamp * NS_PER_S), found.input_length, found.output_length, ids
-    )
+    return TracedRequest(round(found.timestamp * NS_PER_S), prompt, answer, ids)
 
 
 def _block_id(small: Sequence[int]) -> int:
@@ -358,22 +345,11 @@ def _block_id(small: Sequence[int]) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=6).digest(), "big")
 
 
-def _with_blocks(
-    due_ns: int,
-    prompt: int | None,
-    answer: int | None,
-    found: _Ours | _Mooncake,
-    line: str,
-    place: str,
-) -> TracedRequest:
-    most = math.ceil((prompt or 0) / BLOCK_TOKENS)
-    if len(found.hash_ids) > most:
-        _wrong(
-            place,
-            line,
-            f"at most {most:,} hash_ids, one for each {BLOCK_TOKENS} tokens of the prompt",
-        )
-    return TracedRequest(due_ns, prompt, answer, found.hash_ids)
+def _check_blocks(ids: Sequence[int], prompt: int, size: int, line: str, place: str) -> None:
+    most = math.ceil(prompt / size)
+    if len(ids) > most:
+        expected = f"at most {most:,} hash_ids, one for each {size} tokens of the prompt"
+        _wrong(place, line, expected)
 
 
 _SECONDS = _Format("seconds", _plain)
@@ -397,7 +373,6 @@ def _grid(times_ns: Iterable[int]) -> str:
         return ""
     return (
         f"in the trace, {sharing:,} of {counts.total():,} requests share their timestamp with "
-        f"others, and the "
-        f"timestamps lie {median(gaps) / NS_PER_S:.3g} s apart: these bursts come from the "
-        f"recording, not from users."
+        f"others, and the timestamps lie {median(gaps) / NS_PER_S:.3g} s apart: these bursts come "
+        "from the recording, not from users."
     )

@@ -3,12 +3,11 @@ trace.
 
 All synthetic requests of a seed have the same words, so that all inputs have the same length. Only
 the nonce differs: the beginning, picked by a hash of run and call, so that no prefix cache that an
-earlier request has filled (in this run or another) can serve a part of it.
+earlier request has filled can serve a part of it.
 
 A run that measures a prompt cache sends a long system prompt, and a short user message that differs
-each time, so that no cache of whole answers applies. One condition uses a nonce per request, the
-other one nonce for all of its requests, so its first request finds an empty cache, whatever earlier
-runs have sent.
+each time. One condition uses a nonce per request, the other one nonce for all of its requests, so
+its first request finds an empty cache.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
@@ -128,7 +129,7 @@ def cost(
         for note in notes:
             console.print(note, style="dim", highlight=False)
 
-    output.write(
+    output.show(
         {
             "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by,
             "total": total,
@@ -139,7 +140,6 @@ def cost(
         lambda: rows,
         show,
     )  # fmt: skip
-    show(output.screen())
     if html:
         page = render_cost(
             rows,
@@ -162,7 +162,7 @@ def _cost_of_calls(runs: Sequence[Path], calls: str, output: Output) -> None:
             kind="bad_option",
             hint="For example: splitsecond cost runs/monday --calls 10k/day",
         )
-    a_day = calls_per_day(calls, "--calls")
+    a_day = calls_per_day(calls)
     rows = [row for path in runs for row in recompute(path)[0].conditions]
     found = call_costs(rows, a_day)
     schema = {
@@ -171,8 +171,7 @@ def _cost_of_calls(runs: Sequence[Path], calls: str, output: Output) -> None:
         "calls_per_day": a_day,
         "targets": found,
     }
-    output.write(schema, lambda: found, lambda console: call_costs_table(found, calls, console))
-    call_costs_table(found, calls, output.screen())
+    output.show(schema, lambda: found, partial(call_costs_table, found, calls))
 
 
 def _read(

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.log_source import LoggedTraffic
-from splitsecond.cli.options import Config, Days, Log
+from splitsecond.cli.options import Config, Days, JsonOfCounts, Log
 from splitsecond.core.wording import counted_as
 
 
@@ -19,12 +19,7 @@ def export(
     log: Log = "",
     config: Config = None,
     days: Days = 3650.0,
-    json: Annotated[
-        str,
-        typer.Option(
-            "--json", metavar="FILE", help="Write the counts as JSON; - is standard output."
-        ),
-    ] = "",
+    json: JsonOfCounts = "",
 ) -> None:
     """Write the log into Parquet files, one folder a day.
 

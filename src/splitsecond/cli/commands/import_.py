@@ -8,6 +8,7 @@ from rich.progress import Progress, TimeElapsedColumn
 
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.log_source import DAYS
+from splitsecond.cli.options import JsonOfCounts
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.money.cost import usd
@@ -33,12 +34,7 @@ def import_(
         ),
     ] = "",
     provider: Annotated[str, typer.Option(metavar="NAME", help="The provider of all lines.")] = "",
-    json: Annotated[
-        str,
-        typer.Option(
-            "--json", metavar="FILE", help="Write the counts as JSON; - is standard output."
-        ),
-    ] = "",
+    json: JsonOfCounts = "",
 ) -> None:
     """Import a log of another program for speed, recommend and cost.
 

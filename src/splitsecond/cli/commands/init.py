@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from msgspec import structs
 
-from splitsecond.cli.agent_settings import AGENTS, agent_settings
+from splitsecond.cli.agents import AGENTS, agent_settings
 from splitsecond.cli.commands.serve import check_profiles
 from splitsecond.cli.options import CONFIG
 from splitsecond.cli.running_gateway import gateway_address

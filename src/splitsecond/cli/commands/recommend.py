@@ -1,29 +1,35 @@
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from msgspec import to_builtins
 from rich.console import Console
 
+from splitsecond.benchmark.findings.evidence import Evidence, evidence_of_log, evidence_of_run
+from splitsecond.benchmark.findings.quality import (
+    CAPABILITIES,
+    Quality,
+    Requirements,
+    parse_quality,
+)
 from splitsecond.benchmark.findings.recommendation import SCHEMA
 from splitsecond.benchmark.findings.recommendation import recommend as recommended
 from splitsecond.benchmark.report.plots.quality_plot import quality_png
 from splitsecond.benchmark.report.recommendation import recommendation_table
-from splitsecond.cli.evidence import (
-    evidence_of_folders,
-    logged_evidence,
-    requirements,
-    with_requirements,
-)
+from splitsecond.benchmark.runs.concluding import recompute
 from splitsecond.cli.files import check_picture, write_file
-from splitsecond.cli.log_source import DAYS, LoggedTraffic
-from splitsecond.cli.option_values import judged_load
+from splitsecond.cli.log_source import DAYS, LoggedTraffic, speeds
+from splitsecond.cli.option_values import judged_load, tokens
 from splitsecond.cli.options import Config, Csv, Days, Json, Log, Markdown
-from splitsecond.cli.policy_search import GOALS, goal_of, propose_policy
+from splitsecond.cli.replaying import GOALS, goal_of, propose_policy
 from splitsecond.cli.results import Output
-from splitsecond.core.errors import CallerFault
+from splitsecond.core.catalog.prices import listing
+from splitsecond.core.catalog.provider import provider, split_target
+from splitsecond.core.errors import CallerFault, file_faults
 from splitsecond.core.timing.uses import USE_NAMES, USES
-from splitsecond.core.validation import nearest
+from splitsecond.core.validation import nearest, one_of, wrong
 
 
 def recommend(
@@ -137,7 +143,7 @@ def recommend(
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
     check_picture(png)
-    judged_at = judged_load(at, "--at") if at else None
+    judged_at = judged_load(at) if at else None
     required = requirements(needs, context, quality, least_quality)
     if runs:
         evidence = evidence_of_folders(runs, only or ())
@@ -159,8 +165,7 @@ def recommend(
     ratings = [
         {"use": each.use, **to_builtins(one)} for each in recommendations for one in each.candidates
     ]
-    output.write({"schema": SCHEMA, **source, "uses": recommendations}, lambda: ratings, show)
-    show(output.screen())
+    output.show({"schema": SCHEMA, **source, "uses": recommendations}, lambda: ratings, show)
     if png:
         write_file(quality_png(recommendations), png, "--png")
 
@@ -177,3 +182,73 @@ def _runs_and_uses(names: list[str]) -> tuple[list[Path], list[str]]:
                 f"{name!r} is neither a use nor the folder of a run", kind="unknown_use", hint=hint
             )
     return runs, [name for name in names if name in USES] or list(USES)
+
+
+def evidence_of_folders(runs: Sequence[Path], only: Sequence[str]) -> list[list[Evidence]]:
+    """Return the evidence of each target whose name contains one of `only`, on each workload; of
+    several runs, the last that has it.
+
+    Raises `CallerFault` if the runs have no such target with a valid row.
+    """
+    found: dict[tuple[str, str], list[Evidence]] = {}
+    for path in runs:
+        run, _ = recompute(path)
+        for loads in evidence_of_run(run.conditions):
+            name = loads[0].target
+            if not only or any(text in name for text in only):
+                found[name, loads[0].workload] = loads
+    if not found:
+        like = f" like {' or '.join(map(repr, only))}" if only else ""
+        raise CallerFault(
+            f"{', '.join(map(str, runs))}: no target{like} has a valid row", kind="nothing_measured"
+        )
+    return list(found.values())
+
+
+def logged_evidence(logged: LoggedTraffic, only: Sequence[str]) -> list[list[Evidence]]:
+    """As `evidence_of_folders`, from the log. Raises as `speeds` does."""
+    return evidence_of_log(speeds(logged, only=only, least=1)[0])
+
+
+def requirements(
+    needs: str, context: str, quality: Path | None, least_quality: float | None
+) -> Requirements:
+    if least_quality is not None and quality is None:
+        raise wrong("--least-quality", least_quality, "--quality FILE with it")
+    scores = Quality()
+    if quality is not None:
+        with file_faults(f"cannot read {quality}", kind="bad_quality"):
+            scores = parse_quality(quality.read_text("utf-8"), str(quality))
+    return Requirements(
+        needs=[
+            one_of("--needs", each.strip(), CAPABILITIES)
+            for each in needs.split(",")
+            if each.strip()
+        ],
+        context_tokens=tokens(context, "--context") if context else None,
+        least_quality=least_quality,
+        quality=scores,
+    )
+
+
+def with_requirements(
+    evidence: Sequence[Sequence[Evidence]], required: Requirements
+) -> list[list[Evidence]]:
+    return [[_required(each, required) for each in loads] for loads in evidence]
+
+
+def _required(found: Evidence, required: Requirements) -> Evidence:
+    owner = None
+    try:
+        owner = provider(split_target(found.target)[0])
+    except CallerFault as fault:
+        if fault.kind not in ("unknown_provider", "bad_target"):
+            raise
+    context = listing(found.target).context_tokens if owner and required.context_tokens else None
+    return msgspec.structs.replace(
+        found,
+        refused=required.refusal(found.target, context),
+        unknown=required.unknown(found.target, context),
+        quality=required.quality.score(found.target),
+        billions=required.quality.size(found.target),
+    )

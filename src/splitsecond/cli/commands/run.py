@@ -122,7 +122,6 @@ def run(
 
 
 def _log(log: str) -> str:
-    """Return the URL of the log."""
     if log == NO_LOG:
         return log
     if not log:

@@ -2,6 +2,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +14,8 @@ from rich.text import Text
 
 from splitsecond.benchmark.report.tables import print_item, room_left
 from splitsecond.benchmark.report.terminal import print_left_out
-from splitsecond.cli.log_source import LoggedTraffic
-from splitsecond.cli.options import Config, GatewayKey, GatewayUrl, Json, Log, config_file
+from splitsecond.cli.log_source import LoggedTraffic, days_of
+from splitsecond.cli.options import Config, GatewayKey, GatewayUrl, Json, Log, Since, config_file
 from splitsecond.cli.results import Output
 from splitsecond.cli.running_gateway import answer_of, gateway_address
 from splitsecond.core.clock import NS_PER_S
@@ -39,11 +40,7 @@ from splitsecond.log.production.token_cost import spent_usd
 from splitsecond.log.store.log import LoggedSession
 from splitsecond.routing.configuration.reading import load
 from splitsecond.routing.configuration.settings import GatewaySettings
-from splitsecond.routing.machinery.settings import Duration
 
-SINCE = "7d"
-LONGEST_S = 3650 * 86_400
-DAY_S = 86_400
 SHOWN = 40
 BAR, SHORT_BAR = 32, 24
 """Characters of the waterfall's bars, on a wide and on a narrow screen."""
@@ -66,9 +63,7 @@ def sessions(
     ] = "",
     log: Log = "",
     config: Config = None,
-    since: Annotated[
-        str, typer.Option(metavar="TIME", help="How far to look back: 30m, 2h, 7d.")
-    ] = SINCE,
+    since: Since = "7d",
     json: Json = "",
     allow: Annotated[
         bool,
@@ -97,9 +92,7 @@ def sessions(
         return
     output = Output(json=json)
     output.check()
-    logged = LoggedTraffic(
-        log, config, Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S
-    )
+    logged = LoggedTraffic(log, config, days_of(since))
     found = logged.sessions()
     if not found:
         hint = "Look further back with --since."
@@ -122,20 +115,13 @@ def sessions(
             "until": logged.until,
             "sessions": rows,
         }
-        output.write(document, lambda: rows, show_all)
-        show_all(output.screen())
+        output.show(document, lambda: rows, show_all)
         return
     chosen = _named(found, session)
     report = reported(list(logged.calls(chosen.id)), price, target_times(logged.attempts()))
     said = sentence(report)
-
-    def show(console: Console) -> None:
-        _show(report, said, console)
-
-    output.write(
-        {"schema": SCHEMA, "session": report, "statement": said}, lambda: report.turns, show
-    )
-    show(output.screen())
+    document = {"schema": SCHEMA, "session": report, "statement": said}
+    output.show(document, lambda: report.turns, partial(_show, report, said))
 
 
 def _allow(session: str, config: Path | None, url: str, key_env: str) -> None:

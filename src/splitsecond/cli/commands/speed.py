@@ -21,10 +21,10 @@ from splitsecond.log.production.against import (
     KnownSpeed,
     SpeedAgainst,
     against_statements,
+    published_speeds,
     speeds_against,
 )
 from splitsecond.log.production.drivers import DriverTraffic, driver_statements
-from splitsecond.log.production.published_speeds import published_speeds
 from splitsecond.log.production.speed import (
     SCHEMA,
     By,
@@ -135,7 +135,7 @@ def speed(
         for line in stated.statements():
             console.print(line, style="dim", highlight=False)
 
-    output.write(
+    output.show(
         {
             "schema": SCHEMA, "since": logged.since, "until": logged.until, "by": by,
             "least": least,
@@ -145,7 +145,6 @@ def speed(
         lambda: found,
         show,
     )  # fmt: skip
-    show(output.screen())
     if html:
         page = render_speed(
             found,

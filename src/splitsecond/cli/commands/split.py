@@ -1,18 +1,16 @@
-from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.report.tables import print_item
-from splitsecond.cli.log_source import LoggedTraffic
-from splitsecond.cli.options import Config, Csv, Json, Log, Markdown
+from splitsecond.cli.log_source import LoggedTraffic, days_of
+from splitsecond.cli.options import Config, Csv, Json, Log, Markdown, Since, Today
 from splitsecond.cli.replaying import LoggedRoute
 from splitsecond.cli.results import Output
-from splitsecond.cli.what_if_screen import HEADINGS
-from splitsecond.core.clock import NS_PER_S
+from splitsecond.cli.what_if_screen import HEADINGS, figures_table, route_in_words
 from splitsecond.core.errors import printable
 from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import MISSING, change, counted_as, number, percent
@@ -24,10 +22,8 @@ from splitsecond.replay.arms import (
     compare_arms,
 )
 from splitsecond.routing.construction.expression import first
-from splitsecond.routing.machinery.settings import Duration, Share
+from splitsecond.routing.machinery.settings import Share
 
-DAY_S = 24 * 3600
-LONGEST_S = 3650 * DAY_S
 MAX_CALLS = 200_000
 POINTS = " points"
 LOOKS = {"better": "green", "worse": "red", "same": "", "cannot tell": "dim"}
@@ -36,21 +32,14 @@ LOOKS = {"better": "green", "worse": "red", "same": "", "cannot tell": "dim"}
 def split(
     log: Log = "",
     config: Config = None,
-    since: Annotated[
-        str, typer.Option(metavar="TIME", help="How far to look back: 12h, 14d.")
-    ] = "14d",
+    since: Since = "14d",
     route: Annotated[
         str,
         typer.Option(
             metavar="NAME", help="The split route. Default: the first one of the configuration."
         ),
     ] = "",
-    policy: Annotated[
-        str,
-        typer.Option(
-            metavar="POLICY", help="Its policy in that time. Default: that of the configuration."
-        ),
-    ] = "",
+    today: Today = "",
     within: Annotated[
         str, typer.Option(metavar="SHARE", help="Changes that are surely smaller are the same.")
     ] = "5%",
@@ -67,7 +56,7 @@ def split(
     \b
     splitsecond split --since 7d
     splitsecond split --route chat --within 10%
-    splitsecond split --log splitsecond.db --route chat --policy 'split("a/m", "b/m", share="10%")'
+    splitsecond split --log splitsecond.db --route chat --today 'split("a/m", "b/m", share="10%")'
 
     The calls of each arm, by the log: time to first token, completion, cost, failures, and clients
     that left. Sessions or keys were assigned, not calls, so the intervals are those of sessions or
@@ -77,17 +66,12 @@ def split(
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
     limit = Share.parse("--within", within).value
-    days = Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S
-    logged = LoggedTraffic(log, config, days)
-    read = LoggedRoute(logged, route or _split_route(logged), policy, calls, option="--policy")
+    logged = LoggedTraffic(log, config, days_of(since))
+    read = LoggedRoute(logged, route or _split_route(logged), today, calls)
     facts = logged.facts(read.requests.targets)
     result = compare_arms(read.requests, read.now, facts, route=read.name, within=limit)
 
-    def show(console: Console) -> None:
-        print_split(result, console)
-
-    output.write(result, lambda: result.figures, show)
-    show(output.screen())
+    output.show(result, lambda: result.figures, partial(print_split, result))
 
 
 def _split_route(logged: LoggedTraffic) -> str:
@@ -100,15 +84,7 @@ def _split_route(logged: LoggedTraffic) -> str:
 
 
 def print_split(found: SplitComparison, console: Console) -> None:
-    since, until = (
-        datetime.fromtimestamp(each / 1e6, UTC) for each in (found.since_us, found.until_us)
-    )
-    print_item(
-        console,
-        "",
-        f"Route {printable(found.route)}, {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC: "
-        f"{printable(found.policy)}",
-    )
+    print_item(console, "", f"{route_in_words(found)}: {printable(found.policy)}")
     for name, arm in zip(("first", "second"), found.arms, strict=True):
         units = counted_as(arm.units, found.by)
         calls = counted_as(arm.calls, "call")
@@ -116,15 +92,7 @@ def print_split(found: SplitComparison, console: Console) -> None:
     if found.others:
         words = f"{counted_as(found.others, 'call')} of the route went to no arm: left out."
         print_item(console, "  ", words, "dim")
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading, justify in (
-        ("", "left"),
-        ("first", "right"),
-        ("second", "right"),
-        ("change (95% interval)", "left"),
-        ("second is", "left"),
-    ):
-        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type] # one of two
+    table = figures_table(("first", "second"), "change (95% interval)", "second is")
     for each in found.figures:
         cells = (_text(each, each.first), _text(each, each.second), _changed(each))
         table.add_row(_name(each), *cells, Text(_verdict(each, found), LOOKS[each.verdict]))

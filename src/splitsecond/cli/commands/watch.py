@@ -1,20 +1,40 @@
+from collections.abc import Sequence
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from splitsecond.benchmark.findings.gate import parse_gate
+from splitsecond.benchmark.findings.watching import WatchFindings, minute
+from splitsecond.benchmark.report.live import LiveProgress
+from splitsecond.benchmark.report.terminal import round_lines
+from splitsecond.benchmark.report.watch_page import render_watch
+from splitsecond.benchmark.runs.cost_meter import CostMeter
+from splitsecond.benchmark.runs.measuring import FolderFailed
 from splitsecond.benchmark.runs.option_forms import interval
 from splitsecond.benchmark.runs.planning import watch_jobs
 from splitsecond.benchmark.runs.settings import WatchSettings, at_least_one
-from splitsecond.benchmark.runs.watching import Watch, accept_drifts
-from splitsecond.cli.files import check_json
+from splitsecond.benchmark.runs.watching import (
+    MeasuredRound,
+    Watch,
+    WatchListener,
+    accept_drifts,
+    drifting_for_the_worse,
+)
+from splitsecond.cli.files import check_json, write_json
+from splitsecond.cli.interruption import Interruption
 from splitsecond.cli.options import of_results
-from splitsecond.cli.plan_file import plan_text, planned
+from splitsecond.cli.plan_file import PLAN, plan_text, planned
 from splitsecond.cli.results import Output
 from splitsecond.cli.run_options import TargetOptions, with_options
-from splitsecond.cli.watch_screen import WatchScreen
+from splitsecond.cli.run_results import REPORT
+from splitsecond.core import clock
+from splitsecond.core.errors import cannot_write
+from splitsecond.core.pages.figure_cells import safe_text
 
 
 class WatchOptions(TargetOptions):
@@ -63,3 +83,117 @@ def watch(options: WatchOptions) -> None:
         rounds = Watch(job, options.out, every_ns, screen, max_cost=options.max_cost, gates=gates)
         code = screen.run(rounds, options.times)
     raise typer.Exit(code)
+
+
+class WatchScreen(WatchListener):
+    def __init__(self, folder: Path, output: Output, plan: str = "") -> None:
+        """`plan`: the file that repeats the watch; "": none is written."""
+        self._plan = plan
+        self._page = folder / REPORT
+        self._output = output
+        self._screen = Console(stderr=True)
+        self._console = Console(stderr=output.json == "-")
+        self._waiting = ""
+        self._begun = False
+        self._breached = False
+        self._last: MeasuredRound | None = None
+        self._watch: Watch | None = None
+
+    def run(self, watch: Watch, times: int | None) -> int:
+        """Run the watch; return the exit code. Raises the `Fault` that ends it early, or
+        `Interrupted`."""
+        self._watch = watch
+        with Interruption() as stop:
+            try:
+                stop.run(self._all(watch, times))
+                stop.check()
+            finally:
+                self._clear()
+                if self._output.json == "-" and self._begun:
+                    write_json(watch.findings, "-")
+        return self._code(watch)
+
+    async def _all(self, watch: Watch, times: int | None) -> None:
+        async for _ in watch.rounds(times):
+            pass
+
+    def progress(self, meter: CostMeter) -> LiveProgress:
+        self._clear()
+        self._begun = True
+        return LiveProgress(self._screen, lambda: meter.spent_usd)
+
+    def waiting(self, due_ns: int) -> None:
+        if self._screen.is_terminal:
+            due = clock.wall_time() + timedelta(seconds=(due_ns - clock.now_ns()) / clock.NS_PER_S)
+            self._waiting = f"the next round is at {due:%Y-%m-%d %H:%M} UTC; Ctrl-C ends the watch"
+            self._screen.print(Text(self._waiting, "dim"), end="\r")
+
+    def note(self, text: str, *, warning: bool = False) -> None:
+        self._clear()
+        self._print(self._screen, text, "yellow" if warning else "")
+
+    def ended(self, ended: MeasuredRound) -> None:
+        judged = ended.judged
+        self._last = ended
+        if judged.failed:
+            self._print(
+                self._console, f"{minute(judged.at)}  the round failed: {judged.failed}", "red"
+            )
+        else:
+            for line in round_lines(judged, ended.news):
+                whole = not self._console.is_terminal  # for programs that read it
+                for number, part in enumerate(
+                    [line] if whole else line.wrap(self._console, self._console.width - 4)
+                ):
+                    self._console.print(Text("    " if number else "") + part, soft_wrap=True)
+        for breach in ended.breaches:
+            self._breached = True
+            self._print(self._console, f"FAILED: {breach}", "bold red")
+        for text in ended.unchecked:
+            self._print(self._console, text, "yellow")
+        assert self._watch is not None
+        self._write(self._watch.findings)
+        if self._plan:
+            self._replace(self._page.with_name(PLAN), self._plan)
+
+    def accepted(self, drifts: Sequence[str], found: WatchFindings) -> None:
+        """Show the drifts that were accepted, and write the files without them."""
+        for drift in drifts:
+            self._print(self._console, f"accepted: {drift}", "green")
+        if not drifts:
+            self._print(self._console, "No drift is open.", "yellow")
+        self._write(found)
+        if self._output.json == "-":
+            write_json(found, "-")
+
+    def _write(self, found: WatchFindings) -> None:
+        if self._output.json != "-":
+            write_json(found, self._output.json)
+        if self._output.html:
+            self._replace(self._page, render_watch(found))
+
+    @staticmethod
+    def _replace(path: Path, text: str) -> None:
+        unfinished = path.with_suffix(".part")
+        try:
+            unfinished.write_text(text, encoding="utf-8")
+            unfinished.replace(path)
+        except OSError as error:
+            raise FolderFailed(cannot_write(path, error), kind="disk", phase="queue") from None
+
+    def _code(self, watch: Watch) -> int:
+        if self._output.html:
+            self._print(self._console, str(self._page), "cyan")
+        judged = self._last.judged if self._last else None
+        failed = judged is not None and bool(judged.failed)
+        drifting = judged is not None and drifting_for_the_worse(watch.findings, judged.rows)
+        return int(failed or self._breached or drifting)
+
+    def _clear(self) -> None:
+        if self._waiting:
+            self._screen.print(" " * len(self._waiting), end="\r")
+            self._waiting = ""
+
+    @staticmethod
+    def _print(console: Console, text: str, style: str) -> None:
+        console.print(Text(safe_text(text), style), soft_wrap=True)

@@ -1,26 +1,23 @@
+from functools import partial
 from typing import Annotated
 
 import msgspec
 import typer
-from msgspec import to_builtins
 from rich.console import Console
 
-from splitsecond.cli.log_source import LoggedTraffic
-from splitsecond.cli.options import Config, Csv, Json, Log, Markdown
-from splitsecond.cli.replaying import LoggedRoute
+from splitsecond.cli.log_source import LoggedTraffic, days_of
+from splitsecond.cli.options import Config, Csv, Json, Log, Markdown, Since, Today
+from splitsecond.cli.replaying import LoggedRoute, figure_rows
 from splitsecond.cli.results import Output
 from splitsecond.cli.what_if_screen import print_exploration, print_what_if
-from splitsecond.core.clock import NS_PER_S, wall_time
+from splitsecond.core.clock import wall_time
 from splitsecond.core.errors import CallerFault, say
 from splitsecond.log.store.kept_answer import keep_answer
 from splitsecond.log.store.log import PARQUET
 from splitsecond.replay.answer import WhatIf
 from splitsecond.replay.exploration import Exploration, exploration
 from splitsecond.routing.construction.expression import parse
-from splitsecond.routing.machinery.settings import Duration
 
-DAY_S = 24 * 3600
-LONGEST_S = 3650 * DAY_S
 MAX_CALLS = 50_000
 
 
@@ -33,9 +30,7 @@ def what_if(
     ],
     log: Log = "",
     config: Config = None,
-    since: Annotated[
-        str, typer.Option(metavar="TIME", help="How far to look back: 12h, 14d.")
-    ] = "14d",
+    since: Since = "14d",
     route: Annotated[
         str,
         typer.Option(
@@ -43,12 +38,7 @@ def what_if(
             help="The route whose calls are replayed. Default: the most frequent one.",
         ),
     ] = "",
-    today: Annotated[
-        str,
-        typer.Option(
-            metavar="POLICY", help="Its policy in that time. Default: that of the configuration."
-        ),
-    ] = "",
+    today: Today = "",
     any_load: Annotated[
         bool,
         typer.Option(
@@ -88,9 +78,7 @@ def what_if(
     output = Output(json=json, csv=csv, markdown=markdown)
     output.check()
     share = _share(explore)
-    logged = LoggedTraffic(
-        log, config, Duration.parse("--since", since, LONGEST_S).ns / NS_PER_S / DAY_S
-    )
+    logged = LoggedTraffic(log, config, days_of(since))
     replayed = LoggedRoute(logged, route, today, calls)
     others = [parse(each, replayed.policies) for each in policies]
     if share:
@@ -102,16 +90,7 @@ def what_if(
         return
     result = replayed.what_if(others, any_load=any_load)
 
-    def show(console: Console) -> None:
-        print_what_if(result, console)
-
-    rows = [
-        {"policy": each.policy, **to_builtins(figure)}
-        for each in result.answers
-        for figure in each.figures
-    ]
-    output.write(result, lambda: rows, show)
-    show(output.screen())
+    output.show(result, partial(figure_rows, result), partial(print_what_if, result))
     _keep(logged.url, result)
     if not result.identity.agrees or any(each.refused for each in result.answers):
         raise typer.Exit(1)
@@ -132,8 +111,7 @@ def _write_exploration(output: Output, found: list[Exploration], route: str) -> 
         for each in found:
             print_exploration(each, route, console)
 
-    output.write(found, lambda: found, show)
-    show(output.screen())
+    output.show(found, lambda: found, show)
 
 
 def _share(text: str) -> float:

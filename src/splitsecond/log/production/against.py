@@ -3,22 +3,25 @@
 Both sides have a median with its 95% interval. The logarithm of their ratio has the half-width √(a²
 + b²) of both (Zou and Donner, Statistics in Medicine, 2008), and Student's t has the degrees of
 freedom of the periods of the log. A published figure has no interval, so only that of the log
-counts. A published range has no median: the log is held against its nearer end. All figures of a
-report are tested together (Holm), so at most one report in twenty names a difference that is not
-there.
+counts; of a published range, the nearer end. All figures of a report are tested together (Holm), so
+at most one report in twenty names a difference that is not there.
 
-A difference is that of two situations. What else differs, and could explain it, is stated: longer
+What else differs between the two situations, and could explain a difference, is stated: longer
 prompts, longer responses, another load, another way to count tokens.
 """
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from splitsecond.core.catalog.model import Figure, PublishedSpeed
+from splitsecond.core.catalog.model_names import model_name
+from splitsecond.core.catalog.provider import provider, split_target
+from splitsecond.core.errors import CallerFault
 from splitsecond.core.wording import Statement, listed, number, ratio
 from splitsecond.log.production.speed import ProductionSpeed
 from splitsecond.log.statistics.sample_comparison import (
@@ -318,3 +321,46 @@ def _named(found: SpeedAgainst, times: Mapping[str, int]) -> str:
 def _some(names: Sequence[str]) -> str:
     more = len(names) - MAX_NAMES
     return listed([*names[:MAX_NAMES], *([f"{more:,} more"] if more > 0 else [])])
+
+
+def published_speeds(targets: Iterable[str]) -> list[KnownSpeed]:
+    """Return what the catalogue's sources publish of the targets' models at the same provider, for
+    the lightest load of each source."""
+    return [known for target in targets for known in _of_target(target)]
+
+
+def _of_target(target: str) -> list[KnownSpeed]:
+    try:
+        name, model = split_target(target)
+        models = provider(name).models
+    except CallerFault:  # the user's own server: no speed of it is published
+        return []
+    lightest: dict[str, PublishedSpeed] = {}
+    for own, entry in models.items():
+        if model_name(own) == model_name(model):
+            for speed in sorted(entry.speeds, key=lambda each: each.concurrency or 0):
+                lightest.setdefault(speed.source, speed)
+    found = [_known(target, speed) for speed in lightest.values()]
+    return [each for each in found if each.figures]
+
+
+def _known(target: str, speed: PublishedSpeed) -> KnownSpeed:
+    figures = {name: _figure(getattr(speed, name)) for name in FIGURES}
+    return KnownSpeed(
+        target=target,
+        source=f"{_publisher(speed.source)}, {speed.date}",
+        load=f"at concurrency {speed.concurrency}" if speed.concurrency else "",
+        figures={name: figure for name, figure in figures.items() if figure is not None},
+        in_flight=speed.concurrency,
+    )
+
+
+def _publisher(source: str) -> str:
+    """Return the name before the title and the sections."""
+    return source.partition(",")[0].partition(" (")[0]
+
+
+def _figure(published: Figure | None) -> KnownFigure | None:
+    if published is None:
+        return None
+    return KnownFigure(None, *published) if isinstance(published, tuple) else KnownFigure(published)

@@ -1,15 +1,12 @@
 """Drivers of speed in production: the share of the variation that a property of requests goes with.
 
-The variation is that of log(TPS) or log(TTFT) over requests, so that a ratio counts the same
-everywhere. A property, such as the host, predicts a request of one period (a day or more) by the
-mean of the requests of the other periods that have the same value of it. The share is 1 − (squared
-errors of that prediction) / (those of the mean of all): R² by cross-validation over periods. Unlike
-eta squared, it does not grow with the number of values, and a slow hour that no other day repeats
-explains nothing. The interval leaves out one period in turn (`jackknife`).
+The variation is that of log(TPS) or log(TTFT) over requests. A property, such as the host, predicts
+a request of one period (a day or more) by the mean of the requests of the other periods that have
+the same value of it. The share is 1 − (squared errors of that prediction) / (those of the mean of
+all): R² by cross-validation over periods. Unlike eta squared, it does not grow with the number of
+values. The interval leaves out one period in turn (`jackknife`).
 
-A share is an association. Hosts differ in models, models in the prompts that they get: what two
-properties have in common is in both shares. The host decides the hardware, so its share contains
-that of the hardware.
+A share is an association: what two properties have in common is in both shares.
 """
 
 from collections.abc import Sequence
@@ -164,7 +161,6 @@ def _table(values: Integers, periods: Integers, sums: Floats, count: int) -> Flo
 
 
 def _binned(places: Integers, sums: Floats, count: int) -> Floats:
-    """Return the sums of the rows at each place below `count`."""
     found = np.stack([np.bincount(places, column, count) for column in sums.T], 1)
     return found.astype(np.float64, copy=False)
 
@@ -246,7 +242,6 @@ def _named(drivers: Sequence[Driver]) -> list[str]:
 
 
 def share_words(driver: Driver, *, interval: bool = False) -> str:
-    """Return a share as text, with its interval or without."""
     share = max(driver.share, 0.0)
     words = percent(round(share, 2))
     low, high = driver.ci95

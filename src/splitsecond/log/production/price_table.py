@@ -53,18 +53,32 @@ class PriceTable(Struct, frozen=True):
         return found
 
     def costs_usd(self, targets: Integers, columns: AttemptColumns) -> Floats:
-        read, cached, written = (
+        return self.cost_usd(
+            targets,
             columns.input_tokens,
             columns.cached_tokens,
             columns.cache_write_tokens,
+            columns.cache_write_1h_tokens,
+            columns.output_tokens,
         )
-        hour = columns.cache_write_1h_tokens
-        rates = self.rates_of(targets, read)
-        plain = np.maximum(read - cached - written, 0)
+
+    def cost_usd(
+        self,
+        targets: Integers,
+        prompt: Integers,
+        cached: Integers,
+        written: Integers,
+        hour: Integers,
+        output: Integers,
+    ) -> Floats:
+        """Return the cost of attempts; of the tokens `written` to the cache, `hour` are kept for an
+        hour."""
+        rates = self.rates_of(targets, prompt)
+        plain = np.maximum(prompt - cached - written, 0)
         cost: Floats = (
             plain * rates[0] + cached * rates[1] + (written - hour) * rates[2] + hour * rates[3]
         )
-        cost += columns.output_tokens * rates[4]
+        cost += output * rates[4]
         return cost / MILLION
 
 

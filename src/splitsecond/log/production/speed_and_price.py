@@ -1,12 +1,10 @@
 """Speed against price: which targets no other beats on both, and whether speed goes with price.
 
-A target is on the frontier (Pareto) unless one that costs no more is faster.
-
-The correlation is Spearman's: it asks for order only, and one extreme price does not decide it. Its
-interval is that of Bonett and Wright (Psychometrika 2000): Fisher's z with a standard error of √((1
-+ r²/2) / (n − 3)). A perfect order of few targets is no perfect correlation, so r is taken to be at
-most 1 − 1/n there. In simulations of normal data with 5 to 12 targets the interval contained the
-true correlation in 93 to 100 of 100 cases.
+The correlation is Spearman's, so one extreme price does not decide it. Its interval is that of
+Bonett and Wright (Psychometrika 2000): Fisher's z with a standard error of √((1 + r²/2) / (n − 3)).
+A perfect order of few targets is no perfect correlation, so r is taken to be at most 1 − 1/n there;
+in simulations of normal data with 5 to 12 targets the interval contained the true correlation in 93
+to 100 of 100 cases.
 """
 
 from collections.abc import Mapping, Sequence

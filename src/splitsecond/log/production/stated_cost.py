@@ -1,5 +1,3 @@
-"""The cost that imported logs state, compared with the cost of the same calls by our prices."""
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

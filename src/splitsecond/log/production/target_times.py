@@ -1,5 +1,3 @@
-"""The usual times of targets, fitted to their requests in a log."""
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,9 +1,9 @@
 """Accumulator of a log's attempts: columns in, production figures out.
 
-Total TPS depends on the hour of the day and on the lengths of prompt and answer: a long answer
-dilutes the wait for its first token. So two targets are compared at common hours and lengths:
-within each period, each class of both weighs as much as the target with fewer requests in it has of
-them. Without enough common classes the comparison is refused.
+Total TPS depends on the hour of the day and on the lengths of prompt and answer. So two targets are
+compared at common hours and lengths: within each period, each class of both weighs as much as the
+target with fewer requests in it has of them. Without enough common classes the comparison is
+refused.
 """
 
 from collections import Counter, defaultdict

@@ -33,9 +33,7 @@ def speed_against_price(
             section="money",
             title="Speed against price",
             description=f"{found.figure} of one request against the cost of a million tokens. "
-            f"Further up is faster, "
-            "further left is cheaper. The dashed line joins the targets that no other beats on "
-            "both, with filled "
-            f"marks: {', '.join(p.target for p in best)}.",
+            "Further up is faster, further left is cheaper. The dashed line joins the targets that "
+            f"no other beats on both, with filled marks: {', '.join(p.target for p in best)}.",
         )
     ]

@@ -4,9 +4,15 @@ import numpy as np
 
 from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.report.plots import series
-from splitsecond.benchmark.report.plots.plot_frame import level_slug, on_axis, target_entries_of
+from splitsecond.benchmark.report.plots.plot_frame import (
+    level_slug,
+    on_axis,
+    server_strip,
+    strip,
+    strip_tops,
+    target_entries_of,
+)
 from splitsecond.benchmark.report.plots.series import STRIPS, LoadOverTime, Samples
-from splitsecond.benchmark.report.plots.server_strips import server_strip, strip, strip_tops
 from splitsecond.benchmark.report.rows import LoadLevel
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.benchmark.server_view.samples import ServerSeries
@@ -122,8 +128,7 @@ def _distribution(
         section=name,
         title=level.title,
         description=f"The share {words} by a given time: one curve per target, with marks at p50 "
-        f"and p95. "
-        f"Medians: {listed}.",
+        f"and p95. Medians: {listed}.",
         heading=f"{heading} · {level.title}",
     )
 
@@ -212,7 +217,6 @@ def _course_plot(
         section="time",
         title=level.title,
         description="Above, the TTFT of each request at the moment it was sent; below, the number "
-        "of requests "
-        f"in flight.{server_words} The time between rounds is left out.",
+        f"of requests in flight.{server_words} The time between rounds is left out.",
         heading=f"TTFT and requests in flight · {level.title}",
     )

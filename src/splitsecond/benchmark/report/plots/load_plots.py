@@ -70,9 +70,8 @@ def _against_load(
         name=name,
         section="load",
         title=f"{title}, {unit}",
-        description=f"{title}: the median of each target as {shape}, with the range from p5 to "
-        f"p95 of its requests. "
-        "The tables above list the medians.",
+        description=f"{title}: the median of each target as {shape}, with the range from p5 to p95 "
+        "of its requests. The tables above list the medians.",
     )
 
 
@@ -183,11 +182,10 @@ def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
                     name=f"{name}{kind_suffix(reuse, workload)}",
                     section="throughput",
                     title=title + end,
-                    description=f"Each mark is one target at one load; larger marks are heavier "
-                    f"loads. Marks further "
-                    f"{where} are faster for one request, marks further up have more system "
-                    f"throughput. On the Pareto "
-                    f"front: {', '.join(f'{c.target} at {rows.load_words(c)}' for c in best)}.",
+                    description="Each mark is one target at one load; larger marks are heavier "
+                    f"loads. Marks further {where} are faster for one request, marks further up "
+                    "have more system throughput. On the Pareto front: "
+                    f"{', '.join(f'{c.target} at {rows.load_words(c)}' for c in best)}.",
                 )
             )
     return drawn

@@ -1,6 +1,3 @@
-"""Plots about choosing: speed against price, break-even by volume, and the time of a response by
-its length."""
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -123,9 +120,8 @@ def length(run: Run) -> list[Plot]:
             name="length",
             section="length",
             title="Time of a response by its length",
-            description=f"TTFT p50 + tokens ÷ TPS p50 of each target at the lightest load. The "
-            f"lowest line is the "
-            f"soonest: {'; '.join(parts)}.",
+            description="TTFT p50 + tokens ÷ TPS p50 of each target at the lightest load. The "
+            f"lowest line is the soonest: {'; '.join(parts)}.",
         )
     ]
 

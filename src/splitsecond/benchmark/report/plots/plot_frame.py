@@ -1,16 +1,24 @@
-"""What the plots of a run share: legends, the targets that decide an axis, and names."""
-
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.report.plots import series
-from splitsecond.benchmark.report.plots.series import SPLIT, STAGES, STEPS, TURN_PARTS
+from splitsecond.benchmark.report.plots.series import SPLIT, STAGES, STEPS, STRIPS, TURN_PARTS
 from splitsecond.benchmark.report.rows import LoadLevel
 from splitsecond.benchmark.rows.records import Run
-from splitsecond.core.pages.chart import LegendEntry, Legends, palette_entries, target_entries
+from splitsecond.benchmark.server_view.terms import TERMS
+from splitsecond.core import wording
+from splitsecond.core.pages.axis import Axis
+from splitsecond.core.pages.chart import (
+    Chart,
+    LegendEntry,
+    Legends,
+    Point,
+    palette_entries,
+    target_entries,
+)
 from splitsecond.core.wording import ENGINE
 
 
@@ -53,3 +61,30 @@ def kind_suffix(reuse: bool, workload: str) -> str:
     return ("-reuse" if reuse else "") + (
         f"-{re.sub(r'[^a-z0-9]+', '-', workload.lower())}" if workload else ""
     )
+
+
+STRIP_HEIGHT = 64
+Reported = Mapping[str, Sequence[Point]]
+"""What a server reported, by term."""
+
+
+def strip_tops(reported: Sequence[Reported]) -> dict[str, float]:
+    """Return the highest value of each term that was not always 0: one scale for all plots of a
+    page, so that they can be compared."""
+    found = {
+        term: max((value for each in reported for _, value in each.get(term, ())), default=0.0)
+        for term in STRIPS
+    }
+    return {term: 1.0 if TERMS[term].unit == "share" else top for term, top in found.items() if top}
+
+
+def strip(title: str, top: float, words: str, x: Axis, left: float = 0) -> Chart:
+    """Return a strip from 0 to `top`, which is called `words`. `left`: pixels beside it; 0: as its
+    labels need."""
+    y = Axis(title=title, low=0, high=max(top * 1.1, 1), ticks=[(0, "0"), (top, words)])
+    return Chart(x, y, height=STRIP_HEIGHT, left=left)
+
+
+def server_strip(term: str, top: float, x: Axis, left: float = 0) -> Chart:
+    words = "100%" if TERMS[term].unit == "share" else wording.number(top)
+    return strip(STRIPS[term], top, words, x, left)

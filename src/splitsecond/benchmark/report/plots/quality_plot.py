@@ -1,6 +1,3 @@
-"""Plot of speed against quality: the scores that the user gives, and the targets that no other one
-beats in both."""
-
 from collections.abc import Mapping, Sequence
 
 from splitsecond.benchmark.findings.recommendation import asked_for, quality_points
@@ -18,7 +15,6 @@ BESIDE = 9
 def quality_plot(
     recommendations: Sequence[Recommendation], entries: Mapping[str, LegendEntry]
 ) -> Plot | None:
-    """Return one chart for each use with a front, or None without any."""
     shown = [found for found in recommendations if found.quality_front]
     if not shown:
         return None

@@ -43,8 +43,7 @@ def _phases(run: Run, name: str, title: str, shown: Sequence[str]) -> list[Plot]
         title=title,
         legend="stages",
         description=f"{title}: the mean of each stage, one after another, for each target and "
-        f"load. The table below "
-        "lists the numbers.",
+        "load. The table below lists the numbers.",
         heading=f"Where the time goes · {title.lower()}",
     )
 
@@ -59,10 +58,8 @@ def split(run: Run, samples: Samples) -> list[Plot]:
         title="Time to first token, by the server's own times",
         legend="split",
         description="The mean TTFT of each target and load in parts: the round trip of the "
-        "network, the queue and the "
-        "prefill as the server reports them, and the rest. Times from the server's metrics are "
-        "those of all requests, "
-        "warm-up and cool-down included.",
+        "network, the queue and the prefill as the server reports them, and the rest. Times from "
+        "the server's metrics are those of all requests, warm-up and cool-down included.",
     )
 
 
@@ -162,8 +159,7 @@ def waterfalls(run: Run, samples: Samples) -> list[Plot]:
                 section="waterfall",
                 title=level.title,
                 description="Two requests of each target, from the moment they were due to the "
-                "last token: a typical "
-                "one above, the slowest below.",
+                "last token: a typical one above, the slowest below.",
                 heading=f"Single requests · {level.title}",
             )
         )
@@ -191,8 +187,7 @@ def slowest(run: Run, samples: Samples) -> list[Plot]:
                     section="slowest",
                     title=target,
                     description=f"The {len(bars)} slowest requests to {target}, from the moment "
-                    f"they were due to the "
-                    "last token.",
+                    "they were due to the last token.",
                     heading=f"Slowest requests · {target}",
                 )
             )

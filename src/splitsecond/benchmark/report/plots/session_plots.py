@@ -85,8 +85,7 @@ def _by_turn(run: Run, level: rows.LoadLevel, explained: Explained) -> list[Plot
             section="sessions",
             title=f"TTFT by turn, {level.title.lower()}",
             description="The median TTFT of the first turn of the sessions, of the second and so "
-            "on. Dashed below it: "
-            "what it would be if the prompt cache held all that came before.",
+            "on. Dashed below it: what it would be if the prompt cache held all that came before.",
         )
     ]
 
@@ -163,9 +162,8 @@ def _over_run(
             title=f"{'Cached input and sessions' if charts else 'Sessions'} in flight, "
             f"{level.title.lower()}",
             description="The share of the input that came from the prompt cache over the run, "
-            "dashed that of a cache "
-            "without limits, and below it the number of sessions in flight. The time between "
-            "rounds is left out.",
+            "dashed that of a cache without limits, and below it the number of sessions in flight. "
+            "The time between rounds is left out.",
         )
     ]
 
@@ -264,9 +262,8 @@ def _waterfall(
             )
         ),
         description=f"The slowest session without an error, {some or 'turn by turn'}: the tools "
-        f"before a turn, the "
-        "parts of its TTFT by the fit of its row, and its answer. The number is the seconds from "
-        "when it was due.",
+        "before a turn, the parts of its TTFT by the fit of its row, and its answer. The number is "
+        "the seconds from when it was due.",
         legend="session",
         heading=f"The slowest session · {c.target}",
     )

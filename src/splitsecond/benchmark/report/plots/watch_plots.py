@@ -10,8 +10,8 @@ from splitsecond.benchmark.findings.watching import (
     WatchFindings,
     minute,
 )
+from splitsecond.benchmark.report.plots.plot_frame import server_strip, strip_tops
 from splitsecond.benchmark.report.plots.series import STRIPS
-from splitsecond.benchmark.report.plots.server_strips import server_strip, strip_tops
 from splitsecond.core.pages.axis import Axis, linear, moments
 from splitsecond.core.pages.chart import Chart, LegendEntry, Plot, picture
 from splitsecond.core.pages.figure_cells import MISSING, number, share
@@ -62,7 +62,6 @@ def _axis_of(period: tuple[float, float]) -> Axis:
 
 
 def _server_plots(found: WatchFindings, period: tuple[float, float]) -> list[Plot]:
-    """Draw what the server of each row reported in its rounds."""
     reported = {
         name: {
             term: [(_when(at), value) for at, value in values.items() if _when(at) >= period[0]]
