@@ -104,7 +104,6 @@ class SimulatedProvider:
             connection.reset()
 
     def abandon(self) -> None:
-        """Abort every response."""
         for sender in self._senders:
             sender.end("abandoned")
 
@@ -184,12 +183,10 @@ class SimulatedProvider:
         return exposed(self.profile, engines, self._server_counts, clock.now_ns())
 
     def _check_key(self, cycle: RequestCycle) -> None:
-        """Raise `RejectedRequest` if the request has none of the profile's keys."""
         if self.profile.keys and presented_key(cycle) not in self.profile.keys:
             raise RejectedRequest(401, "Incorrect API key provided", code="invalid_api_key")
 
     def _models(self, cycle: RequestCycle) -> bytes:
-        """Return the list of models, or one model."""
         found = listing_at(cycle.path, cycle.headers) if cycle.method == "GET" else None
         if found is None:
             raise RejectedRequest(
@@ -438,5 +435,4 @@ async def _read_body(cycle: RequestCycle) -> bytes:
 
 
 def _full_path(cycle: RequestCycle) -> str:
-    """Return the path with its query."""
     return f"{cycle.path}?{cycle.query.decode('latin-1')}"

@@ -45,8 +45,6 @@ class Emission(msgspec.Struct, Generic[Key], frozen=True):
 
 
 class EngineCounts(msgspec.Struct):
-    """What an engine has counted since its start."""
-
     preemptions: int = 0
     output_tokens: int = 0
     energy_j: float = 0.0

@@ -262,7 +262,6 @@ def _fault_for(
 
 
 def session_id(headers: Mapping[bytes, bytes]) -> str:
-    """Return the id of the session that the headers name, or ""."""
     found = next((value for name in SESSION_HEADERS if (value := headers.get(name))), b"")
     return found.decode("latin-1")[:MAX_ID_CHARACTERS]
 

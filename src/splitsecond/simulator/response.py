@@ -150,7 +150,6 @@ async def send_error(
 
 
 def _headers(request: SimulatedRequest) -> Headers:
-    """Return the headers that depend on the request."""
     headers = [
         (request.endpoint.id_header, request.request_id.encode("latin-1")),
         *request.limit_headers,

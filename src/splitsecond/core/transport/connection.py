@@ -124,7 +124,6 @@ class HttpConnection:
         owner: ConnectionOwner,
         reading: ReadContext,
     ) -> None:
-        """Take over a connected socket."""
         self.origin, self.info = origin, info
         self.exchange: Exchange | None = None
         """The exchange in flight; None: the connection is idle."""

@@ -50,7 +50,6 @@ def input_tokens(call: Call) -> int:
 
 
 def text_tokens(data: bytes | memoryview) -> int:
-    """Return the estimated number of tokens of a part of a prompt."""
     size = len(data)
     return (size if size <= _MAY_HOLD_PICTURES else _size(data)) // BYTES_PER_TOKEN
 

@@ -91,7 +91,6 @@ class PartsEncoder(ContinuationEncoder):
             self._ended_kind = None
 
     def _ends(self, kind: TokenKind | None) -> None:
-        """The open part, which takes tokens of `kind`, ends."""
         if kind is not None:
             self._ended_kind = kind
 

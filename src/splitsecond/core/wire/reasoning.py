@@ -29,7 +29,6 @@ from splitsecond.core.wire.translation import left_out, not_translatable, short
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _ORDER = EFFORTS.index
 USUAL_EFFORTS = ("none", "low", "medium", "high")
-"""The efforts that most servers with efforts know."""
 BUDGETS: Mapping[str, int] = dict(
     zip(EFFORTS, (0, 1024, 1024, 8192, 24576, 32768, 32768), strict=True)
 )

@@ -37,8 +37,6 @@ request."""
 
 
 class WriterType(Protocol):
-    """The class of a format's `AnswerWriter`."""
-
     def __call__(
         self, operation: Operation, model: str, *, id: str, created: int
     ) -> AnswerWriter: ...

@@ -81,7 +81,6 @@ class WorkerExchange:
             self._receive(None, clock.now_ns())
 
     def received(self, view: FleetView) -> None:
-        """Use a view from the next step on."""
         self._latest = view
 
     def step(self) -> None:

@@ -572,7 +572,6 @@ class Gateway:
     def _note_ids(
         self, client: str, session: str, kept: KeptAnswers, answer: bytes, target: str
     ) -> None:
-        """Note whose the ids in a part of an answer are, and the session of the call."""
         for identity in kept.ids(answer):
             self._owners.note(client, identity, target, session)
 

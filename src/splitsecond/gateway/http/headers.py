@@ -91,7 +91,6 @@ HINT_HEADERS = frozenset(name for name, _ in HINTS)
 
 
 def response_headers(cycle: RequestCycle, open_call: OpenCall) -> Headers:
-    """Return the headers of a response that a target gives."""
     headers = call_headers(cycle, open_call.call, open_call.first_token_ns, open_call.target)
     headers.append((b"x-splitsecond-target", header_value(open_call.target)))
     return headers
@@ -109,7 +108,6 @@ def server_timing(attempt: Observation) -> bytes:
 
 
 def id_headers(identity: bytes, form: ClientFormat) -> Headers:
-    """Return the headers with the id of a request."""
     if form.id_header:
         return [(b"x-request-id", identity), (form.id_header, identity)]
     return [(b"x-request-id", identity)]
@@ -153,7 +151,6 @@ def hints(headers: Mapping[bytes, bytes]) -> dict[str, str]:
 
 
 def usd_value(amount: float) -> bytes:
-    """Return an amount in US dollars as the value of a header."""
     return f"{amount:.9f}".rstrip("0").rstrip(".").encode()
 
 

@@ -63,7 +63,6 @@ class OperatorPages:
             "/dashboard/speed": self._speed,
             "/dashboard/what-if": self._answer,
         }
-        """The pages by their paths."""
 
     def use(self, routes: Routes, metrics_for: MetricsFor) -> None:
         self._routes = routes

@@ -55,13 +55,11 @@ def spending_limits(bearer: ClientKey | Team) -> list[SpendingLimit]:
 
 
 def begin_of(period: SpendingPeriod, moment: datetime) -> datetime:
-    """Return when the day or month of UTC began that contains `moment`."""
     midnight = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight if period == "day" else midnight.replace(day=1)
 
 
 def next_period(period: SpendingPeriod) -> datetime:
-    """Return when the next day or month of UTC begins."""
     begin = begin_of(period, clock.wall_time())
     # a month has 31 days at most
     return begin_of(period, begin + timedelta(days=1 if period == "day" else 32))

@@ -170,7 +170,6 @@ class BudgetOwner(Struct, frozen=True):
     route: str = ""
 
     def number(self, session: CallSession) -> int:
-        """Return the number under which the use of `session` is counted."""
         if not self.route:
             return int(session.id, 16) >> 1 | 1
         return (

@@ -233,7 +233,6 @@ def groupings(rounds: RoundNumbers | None, clusters: RoundNumbers | None) -> lis
 
 
 def sums(of: npt.NDArray[Any], groups: RoundNumbers) -> Floats:
-    """Return the sum of the values of each group."""
     numbers, which = np.unique(groups, return_inverse=True)
     return np.bincount(which, weights=of, minlength=len(numbers)).astype(np.float64)
 

@@ -36,7 +36,6 @@ _NUMBERS = [name for name in FIELDS if name not in ("came_us", "label")]
 _A = ATTEMPTS.c
 _HASH = func.substr(_A.packed, LABEL_AT + 1, 8, type_=LargeBinary)
 ROUTE, OF_CALL = func.coalesce(CALLS.c.route, ""), func.coalesce(CALLS.c.attempts, 1)
-"""The route of an attempt's call, and the number of its attempts."""
 TEAM, TAGS = func.coalesce(CALLS.c.team, ""), func.coalesce(CALLS.c.tags, "")
 STATED = CALLS.c.stated_usd.is_not(None)
 _NAMES = (_A.target, _A.client, ROUTE, _A.tier, _A.fault, TEAM, TAGS, STATED)

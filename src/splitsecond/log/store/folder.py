@@ -191,7 +191,6 @@ def read_observations(path: Path) -> list[Observation]:
 
 
 def read_readings(path: Path) -> list[InstrumentReading]:
-    """Read every complete reading of a run's folder."""
     return _read_lines(path / READINGS, InstrumentReading, lambda reading: reading)
 
 

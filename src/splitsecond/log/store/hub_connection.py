@@ -107,7 +107,6 @@ class HubConnection:
         """Returns the row of a new connection to the hub with that number."""
         self.socket: socket.socket | None = None
         self.hub = 0
-        """Number of the last hub."""
         self.rest = b""
         """The rest of a frame that is sent in part."""
         self.closing = False
@@ -168,7 +167,6 @@ class HubConnection:
         return not self.rest and self.send((frame(message),)) == 1
 
     def receive(self) -> None:
-        """Handle what has come."""
         if self.socket is None:
             return
         try:
@@ -186,7 +184,6 @@ class HubConnection:
                 handler(decoded)
 
     def lose(self) -> None:
-        """Forget the connection, whose hub has died."""
         self.close()
         self._retry_ns = clock.now_ns() + round(RECONNECT_S * clock.NS_PER_S)
         for each in self.on_lost:

@@ -74,7 +74,6 @@ class LogReceiver:
 
     @property
     def is_recovering(self) -> bool:
-        """Whether records of files are being written."""
         return self._recovery.reading and not self._log.failing
 
     @property
@@ -207,7 +206,6 @@ class LogReceiver:
         self._recover()
 
     def close(self) -> None:
-        """Write or save what waits, and close the log."""
         self._save_waiting()
         self._log.close()
         self._settle()

@@ -61,7 +61,6 @@ class Recovery:
         self.look_now()
 
     def look_now(self) -> None:
-        """Look for files at the next opportunity."""
         self._look_ns = 0
 
     def next_block(self, waiting: Set[str]) -> list[tuple[Rows, str]]:

@@ -16,7 +16,6 @@ from splitsecond.core.timing.packed_attempt import OUTCOMES, UNKNOWN
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
 PAGE = 20_000
-"""Calls of one page."""
 OPERATIONS = ("chat", "completions")
 _C, _A = CALLS.c, ATTEMPTS.c
 _CALL_NUMBERS = (

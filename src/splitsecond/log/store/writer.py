@@ -107,7 +107,6 @@ class LogWriter:
 
     @property
     def waiting(self) -> int:
-        """Records that are not written yet."""
         return len(self._queue) + len(self._pending)
 
     def put(self, record: CallRecord | Rows) -> None:

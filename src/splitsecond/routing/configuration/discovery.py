@@ -21,9 +21,7 @@ PROBE_S = 0.5
 """Timeout of a server's list of models."""
 LONGEST_LIST = 1 << 20
 MAX_NAME = 300
-"""Characters of a model's name."""
 LIST_ERRORS = (OSError, http.client.HTTPException, *PARSER_ERRORS)
-"""Errors of a server that does not list its models."""
 
 
 class ListedModel(Struct):

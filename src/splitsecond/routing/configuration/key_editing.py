@@ -21,8 +21,6 @@ Entry = dict[str, Any]
 
 
 class Edit(NamedTuple):
-    """Replaces the characters from `begin` until before `end`."""
-
     begin: int
     end: int
     text: str
@@ -110,7 +108,6 @@ def entries(text: str) -> list[Any]:
 
 
 def _client(text: str, name: str) -> tuple[yaml.SequenceNode, int]:
-    """Return the entries of `keys`, and the place of the client `name` among them."""
     names = [each.get("name") if isinstance(each, dict) else None for each in entries(text)]
     if name not in names:
         known = [each for each in names if isinstance(each, str)]

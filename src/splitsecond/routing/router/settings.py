@@ -84,8 +84,6 @@ class PriceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One model of a provider."""
-
     context: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(description="Longest prompt and answer together, in tokens."),
@@ -182,7 +180,6 @@ class ClientKey(Limits, frozen=True):
 
     @property
     def counter(self) -> str:
-        """The name under which its use is counted."""
         return self.name
 
     @property

@@ -47,7 +47,6 @@ class Conversations:
         return self._sessions.get(session.id, _NO_TARGETS)
 
     def is_only_at(self, session: CallSession, target: str) -> bool:
-        """Return whether no other target has been sent anything of the session."""
         return self._sessions.get(session.id, _NO_TARGETS).keys() <= {target}
 
     def latest(self, count: int, among: Collection[str]) -> list[CallSession]:

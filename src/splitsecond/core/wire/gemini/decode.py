@@ -271,4 +271,3 @@ def _usage(shape: UsageMetadata, at: int) -> Usage:
 
 
 fault_from_response = partial(_fault, hints=address_hints("it usually ends in /v1beta"))
-"""Return the fault of a response with a status other than 200."""
