@@ -203,14 +203,9 @@ class GatewayWorker:
         )
         sessions = Sessions(self._slot.sessions)
         self.gateway = Gateway(
-            self.router.routes,
             tracker=self.router.tracker,
             metrics=self._metrics,
-            overview=self._dashboard.data,
-            history=self._dashboard.history,
-            speeds=self._dashboard.speeds,
-            session_pages=self._dashboard.sessions,
-            what_if=self._dashboard.what_if,
+            dashboard=self._dashboard,
             owners=ResponseOwners(None if shared is None else shared.owners),
             sessions=sessions,
             conversations=self.router.states.conversations if self._slot.workers > 1 else None,
