@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from tests.cases import each_case, sampled_cases
+from tests.gateway.limits import conservative_input_tokens
 from tests.gateway.visitor import OneRoute, Visitor, serving, visits
 from tests.worst_case import (
     JSON_KINDS,
@@ -30,7 +31,6 @@ from splitsecond.core.wire.api_format import Quirks
 from splitsecond.routing.batch.batch_file import read, result_ids
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
-from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 from splitsecond.routing.router.redaction import LONGEST_SEARCHED, without_quotes
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual

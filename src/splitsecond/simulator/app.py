@@ -242,7 +242,6 @@ class SimulatedProvider:
             await self._serve(request, cycle)
 
     def _count(self, what: str) -> int:
-        """Count one more of the requests of a kind; return their number."""
         self._counts[what] += 1
         return self._counts[what]
 
@@ -295,7 +294,6 @@ class SimulatedProvider:
             replica.in_flight -= 1
 
     async def _act(self, request: SimulatedRequest, replica: Replica, cycle: RequestCycle) -> None:
-        """Act out a fault before the headers, or respond."""
         fault = request.fault
         if fault is not None and fault.kind == "http":
             self._record(request, fault.kind)

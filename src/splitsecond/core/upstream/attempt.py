@@ -258,7 +258,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         self._break(at, fault)
 
     def _take_events(self, events: list[Event], *, last: bool = False) -> None:
-        """Take the events of a read. `last`: nothing comes after it, so no deadline applies."""
         timeline = self._timeline
         had_token = timeline.has_token
         timeline.record_events(events)
@@ -485,7 +484,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             self._break(due_ns, self._overdue(due_ns))
 
     def _check_rate(self, check: RateCheck, now_ns: int) -> None:
-        """Break an answer that is too slow, or wait for the next deadline."""
         rate = check.rate(now_ns)
         if rate is None or self._call.floor is None:
             self._check_deadline(now_ns)

@@ -40,7 +40,7 @@ def input_tokens(call: Call) -> int:
 
     Policies compare targets with it, several times for one call: it is a typical value, and nothing
     is decoded for it. For limits and charges see
-    `routing.router.prompt_tokens.conservative_input_tokens`.
+    `routing.router.prompt_tokens.prompt_size`.
     """
     size = 0
     for name, value in call.body.items():

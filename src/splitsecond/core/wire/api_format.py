@@ -249,13 +249,9 @@ class AnswerWriter(Protocol):
         counts: bool = True,
         marker: bool = True,
     ) -> bytes:
-        """Return the end of all choices and of the stream; `counts`: with the usage, `marker`: with
-        the end mark."""
         finish = b"".join(self.finish(reason, index) for index in range(choices))
         return finish + (self.usage(usage) if counts else b"") + (self.done() if marker else b"")
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes: ...
 
-    def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
-        """Return an answer that is not streamed, with a choice for each of `answers`."""
-        ...
+    def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes: ...

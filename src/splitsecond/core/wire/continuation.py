@@ -41,7 +41,6 @@ class ContinuationEncoder(ABC):
         return self._cutter.whole(data)
 
     def rest(self) -> bytes:
-        """Return what is left when the body has ended well."""
         return self._cutter.left()
 
     def decode(self, data: bytes, at: int) -> list[Event]:

@@ -143,7 +143,6 @@ class VectorsTranscoder(Transcoder):
         self._tokens = 0
 
     def encode(self, events: Sequence[Event]) -> bytes:
-        """Return the whole answer at its end; b"" before that."""
         for event in events:
             match event:
                 case Quiet(what="vectors"):

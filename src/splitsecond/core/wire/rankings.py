@@ -66,7 +66,6 @@ class RankingTranscoder(Transcoder):
         self._results = ""
 
     def encode(self, events: Sequence[Event]) -> bytes:
-        """Return the whole answer at its end; b"" before that."""
         for event in events:
             match event:
                 case Quiet(what="results"):

@@ -223,7 +223,6 @@ class Decoder:
             out.append(Token(at, text, kind, tool=tool))
 
     def _report_error(self, at: int, out: list[Event], error: ProviderError, data: bytes) -> None:
-        """Break the answer with an error that the provider sent in its place."""
         self._ended = True
         out.append(Broken(at, in_band_fault(error, data, phase=self._phase)))
 

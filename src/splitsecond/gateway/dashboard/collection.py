@@ -45,9 +45,7 @@ if TYPE_CHECKING:
     from splitsecond.log.store.log import Log
 
 FRESH_NS = clock.NS_PER_S
-"""How long the data are cached."""
 PREVIEW_NS = 10 * clock.NS_PER_S
-"""Time between two previews of a policy."""
 MAX_PREVIEWS = 4
 """Policies previewed for one request. Each takes some milliseconds."""
 HISTORY_NS = 10 * clock.NS_PER_S

@@ -204,7 +204,6 @@ class Gateway:
             await self._refuse(cycle, InternalFault())
 
     async def _refuse(self, cycle: RequestCycle, fault: Fault) -> None:
-        """Answer a request that is no call with its error."""
         if isinstance(fault, WrongKey):
             fault = await self._paused(cycle, fault)
         form = format_at(cycle.path, cycle.headers)
@@ -223,7 +222,6 @@ class Gateway:
         await cycle.refuse(response, id_headers(identity.encode(), form))
 
     async def _paused(self, cycle: RequestCycle, fault: WrongKey) -> CallerFault:
-        """Wait before a wrong key is answered. Return the fault for the client."""
         if await self._wrong_keys.pause(cycle.peer):
             return fault
         cycle.keep_alive = False
@@ -308,7 +306,6 @@ class Gateway:
         await cycle.answer(200, msgspec.json.encode({"session": session, "allowed": True}))
 
     async def _models(self, cycle: RequestCycle) -> None:
-        """Answer with the list of models, or with one model: a route, or a target."""
         found, key = listing_at(cycle.path, cycle.headers), self._key(cycle)
         if found is None:
             raise not_found(cycle)
@@ -434,7 +431,6 @@ class Gateway:
         return request, large
 
     def _stored_session(self, found: Iterable[tuple[str, str]]) -> str:
-        """Return the session of the stored response that a request continues, "" without one."""
         stored = (self._owners.session(each) for field, each in found if field in CONTINUES)
         return next(filter(None, stored), "")
 
@@ -664,7 +660,6 @@ def _both(first: OutputMeter, second: OutputMeter, target: str, output_tokens: i
 
 
 def _secret(value: bytes) -> bytes:
-    """Return the secret in the value of a header, without the word Bearer."""
     return value[7:] if value[:7].lower() == b"bearer " else value
 
 

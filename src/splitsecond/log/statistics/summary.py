@@ -225,7 +225,6 @@ def ratio_interval(amounts: Floats, sizes: Floats, least_variance: float = 0.0) 
 
 
 def groupings(rounds: RoundNumbers | None, clusters: RoundNumbers | None) -> list[RoundNumbers]:
-    """Return the groupings by round, and by session if enough sessions show their scatter."""
     found = [] if rounds is None else [rounds]
     return (
         found if clusters is None or len(np.unique(clusters)) < MIN_CLUSTERS else [*found, clusters]

@@ -104,11 +104,9 @@ class HubConnection:
         self.on_open: list[Callable[[], None]] = []
         self.on_lost: list[Callable[[], None]] = []
         self.new_row: Callable[[int], int] = lambda hub: 0
-        """Returns the row of a new connection to the hub with that number."""
         self.socket: socket.socket | None = None
         self.hub = 0
         self.rest = b""
-        """The rest of a frame that is sent in part."""
         self.closing = False
         self._loop = asyncio.get_running_loop()
         self._decoder = msgspec.msgpack.Decoder(messages)

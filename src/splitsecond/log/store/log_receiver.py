@@ -56,7 +56,6 @@ class LogReceiver:
         self._log = log
         self._changed: set[Sender] = set()  # senders with counts that they do not know
         self._unsettled: deque[Unsettled] = deque()
-        """In the order of arrival."""
         self._attributed = self._lost = 0  # records settled, and those of them that are lost
         self._failing = False
         self._reported_ns = 0

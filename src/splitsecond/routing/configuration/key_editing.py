@@ -159,7 +159,6 @@ def _appended(text: str, sequence: Any, item: str) -> Edit:
 
 
 def _new_line(text: str, at: int, line: str) -> Edit:
-    """Return the edit that adds a line at the beginning of another, or at the end of the text."""
     newline = _newline(text)
     before = "" if at == 0 or text[at - 1] == "\n" else newline
     return Edit(at, at, f"{before}{line}{newline}")
@@ -170,7 +169,6 @@ def _newline(text: str) -> str:
 
 
 def _line_end(text: str, at: int) -> int:
-    """Return where the line after that of the character `at` begins."""
     if at and text[at - 1] == "\n":  # a block of text ends with its last line
         return at
     found = text.find("\n", at)

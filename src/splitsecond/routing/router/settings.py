@@ -160,7 +160,6 @@ class Team(Limits, frozen=True):
 
     @property
     def counter(self) -> str:
-        """The name under which its use is counted. No key has it, as no YAML has a NUL."""
         return f"\0team {self.name}"
 
 
@@ -269,7 +268,6 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def takes_credentials(self) -> bool:
-        """Whether a provider is called with the client's own credentials."""
         return any(each.credentials == "client" for each in self.providers.values())
 
     def spec(self, target: str) -> TargetSpec:

@@ -57,8 +57,6 @@ class Media(Struct, gc=False, rename="camel"):
 
 
 class Part(Struct, gc=False, rename="camel"):
-    """One piece of content. `thought`: it is reasoning."""
-
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
