@@ -12,12 +12,12 @@ import pytest
 from tests.cases import each_case, sampled_cases
 from tests.faults.test_strange_bytes import Says
 from tests.faults.world import CLIENT_KEY, World, play
+from tests.gateway.limits import conservative_input_tokens
 from tests.gateway.visitor import Visitor, visits
 from tests.wire.counted_answers import BODIES, INPUT, OUTPUT
 
 from splitsecond.core.service import Call
 from splitsecond.core.serving.request_cycle import RequestCycle
-from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 
 ABSURD = [
     b"1000000000000000",

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from splitsecond.core.observation import Observation
+from splitsecond.core.service import Call
 from splitsecond.gateway.records.key_limits import KeyLimits, Price
+from splitsecond.routing.router.prompt_tokens import prompt_size
 from splitsecond.routing.router.settings import ClientKey
-from splitsecond.routing.router.target_directory import PriceState
+from splitsecond.routing.router.target_directory import PriceState, TargetDirectory
 
 
-class PricedTargets:
+class PricedTargets(TargetDirectory):
     """Targets that cost what `price` says. `states`: those whose price is not known."""
 
     def __init__(self, price: Price, states: Mapping[str, PriceState] | None = None) -> None:
@@ -47,3 +49,8 @@ class PricedTargets:
 def key_limits(keys: Iterable[ClientKey], price: Price, **settings: Any) -> KeyLimits:
     """Return the limits of `keys`, before targets that cost what `price` says."""
     return KeyLimits(keys, price, PricedTargets(price), **settings)
+
+
+def conservative_input_tokens(call: Call) -> int:
+    """The input tokens of `call` as limits and charges count them."""
+    return prompt_size(call).within(None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.cases import each_case
-from tests.gateway.limits import key_limits
+from tests.gateway.limits import conservative_input_tokens, key_limits
 from tests.gateway.visitor import CHAT, STREAM, Visitor, visitor
 
 from splitsecond.core import clock
@@ -23,7 +23,6 @@ from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.policies.race import race
 from splitsecond.routing.requests.error_response import LimitReached
 from splitsecond.routing.router.call_tracker import CallTracker
-from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual

@@ -7,14 +7,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 from tests.gateway.test_embeddings import Answering
-from tests.gateway.visitor import OneRoute, visits
+from tests.gateway.visitor import OneRoute, serving, visits
 from tests.upstream.scripted_client import ScriptedExchange
 
 from splitsecond.core.transport.client import Client
 from splitsecond.core.transport.exchange import Origin, Receiver, Request
 from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.core.upstream.target import API_FORMATS, connect
-from splitsecond.gateway.http.app import Gateway
 from splitsecond.testing.virtual_time import run_virtual
 
 LONG = b"L" * 2_000
@@ -214,7 +213,7 @@ def test_text_of_a_client_is_copied_a_few_times_at_most(path: str, api_format: s
             spec, lambda attempt: None, environment={}, client=cast(Client, transport), raw=True
         )
         routes: Any = OneRoute(target)
-        gateway = Gateway(routes)
+        gateway = serving(routes)
         statuses = set()
         for word in dict.fromkeys(words(REQUESTS[path])):
             transport.sent.clear()

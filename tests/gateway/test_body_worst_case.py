@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from tests.cases import each_case, sampled_cases
-from tests.gateway.visitor import OneRoute, Visitor, visits
+from tests.gateway.limits import conservative_input_tokens
+from tests.gateway.visitor import OneRoute, Visitor, serving, visits
 from tests.worst_case import (
     JSON_KINDS,
     Make,
@@ -27,11 +28,9 @@ from splitsecond.core.upstream import transcoding
 from splitsecond.core.upstream.target import Target
 from splitsecond.core.wire import cohere
 from splitsecond.core.wire.api_format import Quirks
-from splitsecond.gateway.http.app import Gateway
 from splitsecond.routing.batch.batch_file import read, result_ids
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
-from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 from splitsecond.routing.router.redaction import LONGEST_SEARCHED, without_quotes
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
@@ -84,7 +83,7 @@ def client(policy: str = POLICY) -> Visitor:
         return FakeService(script=lambda call: Script(tokens=1), target=name)
 
     routes: Any = Routes(build(parse(policy), target))
-    return visits(Gateway(routes, max_body_bytes=BODY_BYTES))
+    return visits(serving(routes, max_body_bytes=BODY_BYTES))
 
 
 def posted(path: str, body: bytes) -> int:

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 
 import pytest
-from tests.gateway.visitor import CHAT, OneRoute, Visitor, head, visits
+from tests.gateway.visitor import CHAT, OneRoute, Visitor, head, serving, visits
 from tests.serving.fake_client import ReceivedResponse
 
 from splitsecond.core.serving.request_cycle import MAX_UNREAD_REQUEST_BYTES
@@ -32,7 +32,7 @@ def gateway(*, keys: bool = True, ttft: float = 0.2) -> Gateway:
         if keys
         else ()
     )
-    return Gateway(routes, own)  # type: ignore[arg-type]
+    return serving(routes, own)
 
 
 async def sent(

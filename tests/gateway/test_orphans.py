@@ -13,7 +13,7 @@ import openai
 import pytest
 from msgspec import structs
 from tests.gateway.conftest import KEY, ServedGateway, gateway, heard, ready
-from tests.gateway.limits import key_limits
+from tests.gateway.limits import conservative_input_tokens, key_limits
 from tests.gateway.test_allowance import limited
 from tests.gateway.test_served import ASK
 from tests.gateway.test_supervisor import workers
@@ -35,7 +35,6 @@ from splitsecond.log.store.call_record import CallRecord as Record
 from splitsecond.log.store.log import Past
 from splitsecond.routing.configuration.reading import read
 from splitsecond.routing.construction.expression import parse
-from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 
 BEFORE = datetime(2000, 1, 1, tzinfo=UTC)
 """Some calls here begin at the boot of the machine, which may be long ago."""

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests.cases import each_case
+from tests.gateway.limits import conservative_input_tokens
 
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.upstream.prompt_size import USUAL_OUTPUT_TOKENS, input_tokens
@@ -23,7 +24,6 @@ from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.router.prompt_tokens import (
     MAX_PICTURE_TOKENS,
     UNKNOWN_CONTEXT_TOKENS,
-    conservative_input_tokens,
 )
 
 

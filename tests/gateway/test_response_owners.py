@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from tests.cases import each_case
 from tests.gateway.test_embeddings import Answering
-from tests.gateway.visitor import CHAT, OneRoute, Visitor, visits
+from tests.gateway.visitor import CHAT, OneRoute, Visitor, serving, visits
 from tests.upstream.scripted_client import ScriptedExchange
 
 from splitsecond.core.service import Service
@@ -95,7 +95,7 @@ def test_a_continued_response_goes_to_its_target(stream: bool) -> None:
     async def main() -> None:
         routes: Any = TwoTargets()
         owners = ResponseOwners()
-        gateway = Gateway(routes, KEYS, owners=owners)
+        gateway = serving(routes, KEYS, owners=owners)
         owners.note("alice", "resp_1", "b/m")
         for fields, target in (
             ({}, "a/m"),
@@ -156,7 +156,7 @@ def answered(
         spec, lambda attempt: None, environment={}, client=cast(Client, transport), raw=True
     )
     routes: Any = OneRoute(target)
-    return Gateway(routes, keys), transport
+    return serving(routes, keys), transport
 
 
 @each_case("stream", [True, False])
@@ -249,7 +249,7 @@ def test_continued_response_goes_to_the_target_of_the_first(stream: bool) -> Non
                 )
 
         routes: Any = Alternating()
-        gateway = Gateway(routes)
+        gateway = serving(routes)
         chosen: list[str] = []
         for previous in ({}, {"previous_response_id": "resp_7"}, {}):
             body = {"model": "fast", "input": "hi", "stream": stream, **previous}

@@ -13,7 +13,7 @@ import pytest
 from msgspec import Raw
 from tests.cases import each_case
 from tests.gateway.test_response_owners import TwoTargets
-from tests.gateway.visitor import CHAT, OneRoute, visits
+from tests.gateway.visitor import CHAT, OneRoute, serving, visits
 
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
@@ -278,7 +278,7 @@ class Remembering:
 def gateway() -> tuple[Gateway, Remembering]:
     service = Remembering()
     routes: Any = OneRoute(service)
-    return Gateway(routes, KEYS), service
+    return serving(routes, KEYS), service
 
 
 def test_a_call_knows_its_session_and_the_idle_time() -> None:
@@ -309,7 +309,7 @@ def test_a_change_of_target_is_in_a_header() -> None:
 
     routes: Any = TwoTargets()
     routes.service = lambda *_: changing
-    served = Gateway(routes, KEYS)
+    served = serving(routes, KEYS)
 
     async def turns() -> list[str | None]:
         found = []

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 import uvloop
-from tests.gateway.visitor import OneRoute
+from tests.gateway.visitor import OneRoute, serving
 
 from splitsecond.core.events import Event
 from splitsecond.core.service import Call, Reply, ReplyBase
 from splitsecond.core.serving import slow_reader
 from splitsecond.core.serving.connection import HEAD_S, ServerConnection
 from splitsecond.core.serving.request_cycle import RequestCycle, ServerState
-from splitsecond.gateway.http.app import Gateway
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.routing.router.call_tracker import CallTracker
 
@@ -130,7 +129,7 @@ def test_client_that_stops_reading_a_stream_is_disconnected(
         routes: Any = OneRoute(service)
         async with (
             asyncio.timeout(TIMEOUT_S),
-            _served(Gateway(routes, tracker=CallTracker(keep))) as (_, client),
+            _served(serving(routes, tracker=CallTracker(keep))) as (_, client),
         ):
             await asyncio.get_running_loop().sock_sendall(client, HEAD % len(REQUEST) + REQUEST)
             await service.closed.wait()

@@ -19,11 +19,11 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.gateway.fleet.member import FleetMember
 from splitsecond.gateway.fleet.settings import FleetSettings
-from splitsecond.gateway.process.earlier_spending import earlier_use, spenders
 from splitsecond.gateway.process.hub_process import limited_keys
 from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings
 from splitsecond.gateway.records.journal import Journal
 from splitsecond.gateway.records.key_limits import KeyLimits
+from splitsecond.gateway.records.limits import used_tokens, with_budget
 from splitsecond.gateway.records.orphans import open_journal, orphan_record
 from splitsecond.gateway.records.session_budgets import SessionCounters
 from splitsecond.gateway.records.shared_counters import SharedCounters, month_of
@@ -191,6 +191,16 @@ def test_the_record_of_a_call_names_the_team_of_its_key() -> None:
     assert run_virtual(main()) == [CallAccounting(team="research"), None]
 
 
+def earlier(log: Log, bearer: ClientKey | Team, until: datetime) -> Any:
+    return used_tokens(
+        log,
+        bearer.name,
+        until,
+        is_team=isinstance(bearer, Team),
+        of_month=bearer.usd_per_month is not None,
+    )
+
+
 def test_use_before_the_start_is_that_of_the_teams_calls(tmp_path: Path) -> None:
     """Also of keys that are in another team now, or gone."""
     url = f"sqlite:///{tmp_path}/log.db"
@@ -201,8 +211,8 @@ def test_use_before_the_start_is_that_of_the_teams_calls(tmp_path: Path) -> None
     with Log.open(url) as log:
         now = clock.wall_time()
         found = [
-            sum(each.attempts for part in earlier_use(log, bearer, now) for each in part)
-            for bearer in spenders(keys(Team("research", usd_per_month=1.0), usd_per_month=1.0))
+            sum(each.attempts for part in earlier(log, bearer, now) for each in part)
+            for bearer in with_budget(keys(Team("research", usd_per_month=1.0), usd_per_month=1.0))
         ]
     assert found == [2, 2]
 
@@ -213,8 +223,8 @@ def test_a_budget_by_the_month_reads_the_whole_month(tmp_path: Path, calendar: C
         for number, days in enumerate((0, 2, 26, 27)):  # the last one was in October
             log.put(answered(number, client="alice", ago_s=60 + days * 86_400))
     with Log.open(f"sqlite:///{tmp_path}/log.db", keep_days=3650) as log:
-        today, earlier = earlier_use(log, key, clock.wall_time())
-    assert [sum(each.attempts for each in part) for part in (today, earlier)] == [1, 2]
+        today, before = earlier(log, key, clock.wall_time())
+    assert [sum(each.attempts for each in part) for part in (today, before)] == [1, 2]
     allowance = key_limits([key], lambda attempt: 0.0)
     allowance.carry_over({key.counter: (0.25, 0.5)})
     assert (allowance.spent_usd("alice"), allowance.spent_usd("alice", "month")) == (0.25, 0.75)
@@ -230,8 +240,8 @@ def test_use_since_the_start_is_not_earlier_use(tmp_path: Path, calendar: Calend
         for number, ago_s in enumerate((120, 240)):
             log.put(answered(number, client="alice", ago_s=ago_s))
     with Log.open(f"sqlite:///{tmp_path}/log.db") as log:
-        today, earlier = earlier_use(log, key, datetime(2026, 11, 27, 23, 58, tzinfo=UTC))
-    assert [sum(each.attempts for each in part) for part in (today, earlier)] == [0, 1]
+        today, before = earlier(log, key, datetime(2026, 11, 27, 23, 58, tzinfo=UTC))
+    assert [sum(each.attempts for each in part) for part in (today, before)] == [0, 1]
 
 
 TEAMS = "teams: {research: {usd_per_day: 20, usd_per_month: 400}, other: }\n"

@@ -127,7 +127,17 @@ def visitor(
 ) -> Visitor:
     """A client of a gateway with the one route "fast"."""
     routes: Any = OneRoute(service)
-    return visits(Gateway(routes, keys, max_body_bytes=max_body_bytes, **settings))
+    return visits(serving(routes, keys, max_body_bytes=max_body_bytes, **settings))
+
+
+PARTS = ("tracker", "metrics", "dashboard", "owners", "sessions", "conversations", "access_log")
+
+
+def serving(routes: Any, keys: tuple[ClientKey, ...] = (), **settings: Any) -> Gateway:
+    """A gateway with these parts and settings."""
+    gateway = Gateway(**{name: settings.pop(name) for name in PARTS if name in settings})
+    gateway.use(routes, keys, **settings)
+    return gateway
 
 
 def visits(gateway: Gateway) -> Visitor:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw, Struct, structs
 from tests.cases import each_case
+from tests.gateway.limits import conservative_input_tokens
 from tests.gateway.visitor import CHAT, STREAM, Visitor, visitor
 
 from splitsecond.core.errors import NetworkFault, ProviderFault
@@ -19,7 +20,6 @@ from splitsecond.routing.policies.limit import limit
 from splitsecond.routing.policies.race import race
 from splitsecond.routing.router import call_tracker as tracker_module
 from splitsecond.routing.router.call_tracker import CallTracker, with_estimated_tokens
-from splitsecond.routing.router.prompt_tokens import conservative_input_tokens
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

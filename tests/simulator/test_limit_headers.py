@@ -12,7 +12,7 @@ from tests.cases import each_case
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.events import RateLimits
 from splitsecond.core.wire.rate_limits import rate_limits
-from splitsecond.simulator.limit_headers import Headers, anthropic_limits, openai_limits
+from splitsecond.simulator.rate_limit import Headers, anthropic_limits, openai_limits
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 DATE = {"date": "Sat, 21 Nov 2026 12:00:00 GMT"}

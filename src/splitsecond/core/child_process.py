@@ -58,8 +58,6 @@ class ChildProcess:
         return self._process.pid
 
     async def write(self, data: bytes) -> None:
-        """Send `data`. If the process is dead nothing is sent, and the next `read_line` returns at
-        once."""
         stdin = self._process.stdin
         assert stdin is not None  # it is a pipe
         with contextlib.suppress(ConnectionError):

@@ -10,7 +10,6 @@ from msgspec import Struct
 from splitsecond.core.redaction import MIN_SECRET
 
 _KEYS = (b"authorization", b"x-api-key", b"x-goog-api-key")
-"""Headers with a key or a token."""
 SUBSCRIPTION_HEADER = b"chatgpt-account-id"
 """Codex sends it with the credentials of a ChatGPT subscription."""
 _BESIDE = (

@@ -185,9 +185,7 @@ class Reply(Protocol):
     exactly once."""
 
     @property
-    def target(self) -> str:
-        """The name of the target that answers."""
-        ...
+    def target(self) -> str: ...
 
     @property
     def empty(self) -> bool:

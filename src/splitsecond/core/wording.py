@@ -35,7 +35,6 @@ def full(statements: Iterable[Statement]) -> list[str]:
 
 
 def paired(statements: Sequence[str], short: Sequence[str]) -> list[Statement]:
-    """Return statements with their short forms."""
     return [Statement(*both) for both in zip(statements, short, strict=True)]
 
 

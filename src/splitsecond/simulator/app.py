@@ -104,7 +104,6 @@ class SimulatedProvider:
             connection.reset()
 
     def abandon(self) -> None:
-        """Abort every response."""
         for sender in self._senders:
             sender.end("abandoned")
 
@@ -184,12 +183,10 @@ class SimulatedProvider:
         return exposed(self.profile, engines, self._server_counts, clock.now_ns())
 
     def _check_key(self, cycle: RequestCycle) -> None:
-        """Raise `RejectedRequest` if the request has none of the profile's keys."""
         if self.profile.keys and presented_key(cycle) not in self.profile.keys:
             raise RejectedRequest(401, "Incorrect API key provided", code="invalid_api_key")
 
     def _models(self, cycle: RequestCycle) -> bytes:
-        """Return the list of models, or one model."""
         found = listing_at(cycle.path, cycle.headers) if cycle.method == "GET" else None
         if found is None:
             raise RejectedRequest(
@@ -245,7 +242,6 @@ class SimulatedProvider:
             await self._serve(request, cycle)
 
     def _count(self, what: str) -> int:
-        """Count one more of the requests of a kind; return their number."""
         self._counts[what] += 1
         return self._counts[what]
 
@@ -298,7 +294,6 @@ class SimulatedProvider:
             replica.in_flight -= 1
 
     async def _act(self, request: SimulatedRequest, replica: Replica, cycle: RequestCycle) -> None:
-        """Act out a fault before the headers, or respond."""
         fault = request.fault
         if fault is not None and fault.kind == "http":
             self._record(request, fault.kind)
@@ -438,5 +433,4 @@ async def _read_body(cycle: RequestCycle) -> bytes:
 
 
 def _full_path(cycle: RequestCycle) -> str:
-    """Return the path with its query."""
     return f"{cycle.path}?{cycle.query.decode('latin-1')}"

@@ -22,7 +22,6 @@ from splitsecond.core.wire.api_format import AnswerWriter
 from splitsecond.core.wire.transcoder import WriterType
 from splitsecond.simulator.content.embeddings import EmbeddingFormat
 from splitsecond.simulator.content.rerank import RerankFormat
-from splitsecond.simulator.limit_headers import Headers, anthropic_limits, openai_limits
 from splitsecond.simulator.parsing import (
     ServerRequest,
     parse_anthropic,
@@ -36,6 +35,7 @@ from splitsecond.simulator.parsing import (
     parse_replicate,
     parse_responses,
 )
+from splitsecond.simulator.rate_limit import Headers, anthropic_limits, openai_limits
 from splitsecond.simulator.timed_writer import TimedWriter
 
 

@@ -29,7 +29,6 @@ from splitsecond.core.errors import Overloaded
 from splitsecond.simulator.profile import EngineSpec
 
 Key = TypeVar("Key")
-"""The caller's hashable key of a request."""
 
 
 class Emission(msgspec.Struct, Generic[Key], frozen=True):
@@ -45,8 +44,6 @@ class Emission(msgspec.Struct, Generic[Key], frozen=True):
 
 
 class EngineCounts(msgspec.Struct):
-    """What an engine has counted since its start."""
-
     preemptions: int = 0
     output_tokens: int = 0
     energy_j: float = 0.0
@@ -107,7 +104,6 @@ class Engine(Generic[Key]):
 
     @property
     def capped(self) -> bool:
-        """Whether the power limit slows down the current step."""
         return self._capped
 
     def energy_j(self, now_ns: int) -> float:

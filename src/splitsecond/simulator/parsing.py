@@ -196,7 +196,6 @@ def parse_anthropic(operation: Operation, body: bytes, path: str = "") -> Server
 
 @_reads
 def parse_anthropic_count(body: bytes, path: str = "") -> ServerRequest:
-    """Parse a request for ``/messages`` whose tokens are to be counted: it has no limit."""
     parsed, fields = _decoded(body, _CountedMessages)
     parsed.max_tokens = None
     return _marked_request("chat", parsed, fields)
@@ -392,7 +391,6 @@ def required_tool(fields: Mapping[str, Raw]) -> str:
 
 
 def tool_names(fields: Mapping[str, Raw]) -> Iterator[str]:
-    """Yield the names of the functions that the request offers."""
     tools = plain_value(fields.get("tools"))
     for tool in tools if isinstance(tools, list) else ():
         match tool:

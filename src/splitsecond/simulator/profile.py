@@ -33,7 +33,6 @@ MAX_PREFIXES = 1_000_000
 """Maximum number of prefixes in all prompt caches of a provider, which take about 200 bytes
 each."""
 ANY_MODEL = "*"
-"""The model of a provider that serves every name."""
 _HINT = "Compare it with a shipped profile."
 
 

@@ -113,7 +113,6 @@ class PromptCache:
         self._ttl_ns = round(spec.ttl_s * NS_PER_S)
         self._entries: OrderedDict[int, _Entry] = OrderedDict()  # the least recently used first
         self.tokens = 0
-        """How many tokens are stored."""
 
     def look_up(self, prompt: PromptPrefixes, now_ns: int) -> CacheLookup:
         """Look up a prompt. Changes nothing."""
@@ -174,7 +173,6 @@ class PromptCache:
         return held - self.tokens
 
     def _move_to_end(self, prefix: Prefix) -> None:
-        """Make a stored prefix and all shorter ones the most recently used, the shortest last."""
         key: int | None = prefix.hash
         while key is not None:
             self._entries.move_to_end(key)

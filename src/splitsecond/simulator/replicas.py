@@ -37,7 +37,6 @@ class Replica:
         self.in_flight = 0
 
     def look_up(self, prompt: PromptPrefixes) -> CacheLookup | None:
-        """Look up a prompt; None without a cache."""
         return None if self.cache is None else self.cache.look_up(prompt, clock.now_ns())
 
     def store(self, found: CacheLookup | None) -> int:
@@ -71,7 +70,6 @@ class Replicas:
 
     @property
     def engines(self) -> list[Engine[int]]:
-        """Return the engines of the replicas; none if the profile has a table."""
         return [
             each.producer.engine for each in self._all if isinstance(each.producer, EngineProducer)
         ]
@@ -102,7 +100,6 @@ class Replicas:
         return automatic_prefixes(self._spec, text)
 
     def _nearest(self, prompt: PromptPrefixes, prompt_tokens: int) -> Replica:
-        """Return the replica for routing by prefix."""
         read = {
             replica.number: found.read_tokens
             for replica in self._all

@@ -33,10 +33,10 @@ from splitsecond.simulator.content.wants import (
     read_wants,
 )
 from splitsecond.simulator.endpoints import ApiEndpoint, TokenCountEndpoint
-from splitsecond.simulator.limit_headers import Headers
 from splitsecond.simulator.parsing import ServerRequest
 from splitsecond.simulator.profile import ANY_MODEL, Profile, TimingsForm
 from splitsecond.simulator.prompt_cache import CacheLookup
+from splitsecond.simulator.rate_limit import Headers
 
 MAX_OUTPUT_TOKENS = 32_768
 """Most output tokens of a response, of all choices together."""
@@ -262,7 +262,6 @@ def _fault_for(
 
 
 def session_id(headers: Mapping[bytes, bytes]) -> str:
-    """Return the id of the session that the headers name, or ""."""
     found = next((value for name in SESSION_HEADERS if (value := headers.get(name))), b"")
     return found.decode("latin-1")[:MAX_ID_CHARACTERS]
 

@@ -25,7 +25,7 @@ from splitsecond.simulator.content.rerank import RerankRequest, rerank_response
 from splitsecond.simulator.content.script import ReplyScript
 from splitsecond.simulator.content.tokens import token_text
 from splitsecond.simulator.endpoints import ApiEndpoint
-from splitsecond.simulator.limit_headers import Headers
+from splitsecond.simulator.rate_limit import Headers
 from splitsecond.simulator.request import RejectedRequest, SimulatedRequest
 from splitsecond.simulator.sender import ResponseSender
 
@@ -60,7 +60,6 @@ def renderer(request: SimulatedRequest, writer: AnswerWriter) -> Callable[[int],
 def _script_renderer(
     script: ReplyScript, writer: AnswerWriter, request: SimulatedRequest
 ) -> Callable[[int], bytes]:
-    """Return the function that encodes a token of a script, for all choices at once."""
     choices, top = request.parsed.n, request.top_logprobs
 
     def render(index: int) -> bytes:
@@ -150,7 +149,6 @@ async def send_error(
 
 
 def _headers(request: SimulatedRequest) -> Headers:
-    """Return the headers that depend on the request."""
     headers = [
         (request.endpoint.id_header, request.request_id.encode("latin-1")),
         *request.limit_headers,
@@ -162,7 +160,6 @@ def _headers(request: SimulatedRequest) -> Headers:
 
 
 def _end(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -> bytes:
-    """Return the bytes that end a stream after its last token."""
     _report_times(request, writer, took)
     end = writer.end(
         request.finish,
@@ -175,7 +172,6 @@ def _end(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -> 
 
 
 def _whole(request: SimulatedRequest, writer: AnswerWriter, took: ServerTimes) -> bytes:
-    """Return the body of a response that is not streamed."""
     if isinstance(request.parsed, EmbeddingRequest):
         return embedding_response(request.parsed, request.prompt_tokens, request.response_id)
     if isinstance(request.parsed, RerankRequest):
@@ -219,7 +215,6 @@ def _content(request: SimulatedRequest) -> ServerAnswer:
 
 
 def _argument_fragment(request: SimulatedRequest, index: int) -> str:
-    """Return token `index` of a tool call's arguments."""
     first, last = request.reasoning_tokens, request.output_tokens - 1
     return (
         ('{"text":"' if index == first else "")

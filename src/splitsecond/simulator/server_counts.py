@@ -33,7 +33,6 @@ class ServerCounts(msgspec.Struct):
     e2e: Times = msgspec.field(default_factory=Times)
 
     def began(self, took: ServerTimes, prompt_tokens: int, cached_tokens: int) -> None:
-        """Count a first token."""
         self.prompt_tokens += prompt_tokens
         self.cached_tokens += cached_tokens
         self.ttft.add(took.queue_ns + took.prompt_ns)

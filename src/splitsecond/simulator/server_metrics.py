@@ -30,7 +30,6 @@ POWER_CAP = 0x04
 def exposed(
     profile: Profile, engines: Sequence[Engine[int]], counts: ServerCounts, now_ns: int
 ) -> bytes:
-    """Return the page."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(_families(profile, engines, counts, now_ns)))
     return generate_latest(registry)

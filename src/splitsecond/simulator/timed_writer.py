@@ -22,8 +22,6 @@ whole answers."""
 
 
 class TimedWriter(StreamWriter):
-    """Writer of one answer of OpenAI's format that reports the server's times."""
-
     _times: tuple[ServerTimes, TimesForm] | None = None
 
     def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:

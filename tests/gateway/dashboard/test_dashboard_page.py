@@ -19,16 +19,21 @@ from splitsecond.testing.virtual_time import run_virtual
 HERE = "127.0.0.1:8800"
 
 
-async def overview() -> bytes:
-    return b'{"all":"of it"}'
+class FakeDashboard:
+    def __init__(self, answer: bytes | None = None) -> None:
+        self._answer = answer
 
+    async def data(self) -> bytes:
+        return b'{"all":"of it"}'
 
-async def speeds() -> bytes:
-    return b"<!doctype html>"
+    async def speeds(self) -> bytes:
+        return b"<!doctype html>"
 
+    async def sessions(self, identity: str) -> bytes | None:
+        return {"": b"[]", "00000000000000ab": b"{}"}.get(identity)
 
-async def sessions(identity: str) -> bytes | None:
-    return {"": b"[]", "00000000000000ab": b"{}"}.get(identity)
+    async def what_if(self) -> bytes | None:
+        return self._answer
 
 
 def asked(
@@ -38,11 +43,7 @@ def asked(
     headers: dict[str, str] | None = None,
     **settings: Any,
 ) -> Visitor:
-    client = visitor(
-        FakeService(),
-        *keys,
-        **{"overview": overview, "speeds": speeds, "session_pages": sessions, **settings},
-    )
+    client = visitor(FakeService(), *keys, **{"dashboard": FakeDashboard(), **settings})
     client.transport = Transport(peer)
     run_virtual(
         client.asks(b"", path=path, method="GET", headers={"host": HERE, **(headers or {})})
@@ -103,8 +104,8 @@ def test_a_key_in_the_address_is_ignored() -> None:
 
 
 def test_without_a_data_source_there_is_no_data() -> None:
-    assert asked("/dashboard/data", overview=None).status == 404
-    assert asked("/dashboard/speed", speeds=None).status == 404
+    assert asked("/dashboard/data", dashboard=None).status == 404
+    assert asked("/dashboard/speed", dashboard=None).status == 404
 
 
 def test_the_page_of_speed_grades_cannot_be_framed() -> None:
@@ -176,14 +177,12 @@ def test_sessions_are_read_by_their_id(query: str, status: int) -> None:
 
 
 def test_the_latest_answer_needs_the_rights_of_the_dashboard() -> None:
-    async def kept() -> bytes:
-        return b"null"
-
-    assert asked("/dashboard/what-if", what_if=kept).body == b"null"
-    assert asked("/dashboard/what-if", what_if=kept, peer="10.0.0.9").status == 403
+    kept = FakeDashboard(b"null")
+    assert asked("/dashboard/what-if", dashboard=kept).body == b"null"
+    assert asked("/dashboard/what-if", dashboard=kept, peer="10.0.0.9").status == 403
     assert asked("/dashboard/what-if").status == 404
 
 
 def test_sessions_need_the_rights_of_the_dashboard() -> None:
     assert asked("/dashboard/sessions", peer="10.0.0.9").status == 403
-    assert asked("/dashboard/sessions", session_pages=None).status == 404
+    assert asked("/dashboard/sessions", dashboard=None).status == 404

@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Struct
 
 HOURS_PER_YEAR = 8766.0
-"""Hours of a year of 365.25 days."""
 W_PER_KW = 1000.0
 
 

@@ -114,11 +114,9 @@ class Chart:
         return self.top + self.height + self._below
 
     def across(self, value: float) -> float:
-        """Return the pixels from the left edge of the drawing to a value."""
         return self.left + self.width * self.x.place(value)
 
     def down(self, value: float) -> float:
-        """Return the pixels from the top edge of the drawing to a value."""
         if self.y is None:
             return self.top + value
         return self.top + self.height * (1 - self.y.place(value))
@@ -238,7 +236,6 @@ class Chart:
         return line + self.label(self.left + 5, at - 5, text)
 
     def keep_clear(self, x: float, y: float, size: float) -> None:
-        """Keep labels away from a mark at a point."""
         at, down = self.across(x), self.down(y)
         self._labels.append((at - size, down - size, at + size, down + size))
 

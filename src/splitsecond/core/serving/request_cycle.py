@@ -41,7 +41,6 @@ _STATUS_LINES = {
 Anthropic's 529."""
 _KEEP_ALIVE = (b"", b"")
 _CLOSE = (b"connection: close", b"", b"")
-"""The last lines of the headers."""
 _header_line = b": ".join
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK = b"0\r\n\r\n"

@@ -124,7 +124,6 @@ class HttpConnection:
         owner: ConnectionOwner,
         reading: ReadContext,
     ) -> None:
-        """Take over a connected socket."""
         self.origin, self.info = origin, info
         self.exchange: Exchange | None = None
         """The exchange in flight; None: the connection is idle."""
@@ -437,8 +436,6 @@ class HttpConnection:
             self._finish(exchange, response, at)
 
     def _stream_ended(self, at: int, *, clean: bool) -> None:
-        """Handle the end of the stream. `clean`: the peer announced it; over TLS a bare end may be
-        an attack."""
         exchange, response = self.exchange, self._parser
         if exchange is None or response is None:
             self.close()

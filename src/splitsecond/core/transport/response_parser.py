@@ -74,7 +74,6 @@ class ResponseParser:
         """The final status; 0 until the headers are complete."""
         self.headers: Mapping[str, str] = {}
         self.complete = False
-        """Whether the whole body has come."""
         self.fault: Fault | None = None
         self.keep_alive = False
         """Whether the peer takes another request on this connection, according to the headers."""

@@ -13,8 +13,6 @@ several tokens."""
 
 
 class AnswerLengths:
-    """The lengths of the answers of one target so far."""
-
     __slots__ = ("_full",)
 
     def __init__(self) -> None:
@@ -28,6 +26,5 @@ class AnswerLengths:
         return None if asked is None or self._full < LIKE_BEFORE else int(asked * FULL_SHARE)
 
     def record(self, asked: int | None, events: int) -> None:
-        """Record that an answer with `events` content events is complete."""
         if asked is not None:
             self._full = self._full + 1 if events >= int(asked * FULL_SHARE) else 0

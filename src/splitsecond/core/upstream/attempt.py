@@ -71,7 +71,6 @@ ended."""
 
 
 def _sending(exchange: Exchange) -> Sending:
-    """Return how the request was sent, from transport."""
     connection = exchange.connection
     return Sending(
         sent_ns=exchange.sent_ns,
@@ -95,7 +94,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
     observation: Observation | None = None
     """The observation of this attempt; None until it has ended."""
     deadline_ns: int | None
-    """The deadline of the whole call; None: no deadline."""
     _config: AttemptConfig
     _call: Call
     _timeline: Timeline
@@ -211,7 +209,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             self._break_internally(at, error)
 
     def _packets_received(self, bodies: list[bytes], times: list[int], read_ns: int) -> None:
-        """Take consecutive packets of one read."""
         try:
             run = None if self._complete else self._decoder.feed_packets(bodies, times)
         except Exception as error:
@@ -261,7 +258,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         self._break(at, fault)
 
     def _take_events(self, events: list[Event], *, last: bool = False) -> None:
-        """Take the events of a read. `last`: nothing comes after it, so no deadline applies."""
         timeline = self._timeline
         had_token = timeline.has_token
         timeline.record_events(events)
@@ -367,7 +363,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         return True
 
     def _transcode(self, transcoder: Transcoder, events: list[Event], at: int) -> None:
-        """Store `events` for `read`, in the client's API format."""
         try:
             data = transcoder.encode(events)
         except Fault as fault:
@@ -393,7 +388,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
     # The end, exactly once.
 
     def _break_internally(self, at: int, error: Exception) -> None:
-        """End the answer because of an error of this program."""
         report_internal_error("request", error)
         phase: Phase = (
             "between tokens"
@@ -467,7 +461,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         self._check_deadline(now_ns)
 
     def _restart_timer(self) -> None:
-        """Set the timer again, because another deadline applies."""
         self.cancel_timer()
         self._check_deadline(clock.now_ns())
 
@@ -491,7 +484,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             self._break(due_ns, self._overdue(due_ns))
 
     def _check_rate(self, check: RateCheck, now_ns: int) -> None:
-        """Break an answer that is too slow, or wait for the next deadline."""
         rate = check.rate(now_ns)
         if rate is None or self._call.floor is None:
             self._check_deadline(now_ns)
@@ -555,7 +547,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         return due_ns if deadline_ns is None else min(due_ns, deadline_ns)
 
     def _overdue(self, due_ns: int) -> Fault:
-        """Return the fault of a timeout at `due_ns`."""
         phase, since_ns, limit_ms = self._waiting_for()
         if due_ns == self.deadline_ns:
             return overdue(phase, due_ns - self._timeline.start_ns)
@@ -599,7 +590,6 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
             self.empty = self._complete
 
     def _woken(self) -> "asyncio.Future[None]":
-        """Return a future that `_wake` completes."""
         self._waiter = asyncio.get_running_loop().create_future()
         return self._waiter
 
@@ -708,7 +698,6 @@ class MeteredAttempt(Attempt, eq=False, kw_only=True):
         Attempt._take_events(self, events, last=last)
 
     def _read_meter(self, at: int) -> None:
-        """End the answer if the meter says so."""
         lengths, meter = self._timeline.lengths, self._call.notes.meter
         self._characters += sum(lengths[self._metered_texts :])
         self._metered_texts = len(lengths)

@@ -12,12 +12,9 @@ from splitsecond.core.upstream.answer_lengths import AnswerLengths
 from splitsecond.core.upstream.spec import Timeouts
 
 Observer = Callable[[Observation], None]
-"""Receives the observation of each attempt when it has ended."""
 
 
 class FaultReader(Protocol):
-    """Reads the error response of an API format."""
-
     def __call__(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault: ...
 
 

@@ -40,7 +40,6 @@ def overdue(phase: Phase, after_ns: int, limit_ms: int | None = None) -> TimedOu
 
 
 def too_slow(rate: float, floor: RateFloor) -> TimedOut:
-    """Return the fault of an answer with `rate` tokens per second, which is below `floor`."""
     words = (
         f"{rate:.2g} tokens per second in the last {floor.over_ns / NS_PER_S:g} s, "
         f"below the floor of {floor.tokens_per_s:g}"
@@ -49,13 +48,11 @@ def too_slow(rate: float, floor: RateFloor) -> TimedOut:
 
 
 def no_token_yet(size: int, status: int) -> ProviderFault:
-    """Return the fault of an answer whose first `size` bytes contain no token."""
     words = f"{size:,} bytes of an answer without a token, expected at most {HELD_BYTES:,}"
     return ProviderFault(words, kind="malformed", phase="first token", status=status)
 
 
 def unread(size: int, status: int) -> ProviderFault:
-    """Return the fault of a watched answer with `size` unread bytes."""
     words = f"{size:,} bytes of a watched answer were not read, expected at most {HELD_BYTES:,}"
     return ProviderFault(words, kind="too_long", phase="between tokens", status=status)
 

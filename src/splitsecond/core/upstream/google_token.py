@@ -17,10 +17,8 @@ from splitsecond.core import clock
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, Fault, NetworkFault, parser_words
 
 ASK_S = 10
-"""Timeout of a request to Google."""
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 RENEW_BEFORE_NS = 300 * clock.NS_PER_S
-"""How long before its end a token is renewed."""
 
 
 class GoogleToken:

@@ -35,7 +35,6 @@ class PendingBytes(Struct, eq=False):
 
     @property
     def full(self) -> bool:
-        """Whether no more should be read for now."""
         return self.size > self.limit
 
     def put(self, data: bytes) -> None:
@@ -47,7 +46,6 @@ class PendingBytes(Struct, eq=False):
             self._held.hold(self.size)
 
     def take(self) -> bytes:
-        """Remove and return all bytes."""
         data = b"".join(self._parts)  # does not copy a single part
         self._parts.clear()
         self.size = 0
@@ -55,13 +53,11 @@ class PendingBytes(Struct, eq=False):
         return data
 
     def pause(self, exchange: Exchange) -> None:
-        """Stop reading the provider's socket."""
         if not self.paused:
             self.paused = True
             exchange.pause()
 
     def resume(self, exchange: Exchange, now_ns: int) -> None:
-        """Read the provider's socket again."""
         self.paused = False
         self.resumed_ns = now_ns
         exchange.resume()

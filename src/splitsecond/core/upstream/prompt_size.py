@@ -40,7 +40,7 @@ def input_tokens(call: Call) -> int:
 
     Policies compare targets with it, several times for one call: it is a typical value, and nothing
     is decoded for it. For limits and charges see
-    `routing.router.prompt_tokens.conservative_input_tokens`.
+    `routing.router.prompt_tokens.prompt_size`.
     """
     size = 0
     for name, value in call.body.items():
@@ -50,7 +50,6 @@ def input_tokens(call: Call) -> int:
 
 
 def text_tokens(data: bytes | memoryview) -> int:
-    """Return the estimated number of tokens of a part of a prompt."""
     size = len(data)
     return (size if size <= _MAY_HOLD_PICTURES else _size(data)) // BYTES_PER_TOKEN
 

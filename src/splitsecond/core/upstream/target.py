@@ -382,7 +382,6 @@ class Target:
         return origin, Request("GET", path, tuple(wanted.items()), fresh=fresh)
 
     def close(self) -> None:
-        """Close every connection at once."""
         self._client.close()
 
 
@@ -418,7 +417,6 @@ def _with_session(call: Call, field: str) -> Call:
 
 
 def _with_stall(config: AttemptConfig, stall_ns: int) -> AttemptConfig:
-    """Return `config` with a time between two tokens of at most `stall_ns`."""
     stall_ms = max(stall_ns // clock.NS_PER_MS, 1)
     timeouts = msgspec.structs.replace(
         config.timeouts, stall_ms=min(stall_ms, config.timeouts.stall_ms or stall_ms)

@@ -122,7 +122,6 @@ def _in_own_names(message: str, call: Call, form: ClientFormat, reader: RequestR
 
 
 def transcoder(call: Call, model: str) -> Transcoder:
-    """Return the transcoder that writes the answer of `model` in the API format of `call`."""
     if call.operation == "embeddings":
         return VectorsTranscoder(call, model)
     if call.operation == "rerank":

@@ -228,7 +228,6 @@ class AnswerWriter(Protocol):
         ...
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
-        """Return the beginning of a tool call."""
         return b""
 
     def finish(self, reason: str, index: int = 0) -> bytes:
@@ -236,11 +235,9 @@ class AnswerWriter(Protocol):
         return b""
 
     def usage(self, usage: Usage) -> bytes:
-        """Return the token counts."""
         return b""
 
     def done(self) -> bytes:
-        """Return the end of the stream."""
         return b""
 
     def end(
@@ -252,15 +249,9 @@ class AnswerWriter(Protocol):
         counts: bool = True,
         marker: bool = True,
     ) -> bytes:
-        """Return the end of all choices and of the stream; `counts`: with the usage, `marker`: with
-        the end mark."""
         finish = b"".join(self.finish(reason, index) for index in range(choices))
         return finish + (self.usage(usage) if counts else b"") + (self.done() if marker else b"")
 
-    def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
-        """Return an error, which ends the stream."""
-        ...
+    def error(self, message: str, type: str, code: str | int | None = None) -> bytes: ...
 
-    def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
-        """Return an answer that is not streamed, with a choice for each of `answers`."""
-        ...
+    def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes: ...

@@ -29,7 +29,6 @@ from splitsecond.core.wire.translation import (
 )
 
 _OWN_FIELDS = ("model", "stream", "stream_options")
-"""Fields that the encoder of each format sets."""
 _DROPPED: Mapping[str, tuple[Any, ...]] = {
     "user": (),
     "metadata": (),
@@ -158,7 +157,6 @@ def tool_message(call_id: str, parts: Sequence[dict[str, Any]]) -> dict[str, Any
 
 
 REASONING_FIELD = "reasoning_content"
-"""The field of a message with the assistant's reasoning."""
 _ROLES = {
     "system": "system",
     "developer": "system",
@@ -335,8 +333,6 @@ def text_of(data: str, place: str) -> str:
 
 
 def refuse_type(kind: str, known: Collection[str], place: str, api_format: str) -> None:
-    """Raise `CallerFault` if media of type `kind` are not among those `known` to the API format
-    `api_format`."""
     if kind and kind not in known:
         hint = f"Possible here: {', '.join(known)}."
         raise not_translatable(f"{place} of the media type {kind!r}", api_format, hint)
@@ -348,7 +344,6 @@ _LINK_TYPES: Mapping[str, str] = {
     "jpg": "image/jpeg",
     "pdf": _PDF,
 }
-"""Media types, by the endings of addresses."""
 
 
 def media_type(url: str) -> str:
@@ -464,7 +459,6 @@ def with_prefill(chat: Call, prefill: str | bool | None) -> Call:
 
 
 def functions_named(tools: Any, name: str | None = None) -> list[dict[str, Any]]:
-    """Return the functions among `tools`; if a `name` is given, only those with that name."""
     found = []
     for tool in tools if isinstance(tools, list) else ():
         match tool:

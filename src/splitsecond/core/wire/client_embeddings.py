@@ -29,8 +29,6 @@ class _Item(Struct):
 
 
 class Vectors(Struct):
-    """An answer in OpenAI's form."""
-
     data: list[_Item]
     model: Any = ""
     usage: Any = None
@@ -46,7 +44,6 @@ _decode = msgspec.json.Decoder(Vectors).decode
 
 
 def vectors_answer(write: Callable[[Vectors], Fields], body: bytes) -> bytes:
-    """Return the answer in the client's format, as `write` makes it."""
     return to_json(write(decoded(body, _decode)))
 
 

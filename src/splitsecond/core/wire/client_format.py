@@ -315,7 +315,6 @@ def _embeddings(
     write: Callable[[Vectors], dict[str, Any]],
     **fields: Any,
 ) -> ClientFormat:
-    """Return a path or method for embeddings of the clients of `form`."""
     own: dict[str, Any] = {"paths": {}, "methods": {}, "method_operation": "embeddings", **fields}
     assembly = _written(vectors_answer, write)
     return structs.replace(

@@ -41,7 +41,6 @@ class ContinuationEncoder(ABC):
         return self._cutter.whole(data)
 
     def rest(self) -> bytes:
-        """Return what is left when the body has ended well."""
         return self._cutter.left()
 
     def decode(self, data: bytes, at: int) -> list[Event]:
@@ -91,7 +90,6 @@ class PartsEncoder(ContinuationEncoder):
             self._ended_kind = None
 
     def _ends(self, kind: TokenKind | None) -> None:
-        """The open part, which takes tokens of `kind`, ends."""
         if kind is not None:
             self._ended_kind = kind
 

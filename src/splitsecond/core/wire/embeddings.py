@@ -35,7 +35,6 @@ _VECTORS = "vectors"
 
 
 def encoder(api_format: str, chat: Encode) -> Encode:
-    """Return the encoding of calls in a format that encodes a chat by `chat`."""
 
     def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         return (
@@ -137,8 +136,6 @@ def decoder(chat: Callable[[Operation], Decoder]) -> Callable[..., Decoder]:
 
 
 class VectorsTranscoder(Transcoder):
-    """Transcoder of vectors to OpenAI's answer."""
-
     def __init__(self, call: Call, model: str) -> None:
         self._model = model
         self._base64 = plain_value(call.body.get("encoding_format")) == "base64"
@@ -146,7 +143,6 @@ class VectorsTranscoder(Transcoder):
         self._tokens = 0
 
     def encode(self, events: Sequence[Event]) -> bytes:
-        """Return the whole answer at its end; b"" before that."""
         for event in events:
             match event:
                 case Quiet(what="vectors"):

@@ -47,8 +47,6 @@ class _Answer(Struct, gc=False):
 
 
 class RankingDecoder(ItemsDecoder):
-    """Decoder of Cohere's answer."""
-
     whole_form = msgspec.json.Decoder(_Answer)
 
     def _take_whole(self, answer: _Answer, body: bytes, at: int, out: list[Event]) -> None:
@@ -63,14 +61,11 @@ class RankingDecoder(ItemsDecoder):
 
 
 class RankingTranscoder(Transcoder):
-    """Transcoder of results to the answer of ``/v1/rerank``."""
-
     def __init__(self, model: str) -> None:
         self._model = model
         self._results = ""
 
     def encode(self, events: Sequence[Event]) -> bytes:
-        """Return the whole answer at its end; b"" before that."""
         for event in events:
             match event:
                 case Quiet(what="results"):

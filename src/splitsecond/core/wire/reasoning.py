@@ -29,7 +29,6 @@ from splitsecond.core.wire.translation import left_out, not_translatable, short
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _ORDER = EFFORTS.index
 USUAL_EFFORTS = ("none", "low", "medium", "high")
-"""The efforts that most servers with efforts know."""
 BUDGETS: Mapping[str, int] = dict(
     zip(EFFORTS, (0, 1024, 1024, 8192, 24576, 32768, 32768), strict=True)
 )
@@ -67,7 +66,6 @@ class ReasoningStyle(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def style_for(styles: Sequence[ReasoningStyle], model: str) -> ReasoningStyle | None:
-    """Return the first of `styles` that matches `model`; None if its reasoning cannot be set."""
     return next(
         (style for style in styles if any(fnmatchcase(model, pattern) for pattern in style.models)),
         None,

@@ -52,10 +52,8 @@ END_MARK = b"[DONE]"
 """OpenAI's end mark; some servers of other formats send it too."""
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
-"""A number of tokens."""
 ABSENT = Raw()
 NOTHING = (ABSENT, Raw(b"null"))
-"""A raw field that is absent or null."""
 
 _NAMED = frozenset({"error", "ping", "keepalive", "keep-alive", "heartbeat"})
 """Names of events that mean the same in every format: an error, or else a sign of life."""
@@ -204,7 +202,6 @@ class Decoder:
             self.odd_fields = (*self.odd_fields, name)
 
     def _note_times(self, times: Struct | None) -> None:
-        """Note the times that the server reports, which are the fields of `times`."""
         found = {} if times is None else structs.asdict(times)
         self.server_timings.update(
             (name, float(value)) for name, value in found.items() if value is not None
@@ -226,7 +223,6 @@ class Decoder:
             out.append(Token(at, text, kind, tool=tool))
 
     def _report_error(self, at: int, out: list[Event], error: ProviderError, data: bytes) -> None:
-        """Break the answer with an error that the provider sent in its place."""
         self._ended = True
         out.append(Broken(at, in_band_fault(error, data, phase=self._phase)))
 

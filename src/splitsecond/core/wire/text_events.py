@@ -144,7 +144,6 @@ class TextEvents(Struct, eq=False):
         return texts
 
     def only(self, data: bytes) -> str:
-        """Return the text if `data` is one known event; otherwise ""."""
         before, after = self._before, self._after
         text = data.removeprefix(before).removesuffix(after)
         if not self.current or len(data) - len(text) != len(before) + len(after):

@@ -50,7 +50,6 @@ def mark_failures(messages: Any) -> Any:
 
 
 def _mark_failure(message: Fields) -> Fields:
-    """Return a message with a tool's result, with its failure flag turned into text."""
     if FAILED not in message:
         return message
     rest = {name: value for name, value in message.items() if name != FAILED}
@@ -69,7 +68,6 @@ def _is_result(message: Any) -> bool:
 
 
 def _split_media(message: Fields) -> tuple[Fields, list[Fields]]:
-    """Return the message with its text alone, and its other parts."""
     content = message.get("content")
     if not isinstance(content, list) or not any(_is_of(part, *_MEDIA) for part in content):
         return message, []

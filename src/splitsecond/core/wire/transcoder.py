@@ -37,8 +37,6 @@ request."""
 
 
 class WriterType(Protocol):
-    """The class of a format's `AnswerWriter`."""
-
     def __call__(
         self, operation: Operation, model: str, *, id: str, created: int
     ) -> AnswerWriter: ...
@@ -157,7 +155,6 @@ class Transcoder:
         choice.call, choice.arguments = None, []
 
     def _end_calls(self, choice: _Choice, index: int, out: list[bytes]) -> None:
-        """End the open call, and write those that were held back."""
         if choice.call is None:
             return
         for part, token in sorted(choice.held, key=lambda held: held[0].number):

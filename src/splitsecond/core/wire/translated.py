@@ -46,11 +46,9 @@ class TranslatedRelay(StreamRelay):
         return self._encoded(self._chunks.feed(data, clock.now_ns()))
 
     def rest(self) -> bytes:
-        """Return the end of a complete answer."""
         return self._encoded(self._chunks.close(clock.now_ns()))
 
     def error(self, body: bytes) -> bytes:
-        """Return the event that ends a failed answer. `body` is the body of an error response."""
         before, after = self._around_error
         return before + body + after
 

@@ -144,8 +144,6 @@ def not_translatable(what: str, api_format: str = OTHER_FORMAT, hint: str = "") 
 
 
 def nested_too_deeply() -> CallerFault:
-    """Return the fault of a request whose values are nested more deeply than they can be
-    written."""
     return CallerFault(
         "the request is nested too deeply", hint="Nest its lists and objects less deeply."
     )

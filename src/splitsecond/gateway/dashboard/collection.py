@@ -45,17 +45,13 @@ if TYPE_CHECKING:
     from splitsecond.log.store.log import Log
 
 FRESH_NS = clock.NS_PER_S
-"""How long the data are cached."""
 PREVIEW_NS = 10 * clock.NS_PER_S
-"""Time between two previews of a policy."""
 MAX_PREVIEWS = 4
 """Policies previewed for one request. Each takes some milliseconds."""
 HISTORY_NS = 10 * clock.NS_PER_S
-"""How long a history is cached."""
 PERIOD_S = {1: 60, 6: 300, 24: 1200, 168: 7200}
 """Length of a period of a history in seconds, by the hours that it covers: up to 84 periods."""
 CALLS = 10
-"""Simulated calls of a preview."""
 
 
 class DashboardData:

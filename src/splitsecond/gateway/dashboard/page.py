@@ -22,7 +22,6 @@ GUARDED: Headers = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 ]
-"""Headers of the page and of its data."""
 SCRIPTS = (
     "elements.js", "figures.js", "history.js", "charts.js", "recent.js", "speeds.js",
     "sessions.js", "what_if.js", "view.js",

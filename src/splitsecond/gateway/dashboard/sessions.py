@@ -31,7 +31,6 @@ from splitsecond.log.production.sessions import (
 from splitsecond.log.store.log import Past
 
 DAYS = 7
-"""Days of the log from which sessions are shown."""
 MAX_SESSIONS = 50
 MAX_TURNS = 300
 """The latest turns of a session that the page draws."""

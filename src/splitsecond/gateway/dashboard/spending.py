@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.errors import CallerFault
-from splitsecond.gateway.records.limits import begin_of, today
+from splitsecond.gateway.records.limits import begin_of, today, used_tokens
 from splitsecond.log.production.token_cost import spent_usd
 from splitsecond.routing.router.settings import ClientKey
 
 if TYPE_CHECKING:
-    from splitsecond.log.store.log import Log, SpentTokens
-
-    Used = tuple[list[SpentTokens], list[SpentTokens]]
-    """What was used today, and on the days before it in this month."""
+    from splitsecond.gateway.records.limits import Used
+    from splitsecond.log.store.log import Log
 
 PATIENCE_S = 1.0
 """How long the data of the dashboard wait for the log. Later ones have what it says."""
@@ -85,19 +83,16 @@ class LoggedSpending:
         return all_usd, found
 
     def _look(self, log: "Log", spenders: dict[str, Spender], now: datetime) -> "dict[str, Used]":
-        midnight, first = begin_of("day", now), begin_of("month", now)
         used: dict[str, Used] = {}
         try:
             for counter, each in spenders.items():
-                read = log.team_tokens if each.is_team else log.spent_tokens
-                used[counter] = read(each.name, midnight, now), read(each.name, first, midnight)
+                used[counter] = used_tokens(log, each.name, now, is_team=each.is_team)
         except CallerFault as fault:
             self._say(f"{fault} The dashboard counts today's cost from now on.")
         return used
 
 
 def spenders(keys: Sequence[ClientKey], unnamed: str) -> dict[str, Spender]:
-    """Return the clients and teams by counter. `unnamed`: the name of clients without a key."""
     if not keys:
         return {unnamed: Spender(unnamed, (unnamed,))}
     found = {key.counter: Spender(key.name, (key.name,)) for key in keys}

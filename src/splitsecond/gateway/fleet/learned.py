@@ -23,7 +23,6 @@ from splitsecond.core.events import RateLimits
 from splitsecond.routing.targets.samples import Weighted
 
 MAX_TARGETS = 256
-"""Targets in a report."""
 LONGEST_NAME = 300
 """Characters of a target's name. Clients may name targets, so longer ones are left out."""
 MAX = 1e6

@@ -21,7 +21,6 @@ themselves."""
 USED_S = 15.0
 """The age at which a report of another gateway is no longer used."""
 MAX_SHOWN = 20
-"""Targets that are down in `GatewayStatus.down`."""
 
 
 class Learning:
@@ -43,7 +42,6 @@ class Learning:
         self._reached_ns = 0
         self._invalid: set[str] = set()
         self.invalid = 0
-        """How many reports of other gateways were invalid."""
 
     @property
     def turns(self) -> int:

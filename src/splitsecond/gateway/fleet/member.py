@@ -13,7 +13,6 @@ from splitsecond.core.internal_errors import contained
 from splitsecond.gateway.fleet.database import About, Answer, FleetDatabase, NameTaken, Neighbour
 from splitsecond.gateway.fleet.holder import Holder, LimitUse
 from splitsecond.gateway.fleet.learning import Learning
-from splitsecond.gateway.fleet.session_use import SharedSessions
 from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.fleet.shared_limit import SILENT_S, Period
 from splitsecond.gateway.fleet.view import FleetView
@@ -26,19 +25,20 @@ from splitsecond.gateway.records.shared_counters import MAX_NAMES, SharedCounter
 from splitsecond.routing.router.settings import Team
 
 EVERY_S = 1.0
-"""Time between two exchanges."""
 LOOK_S = 0.05
 """Time between two looks at the counters, to report early. Also the least time between two
 exchanges."""
 AWAY_S = 3.0
 """Time without an answer after which the database is reported to be away."""
 MAX_AT_ONCE = 200
-"""Limits in one exchange."""
 SLEW = 0.005
 """By how much the minutes may be shifted each second to follow the database's clock, as a share of
 it."""
 END_S = 30.0
 """How long the calls of workers that have died may have money reserved at the end."""
+AGAIN_NS = clock.NS_PER_S
+"""Counts that changed so long before the last exchange are sent again: a worker may have been about
+to write them."""
 TAKE_OVER_S = 2.0
 """How long a gateway of the same name must be silent to be replaced."""
 _LIMITS: dict[Period, Limit] = {"minute": "requests", "day": "usd", "month": "usd_per_month"}
@@ -302,5 +302,22 @@ class FleetMember:
 
 
 def _label(counter: str) -> str:
-    """Return the name of a key or a team as metrics show it."""
     return counter.removeprefix("\0")
+
+
+class SharedSessions:
+    """What sessions use at all gateways: this gateway's counts to the database, theirs back."""
+
+    def __init__(self, counters: SessionCounters) -> None:
+        self._counters = counters
+        self._sent_ns = 0
+        self._read_s = 0.0  # in fleet time
+
+    async def exchange(self, database: FleetDatabase) -> None:
+        """Raises `psycopg.Error` and `OSError`, and then the next exchange sends the same again."""
+        begin_ns = clock.now_ns()
+        used = self._counters.used_since(self._sent_ns - AGAIN_NS)
+        read_s, others = await database.share_sessions(used, self._read_s)
+        self._sent_ns, self._read_s = begin_ns, read_s
+        for session, use in others.items():
+            self._counters.set_others(session, use)

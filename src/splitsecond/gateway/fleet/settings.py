@@ -5,8 +5,6 @@ from msgspec import Struct
 
 
 class LimitedKey(Struct, frozen=True):
-    """A key with limits, or a team of keys."""
-
     name: str
     requests_per_minute: int | None = None
     usd_per_day: float | None = None

@@ -41,6 +41,7 @@ from splitsecond.core.wire.client_format import ClientFormat, listing_at
 from splitsecond.core.wire.ollama import SERVED_VERSION
 from splitsecond.core.wire.stored_ids import CONTINUES, FIELDS, KeptAnswers, ids_in_request
 from splitsecond.core.wire.translation import nested_too_deeply, short
+from splitsecond.gateway.dashboard.collection import DashboardData
 from splitsecond.gateway.http.counting import count_tokens
 from splitsecond.gateway.http.headers import (
     HINT_HEADERS,
@@ -93,35 +94,20 @@ _UPGRADE_REQUIRED = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 
 
 class Gateway:
-    """Serves requests. `draining`: it is about to stop, and reports that it is not ready.
+    """Serves requests. Call `use` before the first one. `draining`: it is about to stop, and says
+    that it is not ready.
 
-    `tracker` records each call. `limits`: the limits of keys. `cors`: the origins whose pages may
-    send requests. `metrics_for`: who may read ``/metrics``, ``/explain`` and the dashboard:
-    "loopback" admits clients on this machine and keys for all routes, "key" only the latter, "off"
-    nobody. A proxy on this machine that sends no header about its own clients makes them look
-    local. `overview`: returns the dashboard's data, `history` that of the log, `speeds` the page of
-    speed grades, `session_pages` all sessions, or one, `what_if` the latest answer of that command.
-    `owners`: the clients and targets of stored responses. `sessions`: the sessions of clients.
+    `tracker` records each call. `owners`: the clients and targets of stored responses.
     `conversations`: learn from `sessions` what other workers know; None: there are none.
     `access_log`: gets the requests that are refused.
     """
 
     def __init__(
         self,
-        routes: Routes,
-        keys: tuple[ClientKey, ...] = (),
         *,
-        max_body_bytes: int = MAX_BODY_BYTES,
         tracker: CallTracker | None = None,
-        limits: KeyLimits | None = None,
         metrics: Metrics | None = None,
-        metrics_for: MetricsFor = "loopback",
-        cors: tuple[str, ...] = (),
-        overview: Callable[[], Awaitable[bytes]] | None = None,
-        history: Callable[[int], Awaitable[bytes | None]] | None = None,
-        speeds: Callable[[], Awaitable[bytes | None]] | None = None,
-        session_pages: Callable[[str], Awaitable[bytes | None]] | None = None,
-        what_if: Callable[[], Awaitable[bytes | None]] | None = None,
+        dashboard: DashboardData | None = None,
         owners: ResponseOwners | None = None,
         sessions: Sessions | None = None,
         conversations: Conversations | None = None,
@@ -131,9 +117,7 @@ class Gateway:
         self._chance = Random()
         self._tracker = tracker or CallTracker()
         self._metrics = metrics or Metrics()
-        self._pages = OperatorPages(
-            self._key, self._metrics, overview, history, speeds, session_pages, what_if
-        )
+        self._pages = OperatorPages(self._key, self._metrics, dashboard)
         self._owners = owners or ResponseOwners()
         self._sessions = sessions or Sessions()
         self._conversations = conversations
@@ -150,14 +134,6 @@ class Gateway:
             "/health/ready": self._ready,
             **self._pages.handlers,
         }
-        self.use(
-            routes,
-            keys,
-            max_body_bytes=max_body_bytes,
-            limits=limits,
-            metrics_for=metrics_for,
-            cors=cors,
-        )
 
     def use(
         self,
@@ -178,7 +154,11 @@ class Gateway:
         """Serve by these settings from the next request on. Requests in flight end with the old
         ones.
 
-        `budgets`: those of sessions. `advise` adds hints to the failures that clients receive.
+        `limits`: those of keys; `budgets`: those of sessions. `cors`: the origins whose pages may
+        send requests. `metrics_for`: who may read ``/metrics``, ``/explain`` and the dashboard:
+        "loopback" admits clients on this machine and keys for all routes, "key" only the latter,
+        "off" nobody. A proxy on this machine that sends no header about its own clients makes them
+        look local. `advise` adds hints to the failures that clients receive.
         `cost` returns the cost of an attempt in US dollars, None if it is not known;
         `stops_billing` the rule for attempts that are closed early. `takes_credentials`: some
         targets are called with the client's own credentials. `unnamed`: the name of clients without
@@ -224,7 +204,6 @@ class Gateway:
             await self._refuse(cycle, InternalFault())
 
     async def _refuse(self, cycle: RequestCycle, fault: Fault) -> None:
-        """Answer a request that is no call with its error."""
         if isinstance(fault, WrongKey):
             fault = await self._paused(cycle, fault)
         form = format_at(cycle.path, cycle.headers)
@@ -243,7 +222,6 @@ class Gateway:
         await cycle.refuse(response, id_headers(identity.encode(), form))
 
     async def _paused(self, cycle: RequestCycle, fault: WrongKey) -> CallerFault:
-        """Wait before a wrong key is answered. Return the fault for the client."""
         if await self._wrong_keys.pause(cycle.peer):
             return fault
         cycle.keep_alive = False
@@ -328,7 +306,6 @@ class Gateway:
         await cycle.answer(200, msgspec.json.encode({"session": session, "allowed": True}))
 
     async def _models(self, cycle: RequestCycle) -> None:
-        """Answer with the list of models, or with one model: a route, or a target."""
         found, key = listing_at(cycle.path, cycle.headers), self._key(cycle)
         if found is None:
             raise not_found(cycle)
@@ -454,7 +431,6 @@ class Gateway:
         return request, large
 
     def _stored_session(self, found: Iterable[tuple[str, str]]) -> str:
-        """Return the session of the stored response that a request continues, "" without one."""
         stored = (self._owners.session(each) for field, each in found if field in CONTINUES)
         return next(filter(None, stored), "")
 
@@ -572,7 +548,6 @@ class Gateway:
     def _note_ids(
         self, client: str, session: str, kept: KeptAnswers, answer: bytes, target: str
     ) -> None:
-        """Note whose the ids in a part of an answer are, and the session of the call."""
         for identity in kept.ids(answer):
             self._owners.note(client, identity, target, session)
 
@@ -685,7 +660,6 @@ def _both(first: OutputMeter, second: OutputMeter, target: str, output_tokens: i
 
 
 def _secret(value: bytes) -> bytes:
-    """Return the secret in the value of a header, without the word Bearer."""
     return value[7:] if value[:7].lower() == b"bearer " else value
 
 

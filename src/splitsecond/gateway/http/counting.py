@@ -15,7 +15,6 @@ from splitsecond.core.wire.client_format import ClientFormat
 from splitsecond.routing.requests.error_response import Headers
 
 TIMEOUT_NS = 10 * clock.NS_PER_S
-"""Timeout of the count."""
 _NO_COUNTS = (404, 405)
 """Statuses of servers that have the API format, but do not count tokens."""
 _ESTIMATED: Headers = [(b"x-splitsecond-estimated", b"input_tokens")]

@@ -91,7 +91,6 @@ HINT_HEADERS = frozenset(name for name, _ in HINTS)
 
 
 def response_headers(cycle: RequestCycle, open_call: OpenCall) -> Headers:
-    """Return the headers of a response that a target gives."""
     headers = call_headers(cycle, open_call.call, open_call.first_token_ns, open_call.target)
     headers.append((b"x-splitsecond-target", header_value(open_call.target)))
     return headers
@@ -109,7 +108,6 @@ def server_timing(attempt: Observation) -> bytes:
 
 
 def id_headers(identity: bytes, form: ClientFormat) -> Headers:
-    """Return the headers with the id of a request."""
     if form.id_header:
         return [(b"x-request-id", identity), (form.id_header, identity)]
     return [(b"x-request-id", identity)]
@@ -118,8 +116,6 @@ def id_headers(identity: bytes, form: ClientFormat) -> Headers:
 def call_headers(
     cycle: RequestCycle, call: Call, token_ns: int | None = None, target: str = ""
 ) -> Headers:
-    """Return the headers about a call so far. `token_ns`: the time of its first token; `target`:
-    the target that answers."""
     notes = call.notes
     waited_ms = ((token_ns or clock.now_ns()) - cycle.start_ns) / clock.NS_PER_MS
     headers = id_headers(call.id.encode(), client_format(call))
@@ -153,7 +149,6 @@ def hints(headers: Mapping[bytes, bytes]) -> dict[str, str]:
 
 
 def usd_value(amount: float) -> bytes:
-    """Return an amount in US dollars as the value of a header."""
     return f"{amount:.9f}".rstrip("0").rstrip(".").encode()
 
 

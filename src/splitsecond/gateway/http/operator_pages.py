@@ -10,6 +10,7 @@ import msgspec
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.serving.request_cycle import RequestCycle
+from splitsecond.gateway.dashboard.collection import DashboardData
 from splitsecond.gateway.dashboard.page import GUARDED, HTML, dashboard_page
 from splitsecond.gateway.http.origins import addressed
 from splitsecond.gateway.records.exposition import CONTENT_TYPE, exposed
@@ -23,6 +24,7 @@ MetricsFor = Literal["loopback", "key", "off"]
 
 _FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
 """Headers of proxies that forward the request of another client."""
+_NO_FRAMES = (b"content-security-policy", b"frame-ancestors 'none'")
 _SESSION_ID = re.compile("[0-9a-f]{16}")
 LONGEST_NUMBER = 100
 """Digits of a number in a query."""
@@ -31,39 +33,25 @@ LONGEST_NUMBER = 100
 class OperatorPages:
     """Serves the pages that show what the gateway does, to those who may see it.
 
-    `key` returns the key of a request and raises `CallerFault` for a wrong one. `overview` returns
-    the dashboard's data, `history` that of the log, `speeds` the page of speed grades, `sessions`
-    all sessions or one, `what_if` the latest answer of that command; None: there is no such page.
+    `key` returns the key of a request and raises `CallerFault` for a wrong one. `dashboard` None:
+    there are no data for the dashboard.
     """
 
     def __init__(
         self,
         key: Callable[[RequestCycle], ClientKey | None],
         metrics: Metrics,
-        overview: Callable[[], Awaitable[bytes]] | None,
-        history: Callable[[int], Awaitable[bytes | None]] | None,
-        speeds: Callable[[], Awaitable[bytes | None]] | None,
-        sessions: Callable[[str], Awaitable[bytes | None]] | None,
-        what_if: Callable[[], Awaitable[bytes | None]] | None,
+        dashboard: DashboardData | None,
     ) -> None:
         self._key = key
         self._metrics = metrics
-        self._overview = overview
-        self._history = history
-        self._speeds = speeds
-        self._sessions = sessions
-        self._what_if = what_if
+        self._data = dashboard
         self.handlers: Mapping[str, Callable[[RequestCycle], Awaitable[None]]] = {
             "/metrics": self._expose,
             "/explain": self._explain,
             "/dashboard": self._dashboard,
-            "/dashboard/data": self._data,
-            "/dashboard/history": self._past,
-            "/dashboard/sessions": self._session,
-            "/dashboard/speed": self._speed,
-            "/dashboard/what-if": self._answer,
+            **dict.fromkeys(_DATA, self._serve_data),
         }
-        """The pages by their paths."""
 
     def use(self, routes: Routes, metrics_for: MetricsFor) -> None:
         self._routes = routes
@@ -86,49 +74,16 @@ class OperatorPages:
             raise not_found(cycle)
         await cycle.answer(200, *dashboard_page(), kind=HTML)
 
-    async def _data(self, cycle: RequestCycle) -> None:
+    async def _serve_data(self, cycle: RequestCycle) -> None:
         self.check(cycle)
-        if self._overview is None:
-            raise not_found(cycle)
-        await cycle.answer(200, await self._overview(), GUARDED)
-
-    async def _past(self, cycle: RequestCycle) -> None:
-        self.check(cycle)
-        hours = dict(parse_qsl(cycle.query.decode("latin-1"))).get("hours", "")
-        # Python limits the digits
-        number = int(hours) if hours.isdecimal() and len(hours) <= LONGEST_NUMBER else 0
-        found = None if self._history is None else await self._history(number)
+        query = dict(parse_qsl(cycle.query.decode("latin-1")))
+        found = None if self._data is None else await _DATA[cycle.path](self._data, query)
         if found is None:
             raise not_found(cycle)
-        await cycle.answer(200, found, GUARDED)
-
-    async def _session(self, cycle: RequestCycle) -> None:
-        self.check(cycle)
-        identity = dict(parse_qsl(cycle.query.decode("latin-1"))).get("id", "")
-        valid = not identity or _SESSION_ID.fullmatch(identity)
-        found = await self._sessions(identity) if self._sessions is not None and valid else None
-        if found is None:
-            raise not_found(cycle)
-        await cycle.answer(200, found, GUARDED)
-
-    async def _speed(self, cycle: RequestCycle) -> None:
-        self.check(cycle)
-        found = None if self._speeds is None else await self._speeds()
-        if found is None:
-            raise not_found(cycle)
-        await cycle.answer(
-            200,
-            found,
-            [*GUARDED, (b"content-security-policy", b"frame-ancestors 'none'")],
-            kind=HTML,
-        )
-
-    async def _answer(self, cycle: RequestCycle) -> None:
-        self.check(cycle)
-        found = None if self._what_if is None else await self._what_if()
-        if found is None:
-            raise not_found(cycle)
-        await cycle.answer(200, found, GUARDED)
+        if cycle.path == _SPEED:
+            await cycle.answer(200, found, [*GUARDED, _NO_FRAMES], kind=HTML)
+        else:
+            await cycle.answer(200, found, GUARDED)
 
     def check(self, cycle: RequestCycle) -> None:
         """Raise `CallerFault` unless the client may read metrics. The Host header must be an
@@ -143,6 +98,30 @@ class OperatorPages:
             if key is None or not {"*", cycle.path}.intersection(key.routes):
                 message = "this page requires a key for all routes, or for this page"
                 raise CallerFault(message, kind="not_allowed", status=403)
+
+
+async def _history(data: DashboardData, query: Mapping[str, str]) -> bytes | None:
+    hours = query.get("hours", "")
+    # Python limits the digits
+    return await data.history(
+        int(hours) if hours.isdecimal() and len(hours) <= LONGEST_NUMBER else 0
+    )
+
+
+async def _sessions(data: DashboardData, query: Mapping[str, str]) -> bytes | None:
+    identity = query.get("id", "")
+    valid = not identity or _SESSION_ID.fullmatch(identity)
+    return await data.sessions(identity) if valid else None
+
+
+_SPEED = "/dashboard/speed"
+_DATA: Mapping[str, Callable[[DashboardData, Mapping[str, str]], Awaitable[bytes | None]]] = {
+    "/dashboard/data": lambda data, _: data.data(),
+    "/dashboard/history": _history,
+    "/dashboard/sessions": _sessions,
+    _SPEED: lambda data, _: data.speeds(),
+    "/dashboard/what-if": lambda data, _: data.what_if(),
+}
 
 
 def not_found(cycle: RequestCycle) -> CallerFault:

@@ -9,8 +9,6 @@ OWN_TARGET = "splitsecond"
 
 
 class OwnAnswer(ReplyBase):
-    """The reply with `text` to `call`."""
-
     target = OWN_TARGET
     empty = False
     complete = True

@@ -57,7 +57,6 @@ class FleetThread:
         self._loop.call_soon_threadsafe(self._member.use, keys)
 
     def end(self) -> None:
-        """Ask the thread to leave the fleet."""
         self._loop.call_soon_threadsafe(self._ending.set)
 
     def join(self) -> None:

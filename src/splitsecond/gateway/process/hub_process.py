@@ -114,7 +114,6 @@ class HubProcess:
 
 
 def limited_keys(keys: Iterable[ClientKey]) -> tuple[LimitedKey, ...]:
-    """Return the keys and teams with limits, each once."""
     found = {bearer.counter: bearer for key in keys for bearer in key.bearers}
     return tuple(
         LimitedKey(

@@ -26,11 +26,9 @@ from splitsecond.routing.configuration.settings import GatewaySettings, check_re
 from splitsecond.routing.router.settings import NO_SIMULATOR
 
 POLL_S = 0.5
-"""Time between two checks of the files."""
 RESTART_ONLY = ("host", "port", "workers", "drain_s")
 """Fields of `listen` that only a restart can change."""
 KEPT = ("log", "seeds", "telemetry", "access_log", "shared")
-"""Other settings that only a restart can change."""
 
 Stamp = dict[Path, tuple[int, int, int] | None]
 """Modification time, inode and size of each file; None: the file cannot be read."""

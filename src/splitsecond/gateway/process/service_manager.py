@@ -73,6 +73,5 @@ class ServiceManager:
 
 
 def dashboard_address(address: str) -> str:
-    """Return the address of the dashboard for a browser on this machine."""
     here = address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     return f"{here.removesuffix('/v1')}/dashboard"

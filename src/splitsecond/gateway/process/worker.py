@@ -22,13 +22,12 @@ from splitsecond.gateway.fleet.view import FleetView
 from splitsecond.gateway.http.advice import Advice, OperatorNotices
 from splitsecond.gateway.http.app import Gateway
 from splitsecond.gateway.hub.messages import ToWorker
-from splitsecond.gateway.process.earlier_spending import earlier_use, spenders
 from splitsecond.gateway.records.access_log import AccessLog
 from splitsecond.gateway.records.extra_attempts import hedge_targets
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.journal import Journal
 from splitsecond.gateway.records.key_limits import KeyLimits
-from splitsecond.gateway.records.limits import today
+from splitsecond.gateway.records.limits import today, used_tokens, with_budget
 from splitsecond.gateway.records.metrics import LogState, Metrics
 from splitsecond.gateway.records.orphans import save_orphans, settle
 from splitsecond.gateway.records.recent_calls import RecentCalls
@@ -43,11 +42,12 @@ from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.unwritten import left_before
 from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.routing.router.router import Listeners, Router
+from splitsecond.routing.router.settings import Team
 from splitsecond.routing.targets.target_states import TargetStates
 
 if TYPE_CHECKING:
     from splitsecond.gateway.fleet.worker_exchange import WorkerExchange
-    from splitsecond.gateway.process.earlier_spending import EarlierUse
+    from splitsecond.gateway.records.limits import Used
     from splitsecond.log.store.log import Log
 
 LEARN_S = 5.0
@@ -62,9 +62,7 @@ EARLIER_S, LOOK_S = 9.0, 0.1
 """How long the first worker waits until calls of an earlier gateway are in the log, and how often
 it looks."""
 LOG_AWAY_S = 10.0
-"""Time between two attempts to read from the log what clients have spent before."""
 MAX_UNPRICED = 10_000
-"""Attempts that wait for the price of their target."""
 
 
 class SharedTables(Struct, frozen=True):
@@ -203,14 +201,9 @@ class GatewayWorker:
         )
         sessions = Sessions(self._slot.sessions)
         self.gateway = Gateway(
-            self.router.routes,
             tracker=self.router.tracker,
             metrics=self._metrics,
-            overview=self._dashboard.data,
-            history=self._dashboard.history,
-            speeds=self._dashboard.speeds,
-            session_pages=self._dashboard.sessions,
-            what_if=self._dashboard.what_if,
+            dashboard=self._dashboard,
             owners=ResponseOwners(None if shared is None else shared.owners),
             sessions=sessions,
             conversations=self.router.states.conversations if self._slot.workers > 1 else None,
@@ -294,7 +287,7 @@ class GatewayWorker:
         if self._access_log is not None:
             self._access_log.close()
 
-    async def _learn_prices(self, used: "dict[str, EarlierUse]") -> None:
+    async def _learn_prices(self, used: "dict[str, Used]") -> None:
         """Learn the prices of routes and of targets that were used, and charge what was `used`
         before and since."""
         used_targets = {tokens.target for each in used.values() for part in each for tokens in part}
@@ -320,19 +313,26 @@ class GatewayWorker:
         for _ in range(len(self._unpriced)):
             self._limits.charge(*self._unpriced.popleft())
 
-    async def _used_earlier(self) -> "dict[str, EarlierUse] | None":
+    async def _used_earlier(self) -> "dict[str, Used] | None":
         """Return what keys and teams with a spending limit used before the gateway started, by
         counter; None if the log cannot be read. Only the first worker reads it."""
         log = self.router.log
         # a fleet's database knows
         if log is None or self._slot.number or self._ceilings is not None:
             return {}
-        found = spenders(self._settings.keys)
+        found = with_budget(self._settings.keys)
         if found:
             await self._wait_for_earlier_records(log)
         try:
             return {
-                each.counter: await asyncio.to_thread(earlier_use, log, each, self._slot.began)
+                each.counter: await asyncio.to_thread(
+                    used_tokens,
+                    log,
+                    each.name,
+                    self._slot.began,
+                    is_team=isinstance(each, Team),
+                    of_month=each.usd_per_month is not None,
+                )
                 for each in found
             }
         except CallerFault as fault:
@@ -411,7 +411,7 @@ class GatewayWorker:
             self._counters.carry_over(SPENDING_READ, today(), 0.0)
 
     def _say_missing_prices(self) -> None:
-        if self._slot.number or not spenders(self._settings.keys):
+        if self._slot.number or not with_budget(self._settings.keys):
             return
         for name in self.router.routed():
             if (

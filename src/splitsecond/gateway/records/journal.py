@@ -27,7 +27,6 @@ from splitsecond.gateway.records.reservation import ReservedTokens
 SLOTS = 4096
 """Calls of one worker. Money of further calls is reserved too, but they have no entry."""
 SLOT_BYTES = 4096
-"""Length of a slot, with the length field of its entry."""
 SAY_NS = 60 * clock.NS_PER_S
 _LENGTH = struct.Struct("<I")
 _EMPTY = _LENGTH.pack(0)

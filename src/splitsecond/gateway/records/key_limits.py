@@ -22,7 +22,6 @@ has nothing left.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Protocol
 
 from msgspec import structs
 
@@ -46,7 +45,7 @@ from splitsecond.gateway.records.shared_counters import SharedCounters, Spending
 from splitsecond.routing.construction.expression import Expression, targets
 from splitsecond.routing.requests.error_response import QUOTA, Headers, LimitReached
 from splitsecond.routing.router.settings import ClientKey
-from splitsecond.routing.router.target_directory import PriceState
+from splitsecond.routing.router.target_directory import TargetDirectory
 
 MAX_RESERVED_USD = 1e6
 """Largest reservation of one call, so that the sum of many stays in the range of the shared
@@ -66,24 +65,6 @@ Price = Callable[[Observation], float | None]
 0."""
 
 
-class TargetFacts(Protocol):
-    def output_tokens(self, target: str) -> int | None: ...
-
-    def context_tokens(self, target: str) -> int | None: ...
-
-    def price_state(self, target: str) -> PriceState: ...
-
-    def dearest_usd(
-        self,
-        target: str,
-        input_tokens: int,
-        output_tokens: int,
-        *,
-        any_tier: bool,
-        for_an_hour: bool,
-    ) -> float | None: ...
-
-
 _CEILINGS: dict[SpendingPeriod, Limit] = {"day": "usd", "month": "usd_per_month"}
 
 
@@ -98,7 +79,7 @@ class KeyLimits:
         self,
         keys: Iterable[ClientKey],
         price: Price,
-        facts: TargetFacts,
+        directory: TargetDirectory,
         *,
         counters: SharedCounters | None = None,
         journal: Journal | None = None,
@@ -107,7 +88,7 @@ class KeyLimits:
         learn: Callable[[Sequence[str]], Awaitable[None]] | None = None,
     ) -> None:
         self._price = price
-        self._facts = facts
+        self._directory = directory
         self._ceilings = ceilings
         self._counters = counters or SharedCounters()
         self._journal = journal
@@ -172,7 +153,7 @@ class KeyLimits:
                 hint="Try again in a moment.",
             )
         for name in names:
-            if self._facts.price_state(name) == "missing":
+            if self._directory.price_state(name) == "missing":
                 raise CallerFault(
                     f"the price of {name} is not known, and {limited} has a limit in USD",
                     kind="price_unknown",
@@ -206,7 +187,6 @@ class KeyLimits:
         return OpenReservation(self, self._journal, entry, cost)
 
     def hold(self, client: str, usd: float) -> None:
-        """Reserve more for calls of `client`, or less if `usd` is negative."""
         for counter in self._counted[client]:
             self._counters.reserve(counter, usd)
 
@@ -222,22 +202,20 @@ class KeyLimits:
             tokens = usage.input_tokens, usage.output_tokens
             for_an_hour = estimate.for_an_hour
             return (
-                self._facts.dearest_usd(
+                self._directory.dearest_usd(
                     usage.target, *tokens, any_tier=any_tier, for_an_hour=for_an_hour
                 )
                 or 0.0
             )
 
         return reserved(
-            call, expression, cost, self._facts.output_tokens, self._facts.context_tokens
+            call, expression, cost, self._directory.output_tokens, self._directory.context_tokens
         ), cost
 
     def cost_usd(self, attempt: Observation) -> float:
-        """Return the cost of an attempt in US dollars; 0 if it is not known."""
         return 0.0 if attempt.unbilled else self._price(attempt) or 0.0
 
     def nothing_left(self, client: str) -> SpendingLimit | None:
-        """Return the limit that calls of `client` have reached; None if something is left."""
         for limit in self._spending[client]:
             spent = self.spent_usd(limit.counter, limit.period)
             if spent + self.reserved_usd(limit.counter) >= limit.usd:

@@ -27,8 +27,6 @@ _CHOOSE_ONE = frozenset(
 
 
 class ReservedTokens(Struct, frozen=True):
-    """The tokens of one attempt."""
-
     target: str
     input_tokens: int
     output_tokens: int

@@ -7,7 +7,7 @@ limit by day (`key_limits`). A new session replaces, in a worker's row, the one 
 that was used longest ago. The table lives as long as the gateway.
 
 The last row has what the other gateways of a fleet have counted. The hub writes it
-(`fleet/session_use`), about once a second, so a session whose turns reach several gateways may
+(`fleet/member`), about once a second, so a session whose turns reach several gateways may
 exceed its budget by what they count within that time.
 
 A session that has reached a budget goes on when the operator or, with `ask`, its client allows it:
@@ -98,7 +98,6 @@ class SessionCounters:
                 cells[at + cell] = within_cell(cells[at + cell] + change)
 
     def use(self, session: int) -> SessionUse:
-        """Return what the session has used, at all gateways of the fleet."""
         return self._sum(session, self._workers + 1)
 
     def used_since(self, since_ns: int) -> dict[int, SessionUse]:
@@ -170,7 +169,6 @@ class BudgetOwner(Struct, frozen=True):
     route: str = ""
 
     def number(self, session: CallSession) -> int:
-        """Return the number under which the use of `session` is counted."""
         if not self.route:
             return int(session.id, 16) >> 1 | 1
         return (
@@ -205,7 +203,6 @@ class SessionBudgets:
         self._counters = counters or SessionCounters()
 
     def owners(self, client: str, route: str) -> list[BudgetOwner]:
-        """Return whose budgets apply to a call."""
         found = (self._keys.get(client), self._routes.get(route))
         return [owner for owner in found if owner is not None]
 

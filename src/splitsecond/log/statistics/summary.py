@@ -225,7 +225,6 @@ def ratio_interval(amounts: Floats, sizes: Floats, least_variance: float = 0.0) 
 
 
 def groupings(rounds: RoundNumbers | None, clusters: RoundNumbers | None) -> list[RoundNumbers]:
-    """Return the groupings by round, and by session if enough sessions show their scatter."""
     found = [] if rounds is None else [rounds]
     return (
         found if clusters is None or len(np.unique(clusters)) < MIN_CLUSTERS else [*found, clusters]
@@ -233,7 +232,6 @@ def groupings(rounds: RoundNumbers | None, clusters: RoundNumbers | None) -> lis
 
 
 def sums(of: npt.NDArray[Any], groups: RoundNumbers) -> Floats:
-    """Return the sum of the values of each group."""
     numbers, which = np.unique(groups, return_inverse=True)
     return np.bincount(which, weights=of, minlength=len(numbers)).astype(np.float64)
 

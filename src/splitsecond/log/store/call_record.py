@@ -14,7 +14,6 @@ from splitsecond.core.session import CallSession
 DIRECT = "direct"
 """The label of calls whose client named a target in place of a route."""
 WORKER_DIED = "worker_died"
-"""The fault of an orphaned call, whose worker died."""
 
 
 class CallAccounting(Struct, frozen=True, kw_only=True):

@@ -26,7 +26,6 @@ from splitsecond.core.timing.packed_attempt import FIELDS, LABEL_AT, attempt_num
 from splitsecond.log.store.tables import ATTEMPTS, CALLS, WITH_CALL
 
 ROWS = 30_000
-"""Rows of one block: some 5 MB in memory."""
 THREADS = max(2, min(4, os.cpu_count() or 1))
 AHEAD = 8
 """Blocks that are read before they are used."""
@@ -36,11 +35,9 @@ _NUMBERS = [name for name in FIELDS if name not in ("came_us", "label")]
 _A = ATTEMPTS.c
 _HASH = func.substr(_A.packed, LABEL_AT + 1, 8, type_=LargeBinary)
 ROUTE, OF_CALL = func.coalesce(CALLS.c.route, ""), func.coalesce(CALLS.c.attempts, 1)
-"""The route of an attempt's call, and the number of its attempts."""
 TEAM, TAGS = func.coalesce(CALLS.c.team, ""), func.coalesce(CALLS.c.tags, "")
 STATED = CALLS.c.stated_usd.is_not(None)
 _NAMES = (_A.target, _A.client, ROUTE, _A.tier, _A.fault, TEAM, TAGS, STATED)
-"""The columns of an `AttemptLabel`."""
 _TIMES = (
     "sent_ns", "head_ns", "first_token_ns", "first_answer_ns", "last_token_ns", "end_ns",
     "first_event_tokens",
@@ -200,7 +197,6 @@ def numbers_of(row: Row[Any], label: int, attempts: int) -> tuple[int, ...]:
 
 
 def _by_row(connection: Connection, rows: ColumnElement[bool]) -> AttemptColumns:
-    """Return the attempts in these rows by their other columns."""
     places: dict[tuple[str, ...], int] = {}
     numbers: list[tuple[Any, ...]] = []
     others = (_A[name] for name in (*_OTHERS, *_TIMES, *_TOKENS))

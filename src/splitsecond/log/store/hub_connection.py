@@ -104,12 +104,9 @@ class HubConnection:
         self.on_open: list[Callable[[], None]] = []
         self.on_lost: list[Callable[[], None]] = []
         self.new_row: Callable[[int], int] = lambda hub: 0
-        """Returns the row of a new connection to the hub with that number."""
         self.socket: socket.socket | None = None
         self.hub = 0
-        """Number of the last hub."""
         self.rest = b""
-        """The rest of a frame that is sent in part."""
         self.closing = False
         self._loop = asyncio.get_running_loop()
         self._decoder = msgspec.msgpack.Decoder(messages)
@@ -168,7 +165,6 @@ class HubConnection:
         return not self.rest and self.send((frame(message),)) == 1
 
     def receive(self) -> None:
-        """Handle what has come."""
         if self.socket is None:
             return
         try:
@@ -186,7 +182,6 @@ class HubConnection:
                 handler(decoded)
 
     def lose(self) -> None:
-        """Forget the connection, whose hub has died."""
         self.close()
         self._retry_ns = clock.now_ns() + round(RECONNECT_S * clock.NS_PER_S)
         for each in self.on_lost:

@@ -20,7 +20,6 @@ from splitsecond.log.store.rows import rows
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
 BATCH = 500
-"""Calls of one transaction."""
 MAX_TAGS = 1000
 """Combinations of tags in a file. Figures need memory for each."""
 OTHER_TAGS = "other tags"
@@ -130,7 +129,6 @@ def _with_few_tags(record: CallRecord, known: set[str]) -> CallRecord:
 
 
 def _batches(records: Iterator[tuple[int, CallRecord]]) -> Iterator[tuple[int, list[CallRecord]]]:
-    """Yield the calls in parts, each with the number of its last line."""
     while part := list(itertools.islice(records, BATCH)):
         yield part[-1][0], [record for _, record in part]
 
@@ -138,7 +136,6 @@ def _batches(records: Iterator[tuple[int, CallRecord]]) -> Iterator[tuple[int, l
 def _write(
     connection: Connection, begin: str, batch: Sequence[CallRecord], found: Imported
 ) -> None:
-    """Write the calls that are not there yet, in one transaction."""
     calls = {record.call: record for record in batch}
     times = {record.came_us for record in batch}
     there = select(CALLS.c.call).where(CALLS.c.came_us.in_(times), CALLS.c.call.in_(calls))

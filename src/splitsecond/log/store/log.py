@@ -149,8 +149,9 @@ class LoggedSession(Struct, frozen=True, kw_only=True):
 class Past:
     """A log for reading, from any thread: a query can take some hundred milliseconds.
 
-    Every method raises `CallerFault` if the database does not answer. Calls and attempts that are
-    read have times that count from the arrival of the call, and no times of single tokens.
+    Every method raises `CallerFault` if the database does not answer. A period holds the calls that
+    came in from `since` until before `until`. Calls and attempts that are read have times that
+    count from the arrival of the call, and no times of single tokens.
     """
 
     def __init__(self, database: "Database | ParquetDatabase") -> None:
@@ -279,8 +280,6 @@ class Past:
             return [tokens for _, tokens in _spent(connection, query.where(*where), ())]
 
     def stated_costs(self, since: datetime, until: datetime) -> list[StatedCost]:
-        """Return the costs that imported logs state, of calls that came in from `since` until
-        before `until`."""
         c = CALLS.c
         day_us = (c.came_us - c.came_us % US_PER_DAY).label("day_us")
         names = (
@@ -314,8 +313,6 @@ class Past:
             ]
 
     def sessions(self, since: datetime, until: datetime) -> list[LoggedSession]:
-        """Return the sessions of calls that came in from `since` until before `until`, the latest
-        first."""
         c = CALLS.c
         where = c.session.is_not(None), c.came_us >= _us(since), c.came_us < _us(until)
         counts = [
@@ -393,8 +390,6 @@ class Past:
     def calls(
         self, since: datetime, until: datetime | None = None, *, session: str = ""
     ) -> Iterator[tuple[datetime, CallRecord]]:
-        """Yield the calls that came in from `since` until before `until`, in this order. `session`:
-        only those of this session."""
         c = CALLS.c
         before = c.came_us < _us(until or clock.wall_time())
         if session:
@@ -419,14 +414,12 @@ class Past:
             return calls_by_hour(connection, route, _us(since), _us(until))
 
     def requests(self, route: str, spans_us: Sequence[tuple[int, int]]) -> "RequestColumns":
-        """Return the calls to `route` that came in within these times, with their attempts."""
         from splitsecond.log.store.request_columns import request_columns
 
         with self._connection() as connection:
             return request_columns(connection, route, spans_us)
 
     def routes(self, since: datetime, until: datetime) -> list[tuple[str, int]]:
-        """Return the routes of calls in this time and their numbers, the most frequent first."""
         from splitsecond.log.store.request_columns import routes
 
         with self._connection() as connection:

@@ -56,7 +56,6 @@ class LogReceiver:
         self._log = log
         self._changed: set[Sender] = set()  # senders with counts that they do not know
         self._unsettled: deque[Unsettled] = deque()
-        """In the order of arrival."""
         self._attributed = self._lost = 0  # records settled, and those of them that are lost
         self._failing = False
         self._reported_ns = 0
@@ -74,7 +73,6 @@ class LogReceiver:
 
     @property
     def is_recovering(self) -> bool:
-        """Whether records of files are being written."""
         return self._recovery.reading and not self._log.failing
 
     @property
@@ -207,7 +205,6 @@ class LogReceiver:
         self._recover()
 
     def close(self) -> None:
-        """Write or save what waits, and close the log."""
         self._save_waiting()
         self._log.close()
         self._settle()

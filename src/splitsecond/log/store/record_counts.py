@@ -47,7 +47,6 @@ class RecordCounts:
             self.cells = memoryview(bytearray(_SIZE)).cast("q")
 
     def connect(self, hub: int) -> int:
-        """Return the number of a new row, for a connection to the hub number `hub`."""
         self.cells[_CONNECTIONS] += 1
         row = self.cells[_CONNECTIONS] % ROWS
         self._count(self._take(row))

@@ -52,16 +52,13 @@ class Recovery:
 
     @property
     def reading(self) -> bool:
-        """Whether there are files that are being written to the log."""
         return bool(self._files)
 
     def take(self, file: FoundFile) -> None:
-        """Read this file too, from now on."""
         self._files.append(file)
         self.look_now()
 
     def look_now(self) -> None:
-        """Look for files at the next opportunity."""
         self._look_ns = 0
 
     def next_block(self, waiting: Set[str]) -> list[tuple[Rows, str]]:
@@ -114,7 +111,6 @@ class Recovery:
             self._look_later()
 
     def close(self) -> None:
-        """Leave the files to others."""
         for each in self._files:
             each.close()
             self._say(
@@ -124,7 +120,6 @@ class Recovery:
         self._files.clear()
 
     def _ask(self, waiting: Set[str]) -> None:
-        """Ask the log which records of the block it contains."""
         block, self._waiting, self._contained = self._block, waiting, None
 
         def ask() -> None:

@@ -39,10 +39,8 @@ GATHER_S = 0.02
 LATE_S = 0.1
 """How long records wait for a hub that reads nothing until they are saved in a file."""
 SAVE_AGAIN_S = 1.0
-"""Time between two attempts to save records if the disk refuses them."""
 CLOSE_S = 5.0
 LAST_SAVE_S = 2.0
-"""How long the disk may take at the end to save records."""
 SAY_NS = 60 * clock.NS_PER_S
 _AT_ONCE = 256
 """Records that are sent with one call of the system."""

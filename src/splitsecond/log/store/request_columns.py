@@ -16,7 +16,6 @@ from splitsecond.core.timing.packed_attempt import OUTCOMES, UNKNOWN
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
 PAGE = 20_000
-"""Calls of one page."""
 OPERATIONS = ("chat", "completions")
 _C, _A = CALLS.c, ATTEMPTS.c
 _CALL_NUMBERS = (
@@ -162,8 +161,6 @@ def calls_by_hour(
 
 
 def routes(connection: Connection, since_us: int, until_us: int) -> list[tuple[str, int]]:
-    """Return the routes of calls in this time, the most frequent first, with the number of their
-    calls."""
     query = (
         select(_C.route, func.count())
         .where(_C.came_us >= since_us, _C.came_us < until_us)

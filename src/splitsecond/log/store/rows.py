@@ -41,7 +41,6 @@ SESSION_COLUMNS = (
     "idle_ms",
     "repeated",
 )
-"""The columns of the session of a call."""
 _NO_SESSION: tuple[int | None, ...] = (None,) * len(SESSION_COLUMNS)
 ACCOUNTING_COLUMNS = ("team", "tags", "stated_usd")
 _NO_ACCOUNTING = (None, None, None)
@@ -78,7 +77,6 @@ class Rows(NamedTuple):
 
 
 def rows(record: CallRecord) -> Rows:
-    """Return the rows of `record`."""
     start, came_us = record.start_ns, record.came_us
     route, client = _line(record.route), _line(record.client)
     answer = _NO_TOKENS
@@ -260,7 +258,6 @@ ATTEMPT_COLUMNS = [
     ATTEMPTS.c[name]
     for name in ("came_us", "first_event_tokens", "server_queue_ns", *_FAULT, *_SAME_NAMES)
 ]
-"""The columns that `observation` reads, in this order."""
 CALL_COLUMNS = [
     CALLS.c[name]
     for name in (
@@ -272,7 +269,6 @@ CALL_COLUMNS = [
         *_CALL,
     )
 ]
-"""The columns that `call_record` reads, in this order."""
 
 
 def observation(row: Sequence[Any]) -> Observation:
@@ -309,7 +305,6 @@ def call_record(row: Row[Any], attempts: Sequence[Observation]) -> CallRecord:
 
 
 def call_session(columns: Sequence[Any]) -> CallSession:
-    """Return the session of a call by its `SESSION_COLUMNS`, which are not null."""
     session, agent, parent, turn, new, reusable, idle_ms, repeated = columns
     return CallSession(
         id=session_id(session),

@@ -205,7 +205,6 @@ ATTEMPTS = Table(
 WITH_CALL = ATTEMPTS.outerjoin(
     CALLS, and_(CALLS.c.came_us == ATTEMPTS.c.came_us, CALLS.c.call == ATTEMPTS.c.call)
 )
-"""Attempts with their calls."""
 
 partitions.partition(CALLS)
 partitions.partition(ATTEMPTS)
@@ -255,5 +254,4 @@ def prepare(connection: Connection, where: str, *, shared: bool) -> None:
 
 
 def _version(connection: Connection) -> str | None:
-    """Return the version of the tables; None if `STAMP` is empty."""
     return connection.execute(select(STAMP.c.version_num)).scalar()

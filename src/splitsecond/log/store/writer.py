@@ -107,7 +107,6 @@ class LogWriter:
 
     @property
     def waiting(self) -> int:
-        """Records that are not written yet."""
         return len(self._queue) + len(self._pending)
 
     def put(self, record: CallRecord | Rows) -> None:
@@ -197,7 +196,6 @@ class LogWriter:
         self._pending.clear()
 
     def _next_rows(self) -> list[Rows]:
-        """Move a few more records from the queue to the pending rows."""
         self.yield_processor()
         taken = [self._queue.popleft() for _ in range(min(_AT_ONCE[0], len(self._queue)))]
         made = [rows(each) if isinstance(each, CallRecord) else each for each in taken]
@@ -324,7 +322,6 @@ class LogWriter:
             self._report(f"log {self._database.where}: the queue is full; records lost: {lost:,}")
 
     def _report(self, words: str) -> None:
-        """Report a problem, at most once a minute."""
         moment = clock.now_ns()
         if self._reported_ns is None or moment - self._reported_ns >= SAY_NS:
             self._reported_ns = moment
@@ -357,7 +354,6 @@ class LogWriter:
 
 
 def _chunks(given: Sequence[tuple[Any, ...]]) -> Iterator[Sequence[tuple[Any, ...]]]:
-    """Yield `given` in parts of the sizes that there are statements for."""
     begin = 0
     for size in _AT_ONCE:
         while len(given) - begin >= size:

@@ -12,7 +12,6 @@ import asyncio
 from splitsecond.core import clock
 
 FIRST = 4
-"""Size of the window at the start."""
 
 
 class ConcurrencyWindow:

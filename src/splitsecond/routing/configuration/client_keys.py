@@ -63,7 +63,6 @@ def client_keys(
 
 
 def _team(place: str, entry: Any, teams: Mapping[str, Team | None]) -> Team | None:
-    """Return the team that a key's `entry` names, which has its shape; None without one."""
     name: str | None = entry.get("team")
     if name is None:
         return None

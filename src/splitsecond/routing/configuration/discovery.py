@@ -18,12 +18,9 @@ PORTS = {8000: "vllm", 8080: "llamacpp", 11434: "ollama", 30000: "sglang"}
 OWNERS = {"vllm": "vllm", "llamacpp": "llamacpp", "library": "ollama", "sglang": "sglang"}
 """Providers by the owner that a server's list gives for its models."""
 PROBE_S = 0.5
-"""Timeout of a server's list of models."""
 LONGEST_LIST = 1 << 20
 MAX_NAME = 300
-"""Characters of a model's name."""
 LIST_ERRORS = (OSError, http.client.HTTPException, *PARSER_ERRORS)
-"""Errors of a server that does not list its models."""
 
 
 class ListedModel(Struct):

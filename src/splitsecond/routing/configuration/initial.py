@@ -103,7 +103,6 @@ def _entry(name: str, value: Any) -> str:
 
 
 def flow_mapping(entry: dict[str, Any]) -> str:
-    """Return a mapping as YAML in one line and braces."""
     fields = (f"{name}: {scalar(value, inside=True)}" for name, value in entry.items())
     return f"{{{', '.join(fields)}}}"
 

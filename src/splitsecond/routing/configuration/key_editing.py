@@ -21,8 +21,6 @@ Entry = dict[str, Any]
 
 
 class Edit(NamedTuple):
-    """Replaces the characters from `begin` until before `end`."""
-
     begin: int
     end: int
     text: str
@@ -110,7 +108,6 @@ def entries(text: str) -> list[Any]:
 
 
 def _client(text: str, name: str) -> tuple[yaml.SequenceNode, int]:
-    """Return the entries of `keys`, and the place of the client `name` among them."""
     names = [each.get("name") if isinstance(each, dict) else None for each in entries(text)]
     if name not in names:
         known = [each for each in names if isinstance(each, str)]
@@ -162,7 +159,6 @@ def _appended(text: str, sequence: Any, item: str) -> Edit:
 
 
 def _new_line(text: str, at: int, line: str) -> Edit:
-    """Return the edit that adds a line at the beginning of another, or at the end of the text."""
     newline = _newline(text)
     before = "" if at == 0 or text[at - 1] == "\n" else newline
     return Edit(at, at, f"{before}{line}{newline}")
@@ -173,7 +169,6 @@ def _newline(text: str) -> str:
 
 
 def _line_end(text: str, at: int) -> int:
-    """Return where the line after that of the character `at` begins."""
     if at and text[at - 1] == "\n":  # a block of text ends with its last line
         return at
     found = text.find("\n", at)

@@ -16,7 +16,6 @@ from splitsecond.routing.router.settings import provider
 from splitsecond.routing.router.target_directory import TargetDirectory
 
 DAYS_OF_MONTH = 31
-"""Days of the longest month."""
 
 
 def problems(settings: GatewaySettings) -> Iterator[str]:

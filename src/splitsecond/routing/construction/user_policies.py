@@ -21,7 +21,6 @@ from splitsecond.routing.machinery.definition import Policy, PolicyContext, Poli
 F = TypeVar("F", bound=Callable[..., Awaitable[Reply]])
 
 REGISTERED: dict[str, Policy] = {}
-"""The policies of users that the expressions of this process may name."""
 _MARK = "__splitsecond_policy__"
 
 

@@ -45,7 +45,6 @@ def conversation_beginning(body: Mapping[str, Raw | Any]) -> list[bytes] | None:
 
 
 def first_messages(data: bytes) -> list[bytes]:
-    """Return the messages up to the first one of the user; of a plain text its beginning."""
     try:
         messages = [] if len(data) > MAX_VALUES and has_too_many_values(data) else _messages(data)
     except (ValueError, RecursionError):  # a text, or a form that only the provider knows

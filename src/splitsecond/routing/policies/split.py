@@ -66,7 +66,6 @@ def unit_of(by: Unit, session: str, client: str, call: str) -> str:
 
 
 def in_second(seed: bytes, unit: str, share: float) -> bool:
-    """Return whether a unit belongs to the second arm, which gets `share` of them."""
     digest = blake2b(unit.encode(), key=seed, digest_size=8).digest()
     return int.from_bytes(digest, "big") < share * PER_HASH
 

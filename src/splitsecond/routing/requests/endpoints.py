@@ -58,7 +58,6 @@ ENDPOINTS |= {
 
 
 def endpoint_at(path: str) -> Endpoint | None:
-    """Return the endpoint at `path`; None if the path has no endpoint."""
     found = ENDPOINTS.get(path)
     if found is not None or path[-1:] == "/":
         return found

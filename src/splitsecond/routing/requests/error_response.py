@@ -90,15 +90,12 @@ class LimitReached(CallerFault):
 
 
 class ErrorResponse(Struct, frozen=True):
-    """An error response. `body` is JSON."""
-
     status: int
     headers: Headers
     body: bytes
 
 
 def error_response(fault: Fault, form: ClientFormat = OPENAI_CHAT) -> ErrorResponse:
-    """Return the response for `fault` in the API format `form`."""
     first = decisive(fault)
     status = _status(first)
     headers = list(first.headers) if isinstance(first, LimitReached) else []

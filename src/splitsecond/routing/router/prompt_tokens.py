@@ -57,14 +57,6 @@ def prompt_size(call: Call) -> PromptSize:
     return PromptSize(max(tokens, 1), content.unbounded)
 
 
-def conservative_input_tokens(call: Call, context_tokens: int | None = None) -> int:
-    """Return an estimate of the input tokens, of the whole request, that errs on the high side.
-
-    Limits and charges use it. For decisions see `core.upstream.prompt_size.input_tokens`.
-    """
-    return prompt_size(call).within(context_tokens)
-
-
 def _text_tokens(text: memoryview, *, may_be_ids: bool) -> int:
     ids = _token_ids(bytes(text)) if may_be_ids else None
     if ids is not None:

@@ -84,8 +84,6 @@ class PriceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One model of a provider."""
-
     context: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(description="Longest prompt and answer together, in tokens."),
@@ -162,7 +160,6 @@ class Team(Limits, frozen=True):
 
     @property
     def counter(self) -> str:
-        """The name under which its use is counted. No key has it, as no YAML has a NUL."""
         return f"\0team {self.name}"
 
 
@@ -182,7 +179,6 @@ class ClientKey(Limits, frozen=True):
 
     @property
     def counter(self) -> str:
-        """The name under which its use is counted."""
         return self.name
 
     @property
@@ -272,7 +268,6 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def takes_credentials(self) -> bool:
-        """Whether a provider is called with the client's own credentials."""
         return any(each.credentials == "client" for each in self.providers.values())
 
     def spec(self, target: str) -> TargetSpec:

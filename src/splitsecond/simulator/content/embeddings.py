@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MAX_TEXTS = 2_048
 MAX_NUMBERS = 4_000_000
-"""Most numbers of one response."""
 _WORD = re.compile(r"\w+")
 _PATH_MODEL = re.compile(r"/models/([^/:?]+):")
 _Dimensions = Annotated[int, Meta(ge=1, le=16_384)]

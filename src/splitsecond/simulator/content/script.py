@@ -25,7 +25,6 @@ from splitsecond.simulator.parsing import ServerRequest
 _WORDS = re.compile(r"\s*\S{1,16}|\s+$")
 _JSON_PIECES = re.compile(r".{1,4}", re.DOTALL)
 WORDS_IN_JSON = 8
-"""The words of a text in JSON that has no schema."""
 
 
 class Piece(Struct, frozen=True):
@@ -38,7 +37,6 @@ class ReplyScript(Struct, frozen=True):
     answer: ServerAnswer
     pieces: Sequence[Piece]
     stop_sequence: str | None = None
-    """The stop sequence that ended the text."""
 
     @property
     def reasoning_tokens(self) -> int:

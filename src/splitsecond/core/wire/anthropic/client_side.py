@@ -23,7 +23,6 @@ from splitsecond.core.wire.transcoder import new_transcoder
 
 _decode_input = msgspec.json.Decoder(dict[str, Any]).decode
 transcoder = partial(new_transcoder, StreamWriter, "msg_")
-"""Returns the transcoder that writes the answer of a model to a call as Messages."""
 
 
 class MessageRelay(StreamRelay):

@@ -57,7 +57,6 @@ _OWN = (
     "context_management", "inference_geo", "mcp_servers", "speed", "output_format",
     "anthropic_beta",
 )  # fmt: skip
-"""Fields of the format that a chat may hold, under the name that they have here."""
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")

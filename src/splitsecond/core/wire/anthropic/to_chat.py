@@ -41,7 +41,6 @@ from splitsecond.core.wire.translation import (
 
 _REFUSED: Mapping[str, tuple[Any, ...]] = {"mcp_servers": ([],), "container": ("", {})}
 _SHARED = ("model", "stream", "max_tokens", "temperature", "top_p", "top_k")
-"""Fields that are the same in the common chat form."""
 NO_THREAD = (None, Raw(b"null"))
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _TIERS = {"auto": "auto", "standard_only": "default"}
@@ -57,7 +56,6 @@ _LONGEST_USER = 64
 
 Fields = dict[str, Any]
 _Notice = Callable[[Fields], None]
-"""Reports the fields of a part that are left out."""
 
 
 def to_chat(call: Call) -> Call:

@@ -135,4 +135,3 @@ class CohereDecoder(Decoder):
 
 
 fault_from_response = partial(_fault, hints=address_hints("it usually ends in /v2"))
-"""Return the fault of a response with a status other than 200."""

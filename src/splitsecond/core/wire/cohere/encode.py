@@ -21,7 +21,6 @@ _OWN = (
     "documents", "thinking",
     "citation_options", "safety_mode", "strict_tools", "priority", "raw_prompting",
 )  # fmt: skip
-"""Fields of the format that a chat may hold, under the name that they have here."""
 _RENAMED = {"top_p": "p", "top_k": "k"}
 _TOOL_CHOICES = {
     "auto": None,

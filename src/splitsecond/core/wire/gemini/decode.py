@@ -57,8 +57,6 @@ class Media(Struct, gc=False, rename="camel"):
 
 
 class Part(Struct, gc=False, rename="camel"):
-    """One piece of content. `thought`: it is reasoning."""
-
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
@@ -271,4 +269,3 @@ def _usage(shape: UsageMetadata, at: int) -> Usage:
 
 
 fault_from_response = partial(_fault, hints=address_hints("it usually ends in /v1beta"))
-"""Return the fault of a response with a status other than 200."""

@@ -50,7 +50,6 @@ _OWN = (
     "cachedContent",
     "cached_content", "toolConfig", "tool_config", "serviceTier", "labels", "store",
 )  # fmt: skip
-"""Fields of the format that a chat may hold, under the name that they have here."""
 
 _LEVELS = ("low", "medium", "high", "xhigh", "minimal")
 """Levels from Gemini 3 on, where thinking cannot be turned off; all models have the first."""

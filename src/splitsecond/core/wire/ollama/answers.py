@@ -18,7 +18,6 @@ _MESSAGES: dict[TokenKind, dict[str, str]] = {
     "reasoning": {"content": "", "thinking": SLOT},
     "refusal": {"content": SLOT},
 }
-"""The message of each kind of token."""
 _FINISH = {"tool_calls": "stop", "content_filter": "stop"}
 """OpenAI's finish reasons that Ollama lacks; "stop" and "length" are the same in both."""
 

@@ -69,8 +69,6 @@ _decode_durations = msgspec.json.Decoder(Durations).decode
 
 
 class LineDecoder(SseDecoder):
-    """Decoder of events that are lines."""
-
     @property
     def unfinished(self) -> bool:
         return bool(self._line.strip())
@@ -162,4 +160,3 @@ class OllamaDecoder(Decoder):
 fault_from_response = partial(
     _fault, hints=address_hints("it has no path", "Pull the model (ollama pull NAME)")
 )
-"""Return the fault of a response with a status other than 200."""

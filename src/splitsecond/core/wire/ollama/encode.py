@@ -46,7 +46,6 @@ _OPTIONS = (
 """Fields with the same name in ``options`` as in OpenAI's format or in common use."""
 
 _OWN = ("think", "keep_alive", "format", "truncate", "shift")
-"""Fields of the format that a chat may hold, under the name that they have here."""
 _EFFORTS = ("none", "low", "medium", "high")
 
 

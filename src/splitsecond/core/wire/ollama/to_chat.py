@@ -35,7 +35,6 @@ _OPTIONS = (
     "presence_penalty",
     "frequency_penalty",
 )
-"""Options with the same name in a chat."""
 _ROLES = ("system", "user", "assistant", "tool")
 _REFUSED_IN_GENERATE: Mapping[str, tuple[Any, ...]] = {
     "suffix": ("",), "template": ("",), "raw": (False,), "context": ([],),

@@ -38,7 +38,6 @@ _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\](?:\r\n\r\n|\n\n|\r\r|$)")
 _LOGPROBS_LINE = re.compile(rb'^(data: ?)([^\r\n]*"logprobs"[^\r\n]*)', re.MULTILINE)
 
 transcoder = partial(new_transcoder, StreamWriter, "chatcmpl-", single=False)
-"""Returns the transcoder that writes the answer of a model to a call as chunks."""
 
 
 class _Chunk(msgspec.Struct):

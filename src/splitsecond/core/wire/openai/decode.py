@@ -81,7 +81,6 @@ class OpenAIDecoder(Decoder):
         self._begin_choices()
 
     def _begin_choices(self) -> None:
-        """Create what an answer needs that is not plain."""
         # usage comes with each token, the first included; otherwise it is a total
         self._running_count = False
         self._usage = UsageTally()

@@ -90,7 +90,6 @@ _NULLS = (
     "presence_penalty",
     "temperature", "top_p",
 )  # fmt: skip
-"""Fields that clients require, with no value."""
 _NO_TOOLS: Mapping[str, CarriedTool] = {}
 
 

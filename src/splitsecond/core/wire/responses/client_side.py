@@ -231,7 +231,6 @@ class ResponseEncoder(PartsEncoder):
         position.texts.append(event.delta)
 
     def _grow(self, deltas: str, event: _Event) -> None:
-        """Send `deltas` from now on to the part of the last item that `event` names."""
         position = self._position
         position.kind, position.grows = _DELTAS[deltas]
         self._begins(position.kind)

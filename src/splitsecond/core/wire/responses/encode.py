@@ -47,7 +47,6 @@ _OWN = (
     "previous_response_id",
     "prompt", "top_logprobs", "truncation",
 )  # fmt: skip
-"""Fields of the format that a chat may hold, under the name that they have here."""
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:

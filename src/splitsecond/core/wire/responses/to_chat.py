@@ -60,7 +60,6 @@ _SHARED = (
     "temperature", "top_p", "user", "safety_identifier", "prompt_cache_key",
     "prompt_cache_retention", "service_tier",
 )  # fmt: skip
-"""Fields that are the same in the common chat form."""
 _OURS = ("model", "stream", "stream_options")
 _CONTINUES = "previous_response_id"
 _ITEMS = (

@@ -93,7 +93,6 @@ def _json_lines(file: TextIO) -> Iterator[NumberedLine]:
 
 
 def _page(data: Any) -> Iterator[NumberedLine]:
-    """Yield the objects of a page of an API, each with its number in the page."""
     for number, found in enumerate(data if isinstance(data, list) else [data], 1):
         yield number, found if isinstance(found, dict) else "it is no object"
 

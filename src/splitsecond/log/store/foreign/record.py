@@ -229,7 +229,6 @@ def _flag(read: Mapping[str, Any], field: str) -> bool:
 
 
 def _outcome(read: Mapping[str, Any]) -> tuple[Outcome, FaultRecord | None, int]:
-    """Return how the call ended, its fault, and its HTTP status."""
     text = _text(read, "status").lower()
     if _flag(read, "cancelled") or text in _LEFT:
         return "cancelled", None, 200
@@ -248,7 +247,6 @@ def _outcome(read: Mapping[str, Any]) -> tuple[Outcome, FaultRecord | None, int]
 
 
 def _http_status(text: str) -> int:
-    """Return an HTTP status; 0 for anything else."""
     return int(text) if re.fullmatch("[1-5][0-9][0-9]", text) else 0
 
 
