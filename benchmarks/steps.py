@@ -5,14 +5,13 @@ Times depend on what else a machine does; the number of bytecode instructions do
 small changes. The gateway runs in this process, traced, with the configuration of
 `benchmarks.gateway`; its upstream and its log are processes of their own. Warm-up requests are not
 counted. The counts include timers of the log and the streamed samples of the default configuration,
-which follow the clock, so they vary by a few percent; the sum of the functions'
-medians over the requests does not. `--telemetry` turns OpenTelemetry on; its
+which follow the clock, so they vary by a few percent. `--telemetry` turns OpenTelemetry on; its
 threads, which export, are not counted.
 
 `--policy` has the two targets of the mode under another policy. All requests are one session, with
 the same prompt each time; with `--grows` they are sessions of 40 turns, each with a longer prompt.
 `--no-sessions` has the gateway recognise none. `--compare` counts requests with sessions and
-without in turns, and shows what sessions add, by function.
+without in turns, and shows what sessions add, by function, without what follows the clock.
 """
 
 import argparse
@@ -30,7 +29,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from statistics import median
 from types import CodeType, FrameType
 from typing import Any
 
@@ -39,6 +37,7 @@ import uvloop
 
 from benchmarks.gateway import GATEWAY, KEY, QUESTION, TELEMETRY, free_ports, responds
 from splitsecond.cli.app import app
+from splitsecond.core import clock
 from splitsecond.gateway.records.sessions import Sessions
 
 MODES = {
@@ -64,6 +63,7 @@ class Counts:
         self.steps: Counter[CodeType] = Counter()
         self.calls: Counter[CodeType] = Counter()
         self._each: list[Counter[CodeType]] = []
+        self._is_of_request = False  # what the loop runs now
 
     def begin(self) -> None:
         """Trace this thread from the next call on."""
@@ -73,21 +73,26 @@ class Counts:
     def end(self) -> None:
         """Stop tracing this thread, after a request."""
         sys.settrace(None)
-        self.steps.update(self._each[-1])
 
     def usual(self) -> Counter[CodeType]:
-        """Return the steps of a request by function, each at the median: nothing that follows the
-        clock, which few requests meet."""
-        return Counter({code: median(each[code] for each in self._each) for code in self.steps})
+        """Return the steps of a request by function, each at the lower quartile: without what only
+        some requests meet, as timers and estimates that are computed again from time to time."""
+        codes, place = set().union(*self._each), len(self._each) // 4
+        return Counter({code: sorted(each[code] for each in self._each)[place] for code in codes})
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         self.calls[frame.f_code] += 1
+        caller = frame.f_back
+        if caller is None or caller.f_code.co_filename == asyncio.runners.__file__:
+            self._is_of_request = _of_request(frame.f_code)
         return self._step
 
     def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "opcode":
-            self._each[-1][frame.f_code] += 1
+            self.steps[frame.f_code] += 1
+            if self._is_of_request:
+                self._each[-1][frame.f_code] += 1
         return self._step
 
     def show(self, requests: int, most: int) -> None:
@@ -97,10 +102,7 @@ class Counts:
         for code, number in self.steps.items():
             rooms[_name(code).partition("/")[0]] += number
         total = sum(self.steps.values())
-        print(
-            f"{total / requests:,.0f} steps in {sum(self.calls.values()) / requests:,.0f} calls, "
-            f"{sum(self.usual().values()):,.0f} steps without those that follow the clock"
-        )
+        print(f"{total / requests:,.0f} steps in {sum(self.calls.values()) / requests:,.0f} calls")
         for room, number in rooms.most_common(12):
             print(f"{number / total:5.0%}  {room}")
         for code, number in self.steps.most_common(most):
@@ -181,6 +183,7 @@ def _count(
     text = text.format(folder=folder, upstream=upstream, events=upstream, paced=upstream, port=port)
     file.write_text(_with_policy(text.replace('/whole"', '/v1"'), options))
     os.environ["BENCH_KEY"] = KEY
+    clock.INTERRUPTED_NS = clock.NS_PER_S  # tracing interrupts each reading
     new = uvloop.new_event_loop
 
     def new_loop() -> Any:
@@ -207,9 +210,7 @@ def _with_policy(text: str, options: argparse.Namespace) -> str:
         return text
     route, provider = MODES[options.mode][0], "whole" if options.mode == "whole" else "events"
     targets = f'"{provider}/m", "{provider}2/m"'
-    expression = (
-        f"{provider}/m" if options.policy == ONE_TARGET else f"{options.policy}({targets})"
-    )
+    expression = f"{provider}/m" if options.policy == ONE_TARGET else f"{options.policy}({targets})"
     return re.sub(f"  {route}: .*policy.*", f"  {route}: {{policy: '{expression}'}}", text)
 
 
@@ -287,6 +288,12 @@ def _in_loop(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> Non
 
     loop.call_soon_threadsafe(run)
     runs.wait()
+
+
+def _of_request(code: CodeType) -> bool:
+    """Return whether the loop runs `code` for a request: not for a timer or the log."""
+    room = _name(code)
+    return _SOURCE in code.co_filename and not room.startswith(("log/", "core/timers"))
 
 
 def _name(code: CodeType) -> str:
