@@ -10,7 +10,8 @@ threads, which export, are not counted.
 
 `--policy` has the two targets of the mode under another policy. All requests are one session, with
 the same prompt each time; with `--grows` they are sessions of 40 turns, each with a longer prompt.
-`--no-sessions` has the gateway recognise none: the difference is what sessions cost.
+`--no-sessions` has the gateway recognise none. `--compare` counts requests with sessions and
+without in turns, and shows what sessions add, by function, without what follows the clock.
 """
 
 import argparse
@@ -36,6 +37,7 @@ import uvloop
 
 from benchmarks.gateway import GATEWAY, KEY, QUESTION, TELEMETRY, free_ports, responds
 from splitsecond.cli.app import app
+from splitsecond.core import clock
 from splitsecond.gateway.records.sessions import Sessions
 
 MODES = {
@@ -45,36 +47,52 @@ MODES = {
     "whole": ("whole", False),
 }
 """The route of each mode of `benchmarks.gateway`, and whether the client requests a stream."""
-POLICIES = ("one target", "fallback", "weighted", "fastest", "cheapest")
+ONE_TARGET = "one target"
 TURNS = 40
 """Of each session that grows."""
+BLOCK = 10
+"""Requests of one kind in a row where two are compared."""
 ANSWER = "Measure both from where you are, at the hours that matter, with prompts like yours. " * 12
 _SOURCE = "/splitsecond/"
 
 
 class Counts:
-    """The steps and calls of the traced thread, by function."""
+    """The steps and calls of the traced thread, by function, and the steps of each request."""
 
     def __init__(self) -> None:
         self.steps: Counter[CodeType] = Counter()
         self.calls: Counter[CodeType] = Counter()
+        self._each: list[Counter[CodeType]] = []
+        self._is_of_request = False  # what the loop runs now
 
     def begin(self) -> None:
         """Trace this thread from the next call on."""
+        self._each.append(Counter())
         sys.settrace(self._call)
 
     def end(self) -> None:
-        """Stop tracing this thread."""
+        """Stop tracing this thread, after a request."""
         sys.settrace(None)
+
+    def usual(self) -> Counter[CodeType]:
+        """Return the steps of a request by function, each at the lower quartile: without what only
+        some requests meet, as timers and estimates that are computed again from time to time."""
+        codes, place = set().union(*self._each), len(self._each) // 4
+        return Counter({code: sorted(each[code] for each in self._each)[place] for code in codes})
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         self.calls[frame.f_code] += 1
+        caller = frame.f_back
+        if caller is None or caller.f_code.co_filename == asyncio.runners.__file__:
+            self._is_of_request = _of_request(frame.f_code)
         return self._step
 
     def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "opcode":
             self.steps[frame.f_code] += 1
+            if self._is_of_request:
+                self._each[-1][frame.f_code] += 1
         return self._step
 
     def show(self, requests: int, most: int) -> None:
@@ -89,6 +107,16 @@ class Counts:
             print(f"{number / total:5.0%}  {room}")
         for code, number in self.steps.most_common(most):
             print(f"{number / requests:7.0f} {self.calls[code] / requests:6.2f}  {_name(code)}")
+
+    def show_added(self, to: "Counts", most: int) -> None:
+        """Print how many steps more these are for a request, in total and by function."""
+        added, before = self.usual(), to.usual()
+        added.subtract(before)
+        total, base = sum(added.values()), sum(before.values())
+        print(f"{total:,.0f} steps more than {base:,.0f}: {total / base:.1%}")
+        for code in sorted(added, key=lambda each: -abs(added[each]))[:most]:
+            if added[code]:
+                print(f"{added[code]:+5.0f}  {_name(code)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,13 +146,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--most", type=int, default=40, help="functions to show (default 40)")
     parser.add_argument(
-        "--policy", choices=POLICIES, help="of the route (default: that of the mode)"
+        "--policy",
+        help=f"its name, or {ONE_TARGET!r} (default: that of the route of the mode)",
     )
     parser.add_argument(
         "--grows", action="store_true", help="each request is the next turn of its session"
     )
-    parser.add_argument(
+    sessions = parser.add_mutually_exclusive_group()
+    sessions.add_argument(
         "--no-sessions", action="store_true", help="have the gateway recognise no session"
+    )
+    sessions.add_argument(
+        "--compare", action="store_true", help="show the steps that sessions add to a request"
     )
     parser.add_argument(
         "--telemetry", action="store_true", help="with OpenTelemetry, and every call recorded"
@@ -132,20 +165,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     upstream, port = free_ports(2)
     with tempfile.TemporaryDirectory() as folder:
-        counts = _count(Path(folder), options, upstream, port)
-    counts.show(options.requests, options.most)
+        with_sessions, without = _count(Path(folder), options, upstream, port)
+    if options.compare:
+        with_sessions.show_added(without, options.most)
+    else:
+        (without if options.no_sessions else with_sessions).show(options.requests, options.most)
     return 0
 
 
-def _count(folder: Path, options: argparse.Namespace, upstream: int, port: int) -> Counts:
-    counts, loops = Counts(), list[asyncio.AbstractEventLoop]()
+def _count(
+    folder: Path, options: argparse.Namespace, upstream: int, port: int
+) -> tuple[Counts, Counts]:
+    """Return the counts with sessions and without."""
+    counts, loops = (Counts(), Counts()), list[asyncio.AbstractEventLoop]()
     file = folder / "splitsecond.yaml"
     text = GATEWAY + TELEMETRY if options.telemetry else GATEWAY
     text = text.format(folder=folder, upstream=upstream, events=upstream, paced=upstream, port=port)
     file.write_text(_with_policy(text.replace('/whole"', '/v1"'), options))
-    if options.no_sessions:
-        Sessions.began = lambda *_: None  # type: ignore[method-assign]
     os.environ["BENCH_KEY"] = KEY
+    clock.INTERRUPTED_NS = clock.NS_PER_S  # tracing interrupts each reading
     new = uvloop.new_event_loop
 
     def new_loop() -> Any:
@@ -172,9 +210,7 @@ def _with_policy(text: str, options: argparse.Namespace) -> str:
         return text
     route, provider = MODES[options.mode][0], "whole" if options.mode == "whole" else "events"
     targets = f'"{provider}/m", "{provider}2/m"'
-    expression = (
-        f"{provider}/m" if options.policy == "one target" else f"{options.policy}({targets})"
-    )
+    expression = f"{provider}/m" if options.policy == ONE_TARGET else f"{options.policy}({targets})"
     return re.sub(f"  {route}: .*policy.*", f"  {route}: {{policy: '{expression}'}}", text)
 
 
@@ -198,41 +234,66 @@ def _bodies(options: argparse.Namespace) -> Iterator[bytes]:
 def _send_all(
     options: argparse.Namespace,
     port: int,
-    counts: Counts,
+    counts: tuple[Counts, Counts],
     loops: Sequence[asyncio.AbstractEventLoop],
 ) -> None:
     """Send the requests on one connection, then end the gateway."""
-    bodies = _bodies(options)
+    kinds = (True, False) if options.compare else (not options.no_sessions,)
+    bodies = {each: _bodies(options) for each in kinds}
+    began = Sessions.began
     while not responds(f"http://127.0.0.1:{port}"):
         time.sleep(0.05)
     connection = http.client.HTTPConnection("127.0.0.1", port)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
 
-    def send(number: int) -> None:
-        for _ in range(number):
-            connection.request("POST", "/v1/chat/completions", next(bodies), headers)
-            with connection.getresponse() as response:
-                if response.status != 200:
-                    raise RuntimeError(f"{response.status}: {response.read()!r}")
-                response.read()
+    def send(number: int, *, counted: bool) -> None:
+        """Send so many requests of each kind, the kinds in turns."""
+        for done in range(0, number, BLOCK):
+            for sessions in kinds:
+                Sessions.began = began if sessions else _no_session  # type: ignore[method-assign]
+                count = counts[0] if sessions else counts[1]
+                for _ in range(min(BLOCK, number - done)):
+                    if counted:
+                        _in_loop(loops[0], count.begin)
+                    request(next(bodies[sessions]))
+                    if counted:
+                        _in_loop(loops[0], count.end)
+
+    def request(body: bytes) -> None:
+        connection.request("POST", "/v1/chat/completions", body, headers)
+        with connection.getresponse() as response:
+            if response.status != 200:
+                raise RuntimeError(f"{response.status}: {response.read()!r}")
+            response.read()
 
     try:
-        send(options.warm_up)
-        _in_loop(loops[0], counts.begin)
-        send(options.requests)
-        _in_loop(loops[0], counts.end)
+        send(options.warm_up, counted=False)
+        send(options.requests, counted=True)
     finally:
         connection.close()
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+def _no_session(*_: Any) -> None:
+    """Recognise none, in place of `Sessions.began`."""
+
+
 def _in_loop(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
     """Run `action` in the thread of `loop`, and wait for it."""
+    runs = threading.Event()
 
-    async def run() -> None:
-        action()
+    def run() -> None:
+        runs.set()
+        action()  # the last: what it traces is the loop's
 
-    asyncio.run_coroutine_threadsafe(run(), loop).result()
+    loop.call_soon_threadsafe(run)
+    runs.wait()
+
+
+def _of_request(code: CodeType) -> bool:
+    """Return whether the loop runs `code` for a request: not for a timer or the log."""
+    room = _name(code)
+    return _SOURCE in code.co_filename and not room.startswith(("log/", "core/timers"))
 
 
 def _name(code: CodeType) -> str:

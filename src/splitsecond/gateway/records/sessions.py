@@ -141,24 +141,21 @@ class Sessions:
         """
         parts, prompt = prompt_parts(call)
         named = session_name(headers, call.body)
-        agent = parent = 0
+        agent = parent = ""
         if named is not None:
             source, session = named.source, self._hash(call.client.encode(), named.name)
             if named.agent:
-                agent = self._hash(session.to_bytes(_HASH, "big"), named.agent)
-                parent = (
-                    self._hash(session.to_bytes(_HASH, "big"), named.parent) if named.parent else 0
-                )
+                salt = bytes.fromhex(session)
+                agent = self._hash(salt, named.agent)
+                parent = self._hash(salt, named.parent) if named.parent else ""
         elif continued:
-            source, session = "previous_response_id", int(continued, 16)
+            source, session = "previous_response_id", continued
         elif parts:
-            source, session = (
-                CONVERSATION,
-                self._hash(call.client.encode(), *parts[:-1], *first_messages(parts[-1])),
-            )
+            source, messages = CONVERSATION, parts.pop()
+            session = self._hash(call.client.encode(), *parts, *first_messages(messages))
         else:
             return None
-        table, key, start_ns = self._table, agent or session, call.start_ns
+        table, key, start_ns = self._table, int(agent or session, 16), call.start_ns
         at = key % MAX_AGENTS * _WIDTH
         entry = _AGENT.unpack_from(table, at)
         if entry[0] != key:
@@ -171,10 +168,15 @@ class Sessions:
             running = self._keyed.copy()
             running.update(prompt[:size])
             if size and running.digest() == digest:  # as with nearly all turns
-                reusable, new = tokens, text_tokens(prompt[size:])
-                if len(prompt) > size:
-                    borders = self._add_border(at, borders, size, digest)
-                    running.update(prompt[size:])
+                reusable, new, continuation = tokens, 0, prompt[size:]
+                if continuation:
+                    new = text_tokens(continuation)
+                    if borders == BORDERS:
+                        borders = self._forget_half(at)
+                    begin = at + _BORDERS_AT + borders * _BORDER.size
+                    _BORDER.pack_into(table, begin, size, digest)
+                    borders += 1
+                    running.update(continuation)
                     size, digest = len(prompt), running.digest()
             else:
                 new, reusable = self._compare(at, prompt)
@@ -195,10 +197,10 @@ class Sessions:
             table, at + _BEGAN_AT, start_ns, turn, began_ns, tokens, stored, borders, size, digest
         )
         return CallSession(
-            id=f"{session:016x}",
+            id=session,
             source=source,
-            agent=f"{agent:016x}" if agent else "",
-            parent=f"{parent:016x}" if parent else "",
+            agent=agent,
+            parent=parent,
             turn=turn,
             new_tokens=new,
             reusable_tokens=reusable,
@@ -241,10 +243,10 @@ class Sessions:
             if at_ns and target in names:
                 yield names[target], f"{agent:016x}" if agent else "", tokens, at_ns
 
-    def _hash(self, *parts: bytes | memoryview) -> int:
+    def _hash(self, *parts: bytes) -> str:
         running = self._keyed.copy()
         running.update(b"\0".join(parts))
-        return int.from_bytes(running.digest(), "big")
+        return running.hexdigest()
 
     def _entry(self, key: int) -> int:
         """Return the place of an agent's entry, which is new if there was none."""
@@ -260,17 +262,14 @@ class Sessions:
         _KEY.pack_into(table, oldest, key)
         return oldest
 
-    def _add_border(self, entry: int, borders: int, size: int, digest: bytes) -> int:
-        """Remember where the agent's latest prompt ended, which is continued. Return the number of
-        its borders."""
+    def _forget_half(self, entry: int) -> int:
+        """Forget every second border of the agent's latest prompt. Return how many are left."""
         begin = entry + _BORDERS_AT
-        if borders == BORDERS:
-            end = begin + BORDERS * _BORDER.size
-            every = list(_BORDER.iter_unpack(self._table[begin:end]))
-            borders = BORDERS // 2
-            self._table[begin : begin + borders * _BORDER.size] = _packed(every[1::2])
-        _BORDER.pack_into(self._table, begin + borders * _BORDER.size, size, digest)
-        return borders + 1
+        end = begin + BORDERS * _BORDER.size
+        every = list(_BORDER.iter_unpack(self._table[begin:end]))
+        left = _packed(every[1::2])
+        self._table[begin : begin + len(left)] = left
+        return BORDERS // 2
 
     def _compare(self, entry: int, prompt: memoryview) -> tuple[int, int]:
         """Return how many tokens of `prompt` are new, and with how many one of the agent's latest
@@ -319,7 +318,8 @@ def prompt_parts(call: Call) -> tuple[list[bytes], memoryview]:
     """Return the parts of the prompt, the messages last, and all of it as it is compared with
     others; both without marks for caches."""
     body = call.body
-    parts = [encode(body[name]) for name in _FIELDS[call.api_format] if name in body]
+    names = filter(body.__contains__, _FIELDS[call.api_format])
+    parts = list(map(encode, map(body.__getitem__, names)))
     prompt = b"\0".join(parts)
     if MARK in prompt:
         parts = [without_cache_marks(each) for each in parts]

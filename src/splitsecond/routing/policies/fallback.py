@@ -107,9 +107,14 @@ class _InTurn(PolicyService):
                     )
 
     async def __call__(self, call: Call) -> Reply:
-        steps: Iterator[tuple[Branch, Service]] = iter(self._steps)
-        if self._homes and (session := call.notes.session) is not None:
+        if (
+            self._homes
+            and (session := call.notes.session) is not None
+            and not self._states.conversations.is_only_at(session, self._first)
+        ):
             steps = self._from_home(call, session)
+        else:
+            steps = iter(self._steps)
         causes: list[Fault] = []
         reply = await self._next(call, steps, causes)
         if call.stream or not self._restarts or reply.complete:
@@ -127,8 +132,6 @@ class _InTurn(PolicyService):
         return RestartableReply(reply, restart).reader(watched=call.watched)
 
     def _from_home(self, call: Call, session: CallSession) -> Iterator[tuple[Branch, Service]]:
-        if self._states.conversations.is_only_at(session, self._first):
-            return iter(self._steps)
         available = [branch for branch in self._homes if branch.available(self._states, call)]
         home = (
             self._sessions.instead(call, session, available, available[0])

@@ -266,7 +266,7 @@ def call_record(open_call: OpenCall) -> CallRecord:
         operation=call.operation,
         stream=call.stream,
         status=open_call.status,
-        cache=call.notes.cache,
+        session=call.notes.session,
         target=open_call.target,
         outcome="ok" if ok else _outcome(open_call),
         fault="" if ok else _fault(open_call),
@@ -275,8 +275,8 @@ def call_record(open_call: OpenCall) -> CallRecord:
     )
     # it is new, and nobody has seen it
     msgspec.structs.force_setattr(record, "wall_us", clock.wall_offset_us())
-    if call.notes.session is not None:
-        msgspec.structs.force_setattr(record, "session", call.notes.session)
+    if call.notes.cache:
+        msgspec.structs.force_setattr(record, "cache", call.notes.cache)
     if call.notes.choice is not None:
         msgspec.structs.force_setattr(record, "choice", call.notes.choice)
     if call.notes.team:

@@ -2,8 +2,9 @@
 since when."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
+from operator import itemgetter
 
 from msgspec import Struct
 
@@ -32,18 +33,26 @@ class Conversations:
 
     def cached(self, session: CallSession, target: str, now_ns: int) -> tuple[int, float]:
         """Return the tokens of the next prompt that `target` has been sent before, and how long ago
-        (ns).
-
-        A new agent begins like the others of its session.
-        """
-        agents = self._sessions.get(session.id, _NO_TARGETS).get(target)
-        if agents is None:
+        (ns)."""
+        found = self.before(session, target)
+        if found is None:
             return 0, inf
-        found = agents.get(session.agent) or max(agents.values(), key=lambda each: each.at_ns)
         return min(found.tokens, session.reusable_tokens), max(now_ns - found.at_ns, 0)
 
-    def targets(self, session: CallSession) -> Collection[str]:
-        return self._sessions.get(session.id, _NO_TARGETS)
+    def before(self, session: CallSession, target: str) -> CachedPrompt | None:
+        """Return what `target` was sent last of the session; None: nothing."""
+        agents = self._sessions.get(session.id, _NO_TARGETS).get(target)
+        return agents and (agents.get(session.agent) or _newest(agents))
+
+    def by_tokens(self, session: CallSession) -> list[tuple[int, int, str]]:
+        """Return how many tokens of the next prompt each target has been sent before, and when; the
+        most first."""
+        agent, most, found = session.agent, session.reusable_tokens, []
+        for target, agents in self._sessions.get(session.id, _NO_TARGETS).items():
+            prompt = agents.get(agent) or _newest(agents)
+            found.append((min(prompt.tokens, most), prompt.at_ns, target))
+        found.sort(key=itemgetter(0), reverse=True)
+        return found
 
     def is_only_at(self, session: CallSession, target: str) -> bool:
         return self._sessions.get(session.id, _NO_TARGETS).keys() <= {target}
@@ -64,7 +73,13 @@ class Conversations:
         return found
 
     def remember(self, session: CallSession, target: str, tokens: int, at_ns: int) -> None:
-        self._add(session.id, target, session.agent, CachedPrompt(tokens, at_ns))
+        prompt, agent = CachedPrompt(tokens, at_ns), session.agent
+        agents = self._sessions.get(session.id, _NO_TARGETS).get(target, _NO_AGENTS)
+        if agent in agents:  # as at nearly all turns
+            agents[agent] = prompt
+            self._sessions.move_to_end(session.id)
+        else:
+            self._add(session.id, target, agent, prompt)
         if self.share is not None:
             self.share(session, target, tokens, at_ns)
 
@@ -72,7 +87,7 @@ class Conversations:
         """Add what other processes know: targets, agents, their tokens there, and since when."""
         for target, agent, tokens, at_ns in known:
             own = self._sessions.get(session, _NO_TARGETS).get(target, _NO_AGENTS).get(agent)
-            if at_ns > (self._forgotten_ns.get(target, 0) if own is None else own.at_ns):
+            if at_ns > (self._forgotten_ns.get(target, -inf) if own is None else own.at_ns):
                 self._add(session, target, agent, CachedPrompt(tokens, at_ns))
 
     def _add(self, session: str, target: str, agent: str, prompt: CachedPrompt) -> None:
@@ -89,6 +104,11 @@ class Conversations:
         self._forgotten_ns[target] = now_ns
         for targets in self._sessions.values():
             targets.pop(target, None)
+
+
+def _newest(agents: Mapping[str, CachedPrompt]) -> CachedPrompt:
+    """Return the prompt of another agent of the session: a new one begins like it."""
+    return max(agents.values(), key=lambda each: each.at_ns)
 
 
 _NO_AGENTS: dict[str, CachedPrompt] = {}

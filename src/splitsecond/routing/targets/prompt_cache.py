@@ -14,6 +14,7 @@ from msgspec import Struct
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import Observation
 from splitsecond.core.session import CallSession
+from splitsecond.routing.targets.conversations import CachedPrompt
 from splitsecond.routing.targets.samples import HALF_LIFE_NS, REMEMBERED
 
 MIN_CACHED = 1024
@@ -315,15 +316,24 @@ def _bounded(variance: float, value: float) -> float:
 
 
 class TurnAtTarget(Struct, frozen=True):
-    """A turn of a session that was sent to a target. `prompt`: the tokens of its prompt; `cached`:
-    those that the target had `age_ns` ago."""
+    """A turn of a session that was sent to a target. `prompt`: the tokens of its prompt; `before`:
+    what the target was sent of the session before; None: nothing."""
 
     session: CallSession
     prompt: int
-    cached: int
+    before: CachedPrompt | None
     in_flight: int
-    age_ns: float
     began_ns: int
+
+    @property
+    def cached(self) -> int:
+        """The tokens of the prompt that the target had been sent before."""
+        return 0 if self.before is None else min(self.before.tokens, self.session.reusable_tokens)
+
+    @property
+    def age_ns(self) -> float:
+        """How long before this turn."""
+        return inf if self.before is None else max(self.began_ns - self.before.at_ns, 0)
 
 
 class PromptCacheModel:
@@ -343,16 +353,25 @@ class PromptCacheModel:
 
     def expected_ns(self, turn: TurnAtTarget) -> float:
         """Return the expected time to the first token of a turn, by the latest turns."""
-        hit = self.lifetime.share(turn.age_ns) * turn.cached if turn.cached else 0.0
+        sent = turn.cached
+        hit = self.lifetime.share(turn.age_ns) * sent if sent else 0.0
         return self.fit.ttft_ns(turn.prompt - hit, hit)
 
     def learn(self, turn: TurnAtTarget, observation: Observation, now_ns: int) -> None:
         ttft_ns = observation.ttft_cold_ns if observation.streamed else None
-        cached = self._cached(turn, observation, ttft_ns)
+        if (
+            ttft_ns is None
+            and not self._reports
+            and observation.cached_tokens is None
+            and observation.cache_write_tokens is None
+        ):
+            return  # as of a whole answer without these figures
+        sent = turn.cached
+        cached = self._cached(turn.prompt, sent, observation, ttft_ns)
         if cached is None:
             return
-        if turn.cached >= MIN_CACHED:
-            self.lifetime.add(turn.age_ns, min(cached / turn.cached, 1.0))
+        if sent >= MIN_CACHED:
+            self.lifetime.add(turn.age_ns, min(cached / sent, 1.0))
         if ttft_ns is not None and now_ns - self._fitted_ns >= FIT_EVERY_NS:
             self._fitted_ns = now_ns
             surprise = ttft_ns / self.fit.ttft_ns(turn.prompt - cached, cached) - 1
@@ -362,30 +381,27 @@ class PromptCacheModel:
             self.load.add(turn.in_flight, min(surprise, 1.0))
             if (tpot_ns := observation.tpot_ns) is not None and observation.outcome == "ok":
                 self.pace.add(tpot_ns, now_ns)
-        new, written = turn.prompt - cached, observation.cache_write_tokens
-        if written is not None and observation.input_tokens and new > 0:
+        written = observation.cache_write_tokens
+        if written is not None and observation.input_tokens and (new := turn.prompt - cached) > 0:
             share = min(written / observation.input_tokens * turn.prompt / new, 1.0)
             self.written += (share - self.written) / 8
 
     def _cached(
-        self, turn: TurnAtTarget, observation: Observation, ttft_ns: int | None
+        self, prompt: int, sent: int, observation: Observation, ttft_ns: int | None
     ) -> float | None:
-        """Return the tokens that were cached; None: not known.
+        """Return the tokens of a prompt that were cached; None: not known. `sent`: those that the
+        target had been sent before.
 
         Where a target reports none, its time decides: between that of a prompt that is all new and
         that of a hit.
         """
         if observation.cached_tokens is not None and observation.input_tokens:
             self._reports = self._reports or observation.cached_tokens > 0
-            return min(observation.cached_tokens / observation.input_tokens, 1.0) * turn.prompt
-        if self._reports or turn.cached < MIN_CACHED:
+            return min(observation.cached_tokens / observation.input_tokens, 1.0) * prompt
+        if self._reports or sent < MIN_CACHED:
             return 0.0
         fit = self.fit
-        saved = fit.b * turn.cached
-        if (
-            ttft_ns is None
-            or fit.fresh < RUN
-            or saved < 2 * fit.noise * (fit.a + fit.b * turn.prompt)
-        ):
+        saved = fit.b * sent
+        if ttft_ns is None or fit.fresh < RUN or saved < 2 * fit.noise * (fit.a + fit.b * prompt):
             return None
-        return min(max((fit.a + fit.b * turn.prompt - ttft_ns) / saved, 0.0), 1.0) * turn.cached
+        return min(max((fit.a + fit.b * prompt - ttft_ns) / saved, 0.0), 1.0) * sent

@@ -203,11 +203,9 @@ class TargetState:
             self.waiting[mode][attempt] += self._whole_answer_ns()
 
     def record_turn(self, attempt: str, session: CallSession, now_ns: int) -> None:
-        cached, age_ns = self.conversations.cached(session, self.name, now_ns)
         prompt = session.new_tokens + session.reusable_tokens
-        self.turns[attempt] = TurnAtTarget(
-            session, prompt, cached, len(self.in_flight), age_ns, now_ns
-        )
+        before = self.conversations.before(session, self.name)
+        self.turns[attempt] = TurnAtTarget(session, prompt, before, len(self.in_flight), now_ns)
 
     def seed_turn(self, attempt: Observation, session: CallSession, came_ns: int) -> None:
         """Learn from an earlier turn, whose call came in at `came_ns` and got a first token."""

@@ -70,6 +70,7 @@ class SessionChoice:
         self, states: TargetStates, policy: str, *, by: By = "total", at: float | None = None
     ) -> None:
         self._states = states
+        self._targets = states.known()
         self._policy = policy
         self._by = by
         self._deviations = 0.0 if at is None or at == 0.5 else NormalDist().inv_cdf(at)
@@ -106,11 +107,12 @@ class SessionChoice:
         has enough of it."""
         if session.reusable_tokens < MIN_CACHED:
             return None
-        conversations, now_ns = self._states.conversations, clock.now_ns()
+        now_ns = clock.now_ns()
         home, most = None, float(MIN_CACHED)
-        for name in conversations.targets(session):
-            sent, age_ns = conversations.cached(session, name, now_ns)
-            cached = sent * self._known(name).lifetime.kept_share(age_ns)
+        for sent, at_ns, name in self._states.conversations.by_tokens(session):
+            if sent < most:  # as the others
+                break
+            cached = sent * self._known(name).lifetime.kept_share(now_ns - at_ns)
             if cached < most:
                 continue
             for branch in among:
@@ -134,7 +136,7 @@ class SessionChoice:
         return first.branch, why, 1.0, among
 
     def _known(self, name: str) -> PromptCacheModel:
-        state = self._states.known().get(name)
+        state = self._targets.get(name)
         return _UNKNOWN if state is None else state.prompt_cache
 
     def _options(self, call: Call, session: CallSession, among: Sequence[Branch]) -> list[Option]:
