@@ -11,12 +11,16 @@ by simulators (`tests/reader.py`). `tests/pages.py` says which blocks other test
 cannot run.
 """
 
+import os
 import re
 import shlex
 import subprocess
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.cli.conftest import run_splitsecond
@@ -28,6 +32,8 @@ from tests.reader import LOGGED, keys, with_providers, write_files, write_log
 from tests.reader import environment as environment  # fixtures
 from tests.reader import servers as servers
 
+from splitsecond.core.catalog import provider
+from splitsecond.routing.router import settings
 from splitsecond.simulator.process import RunningProvider
 
 pytestmark = pytest.mark.system
@@ -38,9 +44,10 @@ COLUMNS = {"docs/questions": "160", "docs/tutorials/own-server": "80"}
 EXACT = ("docs/command-line", "docs/traces")
 QUICK = ("README", "docs/simulator")
 """Pages whose simulated providers are replaced by quicker ones."""
-COMMANDS_ONLY = ("docs/choosing", "docs/production", "docs/questions", "docs/reference/commands")
-"""Pages whose commands run in this process, without a shell, unless they send requests: starting
-one takes long."""
+IN_PROCESSES = ("README", "docs/command-line", "examples/README")
+"""Pages whose commands all run in a shell, and the tutorials. On other pages a command that needs
+no shell runs in this process, because starting one takes a second of CPU; what it starts itself are
+processes."""
 GATEWAY = "listen: {port: 8800}\nroutes: {fast: {policy: sim/groq}}\n"
 LOG = "log: sqlite:///splitsecond.db\nroutes:\n  fast: {policy: groq/openai/gpt-oss-120b}\n"
 CONFIGURATIONS = {
@@ -249,6 +256,7 @@ class Reader:
         }
         known = {} if self.name in WITHOUT_KEYS else keys(sources, provider)
         self.environment = {**environment, **known, "PYTHONPATH": str(sources), **here}
+        self.catalogue = sources / "splitsecond/core/catalog"
         write_files(self.folder)
         if self.name in CONFIGURATIONS:
             write_log(self.folder)
@@ -267,14 +275,15 @@ class Reader:
     def execute(self, commands: str, *, code: int = 0, stay: bool = False) -> str:
         """Run commands of a shell, which end with `code`, and start those that serve. Return what
         they print."""
-        printed, here = "", self.name in COMMANDS_ONLY and not stay
+        printed = ""
+        here = self.name not in IN_PROCESSES and not self.name.startswith("docs/tutorials/")
         lines = re.findall(r"(?:.*\\\n)*.+\n?", commands)
         for place, group in groupby(lines, lambda line: place_of(line, here=here)):
             if place == "background":
                 for line in group:
                     self.start(line, self.running if stay else None)
             elif place == "here":
-                printed += "".join(map(self.run_here, group))
+                printed += "".join(self.run_here(line, code=code) for line in group)
             else:
                 printed += self.run("bash", "-e", "-o", "pipefail", "-c", "".join(group), code=code)
         return printed
@@ -287,24 +296,31 @@ class Reader:
             timeout=WITHIN_S,
         )  # fmt: skip
         assert ended.returncode == code, f"{command[-1]}\n{ended.stdout}{ended.stderr}"
-        self.printed.append(ended.stdout + ended.stderr)
-        for config in self.folder.glob("splitsecond.yaml"):  # `init` writes the usual port
-            written = config.read_text()
-            if (moved := with_ports(written, self.ports)) != written:
-                config.write_text(moved)
-        return self.printed[-1]
+        return self.took(ended.stdout + ended.stderr)
 
-    def run_here(self, command: str) -> str:
-        """Run a command of splitsecond in this process, which ends with 0. Return what it
+    def run_here(self, command: str, *, code: int = 0) -> str:
+        """Run a command of splitsecond in this process, which ends with `code`. Return what it
         prints."""
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(self.folder)
+            for variable in os.environ.keys() - self.environment.keys():
+                patch.delenv(variable)
             for variable, value in self.environment.items():
                 patch.setenv(variable, value)
-            ended = run_splitsecond(*shlex.split(command.replace("\\\n", ""), comments=True)[1:])
-        assert ended.code == 0, (command, ended)
-        self.printed.append(ended.out + ended.err)
-        return self.printed[-1]
+            with catalogue_of(self.catalogue, patch):
+                ended = run_splitsecond(*words(command)[1:])
+        assert ended.code == code, (command, ended)
+        return self.took(ended.out + ended.err)
+
+    def took(self, printed: str) -> str:
+        """Keep what a command has printed, and return it. Let the gateway have a free port: `init`
+        writes the usual one."""
+        self.printed.append(printed)
+        for config in self.folder.glob("splitsecond.yaml"):
+            written = config.read_text()
+            if (moved := with_ports(written, self.ports)) != written:
+                config.write_text(moved)
+        return printed
 
     def start(self, command: str, running: ExitStack | None) -> None:
         """Start a process, and wait until it is ready. It runs as long as `running`, or else
@@ -334,7 +350,33 @@ def place_of(command: str, *, here: bool) -> str:
     """Return where a command runs: in the background, in this process, or in a shell."""
     if SERVES.match(command):
         return "background"
-    return "here" if here and re.match("splitsecond (?!bench|batch)", command) else "shell"
+    return "here" if here and command.startswith("splitsecond ") and is_plain(command) else "shell"
+
+
+def is_plain(command: str) -> bool:
+    """Return whether a command has only words, nothing that a shell replaces or connects."""
+    lexer = shlex.shlex(command.replace("\\\n", ""), posix=True, punctuation_chars=True)
+    operators = set(lexer.punctuation_chars)
+    return not set(command) & set("$`*") and not any(set(word) <= operators for word in lexer)
+
+
+def words(command: str) -> list[str]:
+    """Return the words of a plain command."""
+    return shlex.split(command.replace("\\\n", ""), comments=True)
+
+
+@contextmanager
+def catalogue_of(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let this process read the providers of the catalogue in `folder`."""
+    caches: tuple[Any, ...] = (provider._names, provider._read, settings.provider)
+    patch.setattr(provider, "resources", SimpleNamespace(files=lambda _: folder))
+    for each in caches:
+        each.cache_clear()
+    try:
+        yield
+    finally:
+        for each in caches:
+            each.cache_clear()
 
 
 def port_of(provider: RunningProvider) -> str:

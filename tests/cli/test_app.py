@@ -128,6 +128,19 @@ def test_help_imports_no_heavy_module() -> None:
 
 
 @pytest.mark.system
+def test_a_command_converts_its_options_without_pydantic() -> None:
+    look = (
+        "import sys; from splitsecond.cli.app import app;"
+        "code = app(['bench', 'x/y', '-c', '1', '-n', '2', '--json', '-'], standalone_mode=False);"
+        "print(code, 'pydantic' in sys.modules)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", look], capture_output=True, text=True, timeout=WITHIN_S
+    )
+    assert ended.stdout == "2 False\n"
+
+
+@pytest.mark.system
 def test_gateway_without_simulated_targets_loads_no_simulator() -> None:
     look = (
         "import sys; from splitsecond.cli.commands.serve import check_profiles;"

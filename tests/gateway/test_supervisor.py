@@ -387,15 +387,15 @@ def test_only_a_second_signal_ends_responses_at_once() -> None:
 
 
 @pytest.mark.system
-def test_gateway_outside_a_fleet_loads_no_fleet_modules() -> None:
+def test_gateway_without_a_fleet_or_a_log_loads_no_module_of_theirs() -> None:
     program = (
-        "import sys, splitsecond.gateway.__main__, splitsecond.gateway.process.supervisor as _;"
+        "import sys, splitsecond.gateway.__main__, splitsecond.cli.commands.serve as _;"
         "from splitsecond.routing.configuration.reading import read;"
         "from splitsecond.gateway.process.worker import GatewayWorker;"
         "GatewayWorker(read('routes: {}', {})).close();"
         "names = sorted(sys.modules);"
         "print(*(each for each in names if each.startswith('splitsecond.gateway.fleet.') or each "
-        "== 'psycopg'))"
+        "in ('psycopg', 'sqlalchemy')))"
     )
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

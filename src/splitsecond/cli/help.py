@@ -12,6 +12,8 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from splitsecond.cli.plain_values import PlainValues
+
 WORDS = re.compile(r"""(?:-\S+ (?!-))?(?:'[^']*'|"[^"]*"|\S)+""")
 """A word of a shell command with its quotes, or an option with its value."""
 MARGIN = 2
@@ -26,12 +28,12 @@ class Group(TyperGroup):
         )
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return [_without_type(each) for each in super().get_params(ctx)]
+        return [_ours(each) for each in super().get_params(ctx)]
 
 
 class Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
-        return [_without_type(each) for each in super().get_params(ctx)]
+        return [_ours(each) for each in super().get_params(ctx)]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line. An optional argument is in brackets, its own or added
@@ -77,7 +79,8 @@ class Command(TyperCommand):
                 each.hidden = False
 
 
-def _without_type(parameter: Any) -> Any:
+def _ours(parameter: Any) -> Any:
+    PlainValues.use(parameter)
     parameter.display_type_rich = MethodType(_name_of_value, parameter)
     return parameter
 

@@ -9,7 +9,6 @@ from hashlib import blake2b
 from pathlib import Path
 
 from splitsecond.gateway.records.sessions import SECRET_BYTES, Sessions
-from splitsecond.log.store.database import sqlite_file
 from splitsecond.routing.router.settings import LogSettings
 
 _SECRET, _TABLE = ".secret", ".sessions"
@@ -22,7 +21,7 @@ def session_table(
     """Create the memory of `Sessions` for all processes of a gateway, with the sessions that the
     last one with the same log saved at its end. Save them when the context ends."""
     memory = Sessions.create(session_secret(log, say, shared=shared))
-    sessions, path = Sessions(memory), None if log is None else sqlite_file(log.url)
+    sessions, path = Sessions(memory), None if log is None else log.file
     path = path and path.with_name(path.name + _TABLE)
     if path is None:
         yield memory
@@ -56,7 +55,7 @@ def session_secret(
         return _of_server(shared)
     if log is None:
         return secrets.token_bytes(SECRET_BYTES)
-    file = sqlite_file(log.url)
+    file = log.file
     if file is None:
         return _of_server(log.url)
     path = file.with_name(file.name + _SECRET)

@@ -17,6 +17,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
@@ -27,18 +28,19 @@ from splitsecond.gateway.records.limits import today
 from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.gateway.records.shared_memory import create_memory
 from splitsecond.log.store.call_record import WORKER_DIED, CallAccounting, CallRecord
-from splitsecond.log.store.database import sqlite_file, unwritten_stem
-from splitsecond.log.store.log import Log
 from splitsecond.log.store.remote_writer import encode
 from splitsecond.log.store.unwritten import save
 from splitsecond.routing.router.settings import ClientKey, LogSettings
+
+if TYPE_CHECKING:  # it imports SQLAlchemy, which a gateway without a log does not need
+    from splitsecond.log.store.log import Log
 
 _SERVER_ERROR = 500
 _SUFFIX = ".in-flight-"
 
 
 def journal_stem(log: LogSettings | None) -> Path | None:
-    file = sqlite_file(log.url) if log is not None else None
+    file = log.file if log is not None else None
     return file and file.with_name(f"{file.name}{_SUFFIX}{secrets.token_hex(4)}")
 
 
@@ -72,7 +74,7 @@ def recover(settings: LogSettings | None, say: Callable[[str], None]) -> None:
     A gateway reads today's spending from the log, so these calls count against the limits of their
     keys. Journals whose calls cannot be logged are left to the next start.
     """
-    file = sqlite_file(settings.url) if settings is not None else None
+    file = settings.file if settings is not None else None
     if file is None or settings is None:
         return
     calls: dict[str, list[float]] = {}
@@ -155,6 +157,9 @@ def log_orphans(
     """
     if settings is None or not orphans:
         return True
+    from splitsecond.log.store.database import unwritten_stem
+    from splitsecond.log.store.log import Log
+
     try:
         with Log.open(settings.url, keep_days=settings.keep_days, say=say) as log:
             logged = log.contained(orphans)
@@ -175,7 +180,7 @@ def log_orphans(
     return kept
 
 
-def save_orphans(log: Log, orphans: Sequence[CallRecord]) -> bool:
+def save_orphans(log: "Log", orphans: Sequence[CallRecord]) -> bool:
     try:
         save(log.unwritten, [encode(each) for each in orphans])
     except OSError:

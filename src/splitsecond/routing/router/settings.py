@@ -213,6 +213,14 @@ class LogSettings(Struct, frozen=True):
     url: str
     keep_days: int = 31
 
+    @property
+    def file(self) -> Path | None:
+        """The file of a log in SQLite, or None."""
+        # it imports SQLAlchemy, which takes half a second, and a gateway without a log needs none
+        from splitsecond.log.store.database import sqlite_file
+
+        return sqlite_file(self.url)
+
     def __repr__(self) -> str:
         return f"LogSettings({self.url.partition(':')[0]}, keep_days={self.keep_days})"
 
