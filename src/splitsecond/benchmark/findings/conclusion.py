@@ -12,7 +12,7 @@ from splitsecond.benchmark.findings.statements import Lead, leads
 from splitsecond.benchmark.rows.figures import FIGURES, TOTALS, ttft_figure, wait_figure
 from splitsecond.benchmark.rows.metric import Figure
 from splitsecond.benchmark.rows.records import ConditionFindings, Recommendation, Run
-from splitsecond.benchmark.rows.usable_rows import load_order, rows_by_target, rows_by_workload
+from splitsecond.benchmark.rows.usable_rows import load_of, load_order, rows_by_target, rows_by_workload
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation
@@ -155,10 +155,11 @@ def _sure(run: Run) -> str:
         return f"The run is INVALID: {run.invalid[0]}."
     rows = run.conditions
     invalid = [row for row in rows if row.invalid]
-    requests = min(row.requests for row in rows)
+    counts = [row.requests for row in rows]
     spread = run.spread
     rounds = f" in {counted_as(spread.rounds, 'round')}" if spread else ""
-    sent = f"{counted_as(requests, 'request')} per row{rounds}"
+    least = f"{min(counts):,} to " if min(counts) < max(counts) else ""
+    sent = f"{least}{counted_as(max(counts), 'request')} per row{rounds}"
     if not run.capacity and not any(has_interval(row) for row in rows):
         return f"It is not sure: {sent} give no intervals. Use -n {advised(0.95)}."
     needs = [] if any(_has_p95(row) for row in rows) else [f"a p95 needs -n {advised(0.95)}"]
@@ -187,6 +188,8 @@ def _sure(run: Run) -> str:
 def _cost(run: Run) -> str:
     first = next(filter(rows_by_target, rows_by_workload(run.conditions)), [])
     heaviest = {own[0].target: own[-1] for own in rows_by_target(first)}
+    if run.capacity and run.capacity.holds is not None:  # heavier loads fail
+        heaviest |= {row.target: row for row in first if load_of(row) == run.capacity.holds}
     several = len({row.workload for row in run.conditions}) > 1
     on = f" on workload {first[0].workload}" if several else ""
     priced = {

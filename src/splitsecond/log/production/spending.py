@@ -201,7 +201,7 @@ class SpendingLedger:
     def total(self, span_s: float) -> Spending:
         self._finish()
         machines = {target for targets in self._machines.values() for target in targets}
-        return structs.replace(self._figured("all", None, machines, span_s), calls=self._calls)
+        return self._figured("all", None, machines, span_s)
 
     def _finish(self) -> None:
         waiting, self._waiting = self._waiting, None
@@ -328,6 +328,8 @@ class SpendingLedger:
         counts = {
             field: each if field.endswith("usd") else round(each) for field, each in sums.items()
         }
+        if number is None:  # a call that two names attempted is one call
+            counts["calls"] = self._calls
         row = convert({"name": name, **counts}, Spending)
         tokens, priced = row.input_tokens + row.output_tokens, row.usd > 0 or not row.unpriced
         per_million = row.usd / tokens * MILLION if priced and tokens else None
