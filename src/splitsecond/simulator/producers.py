@@ -33,6 +33,7 @@ def producer_for(profile: Profile, pacer: Pacer, seed: int) -> "TableProducer | 
 
 
 def _saves(profile: Profile) -> float:
+    """Return the share of the TTFT in the table that a fully cached prompt saves."""
     if profile.prompt_cache is None or profile.prefill_tokens_per_s is not None:
         return 0.0
     return DEFAULT_SAVES if profile.prompt_cache.saves is None else profile.prompt_cache.saves
