@@ -40,6 +40,7 @@ def _saves(profile: Profile) -> float:
 
 
 def _per_token_ns(tokens_per_s: float | None) -> float:
+    """Return the time of one token; 0 for None."""
     return 0.0 if tokens_per_s is None else clock.NS_PER_S / tokens_per_s
 
 
