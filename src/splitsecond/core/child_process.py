@@ -58,6 +58,8 @@ class ChildProcess:
         return self._process.pid
 
     async def write(self, data: bytes) -> None:
+        """Send `data`. If the process is dead nothing is sent, and the next `read_line` returns at
+        once."""
         stdin = self._process.stdin
         assert stdin is not None  # it is a pipe
         with contextlib.suppress(ConnectionError):
@@ -103,6 +105,9 @@ class ChildProcess:
         return await self._process.wait()
 
 
+STOP_S = 5.0
+
+
 class ServerProcess(NamedTuple):
     """A server that was started. `lines`: those that it printed when it was ready.
 
@@ -118,12 +123,12 @@ class ServerProcess(NamedTuple):
 
 @contextlib.contextmanager
 def server_process(
-    command: Sequence[str], *, lines: int = 1, ready_s: float, stop_s: float = 5.0
+    command: Sequence[str], *, lines: int = 1, ready_s: float
 ) -> Iterator[ServerProcess]:
     """Run a server, for callers without an event loop, while the context is open.
 
     It is ready when it has printed `lines` lines, at most `ready_s` after its start. At the end it
-    gets SIGTERM, and is killed if it has not ended after `stop_s`.
+    gets SIGTERM, and is killed if it has not ended after `STOP_S`.
     """
     pipe = subprocess.PIPE
     with (
@@ -139,7 +144,7 @@ def server_process(
             else:
                 if ended:
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(stop_s)
+                        process.wait(STOP_S)
                 errors.seek(0)
                 yield ServerProcess(
                     process.pid,
@@ -150,7 +155,7 @@ def server_process(
         finally:
             process.terminate()
             try:
-                process.wait(stop_s)
+                process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
 

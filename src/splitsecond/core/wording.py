@@ -131,10 +131,10 @@ def span(low: str, high: str) -> str:
     return f"{low.removesuffix('%') if high.endswith('%') else low}–{high}"
 
 
-def in_a_line(before: str, parts: Sequence[str], after: str = ".") -> str:
+def in_a_line(before: str, parts: Sequence[str]) -> str:
     for shown in range(len(parts), 0, -1):
         more = f" and {len(parts) - shown} more" if shown < len(parts) else ""
-        line = f"{before}{', '.join(parts[:shown])}{more}{after}"
+        line = f"{before}{', '.join(parts[:shown])}{more}."
         if len(line) <= LINE:
             break
     return line

@@ -14,6 +14,7 @@ from splitsecond.core.wire.provider_errors import THREADS
 from splitsecond.simulator.journal import JournalEntry, RequestJournal
 
 MAX_TURNS = 200
+"""Requests of one conversation."""
 _INHERITED = ("tools", "system")
 
 

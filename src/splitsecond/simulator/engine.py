@@ -29,6 +29,7 @@ from splitsecond.core.errors import Overloaded
 from splitsecond.simulator.profile import EngineSpec
 
 Key = TypeVar("Key")
+"""The caller's hashable key of a request."""
 
 
 class Emission(msgspec.Struct, Generic[Key], frozen=True):

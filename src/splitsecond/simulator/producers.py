@@ -33,12 +33,14 @@ def producer_for(profile: Profile, pacer: Pacer, seed: int) -> "TableProducer | 
 
 
 def _saves(profile: Profile) -> float:
+    """Return the share of the TTFT in the table that a fully cached prompt saves."""
     if profile.prompt_cache is None or profile.prefill_tokens_per_s is not None:
         return 0.0
     return DEFAULT_SAVES if profile.prompt_cache.saves is None else profile.prompt_cache.saves
 
 
 def _per_token_ns(tokens_per_s: float | None) -> float:
+    """Return the time of one token; 0 for None."""
     return 0.0 if tokens_per_s is None else clock.NS_PER_S / tokens_per_s
 
 

@@ -173,6 +173,7 @@ class PromptCache:
         return held - self.tokens
 
     def _move_to_end(self, prefix: Prefix) -> None:
+        """Make a stored prefix and all shorter ones the most recently used, the shortest last."""
         key: int | None = prefix.hash
         while key is not None:
             self._entries.move_to_end(key)

@@ -70,6 +70,7 @@ class Replicas:
 
     @property
     def engines(self) -> list[Engine[int]]:
+        """Return the engines of the replicas; none if the profile has a table."""
         return [
             each.producer.engine for each in self._all if isinstance(each.producer, EngineProducer)
         ]

@@ -50,6 +50,7 @@ class ResponseSender:
         self.planned_ns: array[int] = array("q")
         self.actual_ns: array[int] = array("q")
         self.first_written_ns = 0
+        """When the write of the first token had returned."""
         self.outcome: ResponseOutcome | None = None
         self.began_ns = 0
         """When the provider began with the prompt; set by the producer."""

@@ -47,8 +47,8 @@ from splitsecond.routing.targets.target_states import TargetStates
 POLICIES = {"fast": parse('race("a/x", "b/x")'), "safe": parse('fallback("a/x", "c/x")')}
 
 
-def counts(*records: CallRecord, cost: Any = None) -> MetricCounts:
-    metrics = Metrics(cost=cost)
+def counts(*records: CallRecord, **settings: Any) -> MetricCounts:
+    metrics = Metrics(**settings)
     for each in records:
         metrics.took(each)
     return metrics.counts

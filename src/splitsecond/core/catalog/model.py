@@ -105,6 +105,7 @@ class PublishedDistance(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def summary(self) -> str:
+        """One line: "best from US East; EU +50–200 ms"."""
         added = ", ".join(f"{place} +{span(much)} ms" for place, much in self.added_ms.items())
         return "; ".join(filter(None, (f"best from {self.best}", added, self.note)))
 

@@ -360,9 +360,9 @@ def align(*charts: Chart) -> None:
         chart.left, chart.width = left, WIDTH - left - MARGIN
 
 
-def name_height(words: str, left: float = NAMES) -> float:
-    """Return the pixels that `Chart.name` takes, beside an area with `left` pixels."""
-    return (LINE - 1) * len(_name_lines(words, left))
+def name_height(words: str) -> float:
+    """Return the pixels that `Chart.name` takes."""
+    return (LINE - 1) * len(_name_lines(words, NAMES))
 
 
 def picture(

@@ -26,6 +26,7 @@ conditions."""
 MAX_HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
 HEAD_S = 20.0
+"""How long a client may take to send the headers of a request, from their first byte on."""
 MAX_PIPELINED = 100
 """How many requests may wait for the response before them. The connection closes after the last of
 their responses."""

@@ -20,6 +20,7 @@ TICK_S = 0.5
 """How often the Date header is updated, and how soon accepting resumes when descriptors have become
 free."""
 POLL_S = 0.02
+"""How often the server checks during its shutdown whether all connections have closed."""
 UNWIND_S = 2.0
 """How long cancelled requests may take to close their connections and report their observations."""
 

@@ -436,6 +436,8 @@ class HttpConnection:
             self._finish(exchange, response, at)
 
     def _stream_ended(self, at: int, *, clean: bool) -> None:
+        """Handle the end of the stream. `clean`: the peer announced it; over TLS a bare end may be
+        an attack."""
         exchange, response = self.exchange, self._parser
         if exchange is None or response is None:
             self.close()

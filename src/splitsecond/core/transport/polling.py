@@ -35,6 +35,8 @@ of the time between two tokens of a stream of 100 tokens/s; 0.3 ms with 32, whos
 faster."""
 MAX_NS = 2 * clock.NS_PER_MS
 READS_AT_ONCE = 8
+"""How many gathered sockets are read before those that wait for a first token are looked at again:
+0.2 ms."""
 TICK_NS = 10 * clock.NS_PER_MS
 """Rests end at multiples of this time, so that one timer serves all sockets."""
 MS_PER_S = 1000

@@ -258,6 +258,7 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         self._break(at, fault)
 
     def _take_events(self, events: list[Event], *, last: bool = False) -> None:
+        """Take the events of a read. `last`: nothing comes after it, so no deadline applies."""
         timeline = self._timeline
         had_token = timeline.has_token
         timeline.record_events(events)

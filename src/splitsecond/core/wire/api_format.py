@@ -249,6 +249,8 @@ class AnswerWriter(Protocol):
         counts: bool = True,
         marker: bool = True,
     ) -> bytes:
+        """Return the end of all choices and of the stream; `counts`: with the usage, `marker`: with
+        the end mark."""
         finish = b"".join(self.finish(reason, index) for index in range(choices))
         return finish + (self.usage(usage) if counts else b"") + (self.done() if marker else b"")
 

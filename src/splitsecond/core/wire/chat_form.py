@@ -29,6 +29,7 @@ from splitsecond.core.wire.translation import (
 )
 
 _OWN_FIELDS = ("model", "stream", "stream_options")
+"""Fields that the encoder of each format sets."""
 _DROPPED: Mapping[str, tuple[Any, ...]] = {
     "user": (),
     "metadata": (),

@@ -92,6 +92,7 @@ def _prompt_count(call: Call) -> int:
 
 
 def _number(value: Any, name: str) -> int | None:
+    """Return the number in a field, or under `name` in it; None if none is there."""
     if isinstance(value, Raw):
         data = memoryview(value)
         if len(data) > _MAX_BYTES:

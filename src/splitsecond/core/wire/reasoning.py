@@ -66,6 +66,7 @@ class ReasoningStyle(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def style_for(styles: Sequence[ReasoningStyle], model: str) -> ReasoningStyle | None:
+    """Return the first of `styles` that matches `model`; None if its reasoning cannot be set."""
     return next(
         (style for style in styles if any(fnmatchcase(model, pattern) for pattern in style.models)),
         None,

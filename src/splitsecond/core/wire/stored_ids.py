@@ -40,6 +40,7 @@ class KeptAnswers(Struct, frozen=True):
     requested_by: str = ""
 
     def ids(self, data: bytes) -> list[str]:
+        """Return the ids in `data`, a whole answer or whole events of a stream."""
         if data[:1] == b"{":
             return _named(data)
         if self.begins not in data and _ITEM_BEGINS not in data:

@@ -12,6 +12,7 @@ from splitsecond.gateway.records.metrics import MetricCounts
 from splitsecond.routing.router.settings import ClientKey, Team
 
 MAX_SHOWN = 100
+"""Clients in the data, those with most requests."""
 _TOO_MANY = 429
 _SERVER_ERROR = 500
 

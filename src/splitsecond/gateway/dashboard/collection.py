@@ -52,6 +52,7 @@ HISTORY_NS = 10 * clock.NS_PER_S
 PERIOD_S = {1: 60, 6: 300, 24: 1200, 168: 7200}
 """Length of a period of a history in seconds, by the hours that it covers: up to 84 periods."""
 CALLS = 10
+"""Simulated calls of a preview."""
 
 
 class DashboardData:

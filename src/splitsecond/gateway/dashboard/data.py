@@ -35,6 +35,7 @@ SILENT_S = 10.0
 """Time without a report after which a gateway of the fleet counts as silent, as in
 `fleet/shared_limit`."""
 LONGEST_MESSAGE = 300
+"""Characters of a failure's message in the data."""
 
 
 class RouteOverview(Struct, frozen=True, kw_only=True):

@@ -425,6 +425,7 @@ class FleetDatabase:
     async def _add(
         self, connection: psycopg.AsyncConnection[Any], names: Mapping[str, Report]
     ) -> None:
+        """Add rows for limits that have none. They must exist before they are locked in order."""
         if missing := sorted(names.keys() - self._known):
             add = (
                 "INSERT INTO splitsecond_limits SELECT unnest(%s::text[]), "

@@ -25,12 +25,14 @@ from splitsecond.gateway.records.shared_counters import MAX_NAMES, SharedCounter
 from splitsecond.routing.router.settings import Team
 
 EVERY_S = 1.0
+"""Time between two exchanges."""
 LOOK_S = 0.05
 """Time between two looks at the counters, to report early. Also the least time between two
 exchanges."""
 AWAY_S = 3.0
 """Time without an answer after which the database is reported to be away."""
 MAX_AT_ONCE = 200
+"""Limits in one exchange."""
 SLEW = 0.005
 """By how much the minutes may be shifted each second to follow the database's clock, as a share of
 it."""

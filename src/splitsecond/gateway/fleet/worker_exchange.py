@@ -31,7 +31,9 @@ from splitsecond.routing.targets.target_state import TargetState
 from splitsecond.routing.targets.target_states import TargetStates
 
 EVERY_S = 0.5
+"""Time between two reports."""
 SPEED_NS = 5 * clock.NS_PER_S
+"""Time between two histograms of a target."""
 MAX_SPEEDS = 16
 """Histograms computed at once. Each takes a tenth of a millisecond, and requests wait meanwhile."""
 MIN_WEIGHT = 0.5

@@ -116,6 +116,8 @@ def id_headers(identity: bytes, form: ClientFormat) -> Headers:
 def call_headers(
     cycle: RequestCycle, call: Call, token_ns: int | None = None, target: str = ""
 ) -> Headers:
+    """Return the headers about a call so far. `token_ns`: the time of its first token; `target`:
+    the target that answers."""
     notes = call.notes
     waited_ms = ((token_ns or clock.now_ns()) - cycle.start_ns) / clock.NS_PER_MS
     headers = id_headers(call.id.encode(), client_format(call))

@@ -21,6 +21,7 @@ from splitsecond.core.errors import CallerFault
 FREE = 5
 """Wrong keys without a pause: a client with an old key is not an attacker."""
 FIRST_S = 0.25
+"""The first pause; each further wrong key doubles it."""
 LONGEST_S = 8.0
 FORGET_NS = 300 * clock.NS_PER_S
 """Time without a wrong key after which the count of an address starts again."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # they import SQLAlchemy and psycopg, which not every gateway
 RECOVERY_TICK_S = 0.01
 """How often it is looked whether the next block of a file can be written."""
 TICK_S = 0.1
+"""How often the log is looked at while something waits for it."""
 IDLE_S = 1.0
 FINISH_S = 4.0
 """How long the end may wait until the records of files are written. Closing the log can take

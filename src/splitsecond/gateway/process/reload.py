@@ -29,6 +29,7 @@ POLL_S = 0.5
 RESTART_ONLY = ("host", "port", "workers", "drain_s")
 """Fields of `listen` that only a restart can change."""
 KEPT = ("log", "seeds", "telemetry", "access_log", "shared")
+"""Other settings that only a restart can change."""
 
 Stamp = dict[Path, tuple[int, int, int] | None]
 """Modification time, inode and size of each file; None: the file cannot be read."""

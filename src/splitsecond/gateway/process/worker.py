@@ -62,6 +62,7 @@ EARLIER_S, LOOK_S = 9.0, 0.1
 """How long the first worker waits until calls of an earlier gateway are in the log, and how often
 it looks."""
 LOG_AWAY_S = 10.0
+"""Time between two attempts to read from the log what clients have spent before."""
 MAX_UNPRICED = 10_000
 
 

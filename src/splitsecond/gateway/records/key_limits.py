@@ -187,6 +187,7 @@ class KeyLimits:
         return OpenReservation(self, self._journal, entry, cost)
 
     def hold(self, client: str, usd: float) -> None:
+        """Reserve more for calls of `client`, or less if `usd` is negative."""
         for counter in self._counted[client]:
             self._counters.reserve(counter, usd)
 
@@ -213,9 +214,11 @@ class KeyLimits:
         ), cost
 
     def cost_usd(self, attempt: Observation) -> float:
+        """Return the cost of an attempt in US dollars; 0 if it is not known."""
         return 0.0 if attempt.unbilled else self._price(attempt) or 0.0
 
     def nothing_left(self, client: str) -> SpendingLimit | None:
+        """Return the limit that calls of `client` have reached; None if something is left."""
         for limit in self._spending[client]:
             spent = self.spent_usd(limit.counter, limit.period)
             if spent + self.reserved_usd(limit.counter) >= limit.usd:

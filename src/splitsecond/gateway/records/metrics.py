@@ -385,11 +385,11 @@ class Metrics:
         self,
         *,
         hub: HubConnection | None = None,
-        available: Callable[[], Mapping[str, bool]] | None = None,
-        cascades: Callable[[], Mapping[str, tuple[float, bool]]] | None = None,
+        available: Callable[[], dict[str, bool]] = dict,
+        cascades: Callable[[], Mapping[str, tuple[float, bool]]] = dict,
         log: Callable[[], LogState] = lambda: LogState(),
         missing: Callable[[], int] = lambda: 0,
-        cost: Callable[[Observation], float | None] | None = None,
+        cost: Callable[[Observation], float | None] = lambda attempt: None,
         stops_billing: BillingRule = lambda target: None,
         hedged: Callable[[str], Collection[str] | None] = lambda route: None,
     ) -> None:
@@ -486,14 +486,14 @@ class Metrics:
         if attempt.role == "loser" and record.target and attempt.outcome == "cancelled":
             usd = self._lost(attempt, target, record)
         else:
-            usd = None if self._cost is None else self._cost(attempt)
+            usd = self._cost(attempt)
         if usd:
             counts.cost_usd[record.client, target] += usd
 
     def _lost(self, attempt: Observation, target: str, record: CallRecord) -> float | None:
         counts = self.counts
         counts.lost[target] += 1
-        if self._cost is None or attempt.sent_ns is None:
+        if attempt.sent_ns is None:
             return None
         usd = attempt_cost(
             attempt,
@@ -511,9 +511,7 @@ class Metrics:
         return usd.expected
 
     def _known(self, target: str) -> str:
-        if len(self._targets) >= MAX_TARGETS and (
-            self._available is None or target not in self._available()
-        ):
+        if len(self._targets) >= MAX_TARGETS and target not in self._available():
             return OTHER
         label = self._targets[target] = printable(target)
         return label
@@ -535,15 +533,14 @@ class Metrics:
         self.counts.merge(inherited.counts)
 
     def _process(self) -> ProcessMetrics:
-        log = self._log()
-        cascades = self._cascades() if self._cascades is not None else {}
+        log, cascades = self._log(), self._cascades()
         return process_metrics(
             in_flight=self.in_flight,
             dropped=log.dropped,
             waiting=log.waiting,
             failing=int(log.failing),
             journal_missing=self._missing(),
-            available=dict(self._available()) if self._available is not None else {},
+            available=self._available(),
             escalated={policy: share for policy, (share, _) in cascades.items()},
             dearer={policy: dearer for policy, (_, dearer) in cascades.items()},
             began_ns=self._began_ns,

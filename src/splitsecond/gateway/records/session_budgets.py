@@ -98,6 +98,7 @@ class SessionCounters:
                 cells[at + cell] = within_cell(cells[at + cell] + change)
 
     def use(self, session: int) -> SessionUse:
+        """Return what the session has used, at all gateways of the fleet."""
         return self._sum(session, self._workers + 1)
 
     def used_since(self, since_ns: int) -> dict[int, SessionUse]:

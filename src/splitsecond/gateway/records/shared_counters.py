@@ -192,6 +192,7 @@ class SharedCounters(SharedTable):
         )
 
     def _add(self, at: int, day: int, of_day: int, of_month: int) -> None:
+        """Add billionths of a dollar to a day, and to its month."""
         self._add_to(at + _DAY, day, of_day)
         self._add_to(at + _MONTH, month_of(day), of_month)
 

@@ -35,6 +35,7 @@ TOKENS_PER = tuple(4**power for power in range(14))
 OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 BOTH_NAMES = "gen_ai/dup"
 CLOSE_MS = 5_000
+"""Timeout of the last export."""
 
 _OPERATIONS = {"completions": "text_completion", "embeddings": "embeddings"}
 """Operations whose names in the conventions differ from "chat"; those without a name keep ours."""

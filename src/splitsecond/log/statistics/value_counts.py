@@ -395,6 +395,8 @@ def _interpolated(curve: _Curve, q: float) -> float:
 
 
 def distinct(numbers: Integers) -> tuple[Integers, Integers]:
+    """Return the distinct numbers in order, and the place of each number among them: `np.unique`,
+    without a sort if the numbers are close together."""
     least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
     if most - least > FAR_APART * len(numbers):
         return np.unique(numbers, return_inverse=True)

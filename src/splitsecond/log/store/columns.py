@@ -26,6 +26,7 @@ from splitsecond.core.timing.packed_attempt import FIELDS, LABEL_AT, attempt_num
 from splitsecond.log.store.tables import ATTEMPTS, CALLS, WITH_CALL
 
 ROWS = 30_000
+"""Rows of one block: some 5 MB in memory."""
 THREADS = max(2, min(4, os.cpu_count() or 1))
 AHEAD = 8
 """Blocks that are read before they are used."""

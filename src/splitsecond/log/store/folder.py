@@ -102,6 +102,7 @@ class RunFolder:
         _append(self._readings, self._encoder.encode(reading))
 
     def add_server(self, record: msgspec.Struct) -> None:
+        """Append a record of what a server told about itself. Raises `OSError`."""
         if self._server < 0:
             self._server = os.open(
                 self.path / SERVER, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE
@@ -185,6 +186,7 @@ def read_run(path: Path, kind: type[T]) -> T:
 
 
 def read_observations(path: Path) -> list[Observation]:
+    """Read every complete observation of a run's folder, in the order in which they ended."""
     return _read_lines(path / OBSERVATIONS, Observation, Observation.compact)
 
 

@@ -20,6 +20,7 @@ from splitsecond.log.store.rows import rows
 from splitsecond.log.store.tables import ATTEMPTS, CALLS
 
 BATCH = 500
+"""Calls of one transaction."""
 MAX_TAGS = 1000
 """Combinations of tags in a file. Figures need memory for each."""
 OTHER_TAGS = "other tags"

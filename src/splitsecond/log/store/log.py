@@ -280,6 +280,8 @@ class Past:
             return [tokens for _, tokens in _spent(connection, query.where(*where), ())]
 
     def stated_costs(self, since: datetime, until: datetime) -> list[StatedCost]:
+        """Return the costs that imported logs state, of calls that came in from `since` until
+        before `until`."""
         c = CALLS.c
         day_us = (c.came_us - c.came_us % US_PER_DAY).label("day_us")
         names = (
@@ -313,6 +315,8 @@ class Past:
             ]
 
     def sessions(self, since: datetime, until: datetime) -> list[LoggedSession]:
+        """Return the sessions of calls that came in from `since` until before `until`, the latest
+        first."""
         c = CALLS.c
         where = c.session.is_not(None), c.came_us >= _us(since), c.came_us < _us(until)
         counts = [
@@ -390,6 +394,8 @@ class Past:
     def calls(
         self, since: datetime, until: datetime | None = None, *, session: str = ""
     ) -> Iterator[tuple[datetime, CallRecord]]:
+        """Yield the calls that came in from `since` until before `until`, in this order. `session`:
+        only those of this session."""
         c = CALLS.c
         before = c.came_us < _us(until or clock.wall_time())
         if session:
@@ -420,6 +426,7 @@ class Past:
             return request_columns(connection, route, spans_us)
 
     def routes(self, since: datetime, until: datetime) -> list[tuple[str, int]]:
+        """Return the routes of calls in this time and their numbers, the most frequent first."""
         from splitsecond.log.store.request_columns import routes
 
         with self._connection() as connection:

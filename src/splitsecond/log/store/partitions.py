@@ -18,6 +18,7 @@ AHEAD_DAYS = 3
 LOCK_MS = 1000
 TABLES = ("calls", "attempts")
 _LOCK = 0x5EC0_0DB6
+"""The advisory lock of the process that creates and drops partitions."""
 _DAYS = """
 SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
   WHERE i.inhparent = to_regclass(:table)

@@ -41,6 +41,7 @@ LATE_S = 0.1
 SAVE_AGAIN_S = 1.0
 CLOSE_S = 5.0
 LAST_SAVE_S = 2.0
+"""How long the disk may take at the end to save records."""
 SAY_NS = 60 * clock.NS_PER_S
 _AT_ONCE = 256
 """Records that are sent with one call of the system."""

@@ -161,6 +161,8 @@ def calls_by_hour(
 
 
 def routes(connection: Connection, since_us: int, until_us: int) -> list[tuple[str, int]]:
+    """Return the routes of calls in this time, the most frequent first, with the number of their
+    calls."""
     query = (
         select(_C.route, func.count())
         .where(_C.came_us >= since_us, _C.came_us < until_us)

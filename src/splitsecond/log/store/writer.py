@@ -322,6 +322,7 @@ class LogWriter:
             self._report(f"log {self._database.where}: the queue is full; records lost: {lost:,}")
 
     def _report(self, words: str) -> None:
+        """Report a problem, at most once a minute."""
         moment = clock.now_ns()
         if self._reported_ns is None or moment - self._reported_ns >= SAY_NS:
             self._reported_ns = moment

@@ -12,6 +12,7 @@ import asyncio
 from splitsecond.core import clock
 
 FIRST = 4
+"""Size of the window at the start."""
 
 
 class ConcurrencyWindow:

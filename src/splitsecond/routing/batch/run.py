@@ -27,6 +27,7 @@ from splitsecond.routing.router.call_tracker import CallTracker, OpenCall, decis
 from splitsecond.routing.targets.verdict import of_fault
 
 TRIES = 6
+"""Attempts of one request, including the first."""
 FIRST_PAUSE_NS = clock.NS_PER_S
 """Pause before the first retry; each further pause is twice as long, and all vary by ±50%."""
 LONGEST_WAIT_NS = 300 * clock.NS_PER_S

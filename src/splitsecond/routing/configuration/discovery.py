@@ -20,6 +20,7 @@ OWNERS = {"vllm": "vllm", "llamacpp": "llamacpp", "library": "ollama", "sglang":
 PROBE_S = 0.5
 LONGEST_LIST = 1 << 20
 MAX_NAME = 300
+"""Characters of a model's name."""
 LIST_ERRORS = (OSError, http.client.HTTPException, *PARSER_ERRORS)
 
 

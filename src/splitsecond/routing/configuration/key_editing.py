@@ -21,6 +21,8 @@ Entry = dict[str, Any]
 
 
 class Edit(NamedTuple):
+    """Replaces the characters from `begin` until before `end`."""
+
     begin: int
     end: int
     text: str

@@ -41,6 +41,7 @@ class CoreLoader(yaml.SafeLoader):
         super().__init__(text)
         self._values = 0
         self._anchored: dict[str, int] = {}
+        """The number of values below each anchor."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> Any:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]

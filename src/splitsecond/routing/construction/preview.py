@@ -40,11 +40,10 @@ async def preview_sessions(
     call: Call,
     *,
     route: str = "",
-    sessions: int = 3,
 ) -> list[PreviewedChoice]:
-    """Return where the next turn of each of the latest sessions would go."""
+    """Return where the next turn of each of the latest three sessions would go."""
     found = []
-    for session in states.conversations.latest(sessions, targets(expression)):
+    for session in states.conversations.latest(3, targets(expression)):
         found += await preview(expression, states, call, route=route, calls=1, session=session)
     return found
 

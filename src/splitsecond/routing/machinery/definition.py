@@ -154,6 +154,8 @@ class Policy:
         settings: Mapping[str, object],
         context: PolicyContext,
     ) -> Service:
+        """Return the service of this policy. Raises `CallerFault` for a setting that is not
+        valid."""
         parsed = {name: self.setting(name, value) for name, value in settings.items()}
         shown = {name: parsed.get(name, default) for name, default in self._defaults.items()}
         if not self._takes_context:

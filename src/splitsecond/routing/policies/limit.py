@@ -12,6 +12,7 @@ from splitsecond.routing.machinery.settings import Count, QueueLength
 
 NO_QUEUE = QueueLength.parse("queue", 0)
 FIRST_GUESS_NS = clock.NS_PER_S
+"""The assumed time for which a place is held, before one has been released."""
 _SMOOTHING = 8
 """Each answer changes the assumed time by one part in eight of the difference."""
 

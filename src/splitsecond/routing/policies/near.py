@@ -14,6 +14,8 @@ from splitsecond.routing.targets.target_states import TargetStates
 
 
 class Near(PolicyService):
+    """Asks the branches in `region`. Raises `CallerFault` if no branch is in it."""
+
     def __init__(
         self,
         context: PolicyContext,

@@ -37,6 +37,7 @@ SESSION_FIELDS = (
 """Fields of the body that name it, in the same order. `metadata`: its ``user_id`` contains the
 session in requests of Claude Code, or it has a ``session_id``."""
 LONGEST_NAME = 1024
+"""Longest name in bytes. A longer one is no name."""
 _NAMING_HEADERS = frozenset(SESSION_HEADERS)
 _NAMING_FIELDS = frozenset(SESSION_FIELDS)
 _AGENT, _PARENT = b"x-claude-code-agent-id", b"x-claude-code-parent-agent-id"

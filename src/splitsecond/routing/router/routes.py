@@ -26,7 +26,9 @@ from splitsecond.routing.router.settings import OTHERS, ClientKey, RouterSetting
 from splitsecond.routing.targets.target_states import TargetStates
 
 MAX_TARGETS = 1024
+"""Services kept for targets that clients named themselves."""
 MAX_PREFERRED = 256
+"""Services kept for routing preferences of clients."""
 LONGEST_MODEL = 256
 CHATGPT = "chatgpt"
 """The configured provider for the credentials of ChatGPT subscriptions, which OpenAI's API does not

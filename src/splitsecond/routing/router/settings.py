@@ -84,6 +84,8 @@ class PriceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model of a provider."""
+
     context: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(description="Longest prompt and answer together, in tokens."),
@@ -160,6 +162,7 @@ class Team(Limits, frozen=True):
 
     @property
     def counter(self) -> str:
+        """The name under which its use is counted. No key has it, as no YAML has a NUL."""
         return f"\0team {self.name}"
 
 

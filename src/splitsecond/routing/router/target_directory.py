@@ -34,6 +34,7 @@ PriceState = Literal["known", "unread", "missing"]
 configuration nor the list has the whole price. A server that needs no key of a provider in the
 catalogue is "known": without a price, it is free."""
 MAX_PRICES = 4096
+"""Prices kept in memory. Clients can name any number of targets."""
 
 
 _UNKNOWN = ProviderSettings(base_url="")

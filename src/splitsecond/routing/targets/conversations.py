@@ -58,6 +58,8 @@ class Conversations:
         return self._sessions.get(session.id, _NO_TARGETS).keys() <= {target}
 
     def latest(self, count: int, among: Collection[str]) -> list[CallSession]:
+        """Return the latest sessions that are at one of the targets `among`, as their next turns
+        will be."""
         found: list[CallSession] = []
         for id, targets in reversed(self._sessions.items()):
             prompts = [
@@ -101,6 +103,7 @@ class Conversations:
             del agents[min(agents, key=lambda each: agents[each].at_ns)]
 
     def forget(self, target: str, now_ns: int) -> None:
+        """Forget `target`, which is another server from `now_ns` on."""
         self._forgotten_ns[target] = now_ns
         for targets in self._sessions.values():
             targets.pop(target, None)

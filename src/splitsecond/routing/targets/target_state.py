@@ -142,6 +142,7 @@ class TargetState:
         self.estimates: dict[bool, SpeedEstimate] = {}
         """Estimates by whether the answer is streamed."""
         self.sent = 0
+        """How many attempts were sent; also the number of the latest one."""
         self.in_flight: dict[str, tuple[int, str, int]] = {}
         """By the key of each attempt in flight (see `record_start`): its number, its client, and
         how many others were in flight when it was sent."""

@@ -62,6 +62,7 @@ class TargetStates:
         self.conversations = Conversations()
         self._states: dict[str, TargetState] = {}
         self._hosts: dict[str, list[TargetState]] = {}
+        """The states of the targets of each provider, which is one host."""
         self._keys: dict[str, AccountKey] = {}
         self._cascades: WeakValueDictionary[str, EscalationRate] = WeakValueDictionary()
 

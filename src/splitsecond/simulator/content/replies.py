@@ -23,7 +23,9 @@ from splitsecond.simulator.content.wants import ConversationEnd, Wants
 from splitsecond.simulator.parsing import ServerRequest
 
 MATCH_S = 0.2
+"""How long a pattern may search one prompt."""
 MAX_ADDED = 1000
+"""Rules that may be added at run time."""
 _HINT = "docs/simulator.md shows all keys of a reply."
 
 

@@ -56,6 +56,7 @@ _LONGEST_USER = 64
 
 Fields = dict[str, Any]
 _Notice = Callable[[Fields], None]
+"""Reports the fields of a part that are left out."""
 
 
 def to_chat(call: Call) -> Call:

@@ -164,7 +164,7 @@ class StreamWriter(AnswerWriter):
             }
             self._position.is_open, self._custom = True, []
             return ended + self._add({**item, "input": "", "status": "in_progress"})
-        added = self._add(_call_item(self._id("fc"), call_id, tool.name, "", "in_progress") | own)
+        added = self._add(_call_item(self._id("fc"), call_id, tool.name) | own)
         self._open("tool")
         return ended + added
 
@@ -313,11 +313,9 @@ def _part_of(grows: Growth, text: str) -> dict[str, Any]:
     return {"type": grows.part, grows.field: text, **annotations}
 
 
-def _call_item(
-    identity: str, call_id: str, name: str, arguments: str, status: str
-) -> dict[str, Any]:
+def _call_item(identity: str, call_id: str, name: str) -> dict[str, Any]:
     call = {"id": identity, "type": "function_call", "call_id": call_id, "name": name}
-    return {**call, "arguments": arguments, "status": status}
+    return {**call, "arguments": "", "status": "in_progress"}
 
 
 def _image_item(identity: str, url: str) -> dict[str, Any]:

@@ -247,6 +247,7 @@ def _outcome(read: Mapping[str, Any]) -> tuple[Outcome, FaultRecord | None, int]
 
 
 def _http_status(text: str) -> int:
+    """Return an HTTP status; 0 for anything else."""
     return int(text) if re.fullmatch("[1-5][0-9][0-9]", text) else 0
 
 
