@@ -24,7 +24,7 @@ from benchmarks.capacity_truth import print_searches
 from benchmarks.served_engine import ServedEngine
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
 from splitsecond.benchmark.load.block import run_block
-from splitsecond.benchmark.load.plan import Condition
+from splitsecond.benchmark.load.plan import Condition, PlanSettings
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.session_block import SessionBlockRun
 from splitsecond.benchmark.rows.condition import condition_rows
@@ -223,7 +223,7 @@ def searched(server: SessionServer, seed: int, *, first: int = 1) -> Result:
     slo = parse_slo(f"ttft={server.ttft_s}s")
     search = Search(first, server.last, whole=True)
     driver = LoadSearchDriver(
-        "t", "http://t", search, slo, SHARE, seed=seed, sessions=server.sessions
+        "t", "http://t", search, slo, SHARE, PlanSettings(seed=seed, sessions=server.sessions)
     )
     observations: list[Observation] = []
     readings: list[InstrumentReading] = []

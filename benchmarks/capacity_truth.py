@@ -248,7 +248,9 @@ def searched(kind: Kind, seed: int) -> Result:
     """Search for the capacity of a server."""
     random, slo = Random(f"{kind}/{seed}"), parse_slo(kind.limits)
     search = Search(FIRST_RATE / kind.service_s if kind.rate else 1, 1000, whole=not kind.rate)
-    driver = LoadSearchDriver("t", "http://t", search, slo, SHARE, open_loop=kind.rate, seed=seed)
+    driver = LoadSearchDriver(
+        "t", "http://t", search, slo, SHARE, PlanSettings(seed=seed), open_loop=kind.rate
+    )
     driver.pilot_s = kind.service_s
     observations: list[Observation] = []
     now_ns = begin_ns = NS_PER_S

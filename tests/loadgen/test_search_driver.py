@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from splitsecond.benchmark.findings.capacity import capacity_of
 from splitsecond.benchmark.load import search_driver
 from splitsecond.benchmark.load.block import RequestBlock, run_block
-from splitsecond.benchmark.load.plan import Condition
+from splitsecond.benchmark.load.plan import Condition, PlanSettings
 from splitsecond.benchmark.load.search_driver import FIRST_ROUNDS, ROUNDS, LoadSearchDriver
 from splitsecond.benchmark.rows.condition import condition_rows
 from splitsecond.benchmark.rows.records import AskedCondition, Capacity
@@ -189,7 +189,7 @@ def test_confirming_rounds_begin_evenly_over_a_time() -> None:
     served = SearchedEngine(SPEC)
     limits = parse_slo("tpot=20ms")
     driver = LoadSearchDriver(
-        "t", "http://t", Search(1, 16, whole=True), limits, 0.95, over_s=1100.0
+        "t", "http://t", Search(1, 16, whole=True), limits, 0.95, PlanSettings(over_s=1100.0)
     )
     driver.pilot_s = 0.3
     run_virtual(served.search(driver))
@@ -204,7 +204,12 @@ def test_confirming_rounds_begin_evenly_over_a_time() -> None:
 def test_too_few_requests_for_the_share_are_refused() -> None:
     with pytest.raises(CallerFault, match="12 times 10 requests cannot show that 95") as raised:
         LoadSearchDriver(
-            "t", "http://t", Search(1, 8, whole=True), parse_slo("voice"), 0.95, requests=10
+            "t",
+            "http://t",
+            Search(1, 8, whole=True),
+            parse_slo("voice"),
+            0.95,
+            PlanSettings(requests=10),
         )
     assert "11 or more" in raised.value.hint
 

@@ -118,7 +118,12 @@ def test_rounds_have_light_and_heavy_sessions_in_turn() -> None:
 
 def test_a_capacity_search_has_sessions_as_its_load() -> None:
     driver = LoadSearchDriver(
-        "a/x", "http://a", Search(4, 16, whole=True), parse_slo("ttft=3s"), 0.95, sessions=SESSIONS
+        "a/x",
+        "http://a",
+        Search(4, 16, whole=True),
+        parse_slo("ttft=3s"),
+        0.95,
+        PlanSettings(sessions=SESSIONS),
     )
     first = next(driver.blocks(lambda condition: None, [], [], lambda row, verdict: None))  # type: ignore[arg-type, return-value]
     assert (first.concurrency, first.requests, first.wait_s) == (4, 4 * TURNS, 4.0)

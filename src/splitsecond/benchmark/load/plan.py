@@ -149,11 +149,13 @@ class PlanSettings(msgspec.Struct, frozen=True, kw_only=True):
     sessions: SessionSet | None = None
 
 
-_BY_DEFAULT = PlanSettings()
+PLAN_BY_DEFAULT = PlanSettings()
 
 
 def make_plan(
-    targets: Mapping[str, str], loads: Sequence[PlannedLoad], settings: PlanSettings = _BY_DEFAULT
+    targets: Mapping[str, str],
+    loads: Sequence[PlannedLoad],
+    settings: PlanSettings = PLAN_BY_DEFAULT,
 ) -> RunPlan:
     """Plan the requests to each target under each load. `targets` maps names to base URLs. A trace
     is sent unchanged, in one block. Raises `CallerFault` for impossible numbers."""

@@ -21,6 +21,7 @@ from splitsecond.benchmark.findings.capacity import batches_of, judge
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.plan import (
     EXPECTED_S,
+    PLAN_BY_DEFAULT,
     TURNS,
     Condition,
     PlannedLoad,
@@ -32,7 +33,6 @@ from splitsecond.benchmark.rows.condition import condition_findings
 from splitsecond.benchmark.rows.records import AskedCondition, ConditionFindings
 from splitsecond.benchmark.rows.slo import Slo
 from splitsecond.benchmark.statistics.search import Search, Verdict
-from splitsecond.benchmark.workload.sessions import SessionSet
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
@@ -56,10 +56,10 @@ class LoadSearchDriver:
     """The steps of a search for the highest load at which at least `share` of the requests meet
     `slo`.
 
-    Each block has `requests` (None: as many as it needs). `warmups` and `seed` are as in
-    `make_plan`. With `over_s`, the `ROUNDS` of the second try begin at even distances over this
-    time. With `sessions` the load is their number. `pilot_s`: the duration of a response alone, if
-    it is known. Raises `CallerFault` if so few requests can never decide a step.
+    Of the `settings`, `requests` are those of each block (None: as many as it needs), and with
+    `over_s`, the `ROUNDS` of the second try begin at even distances over this time; `warmups`,
+    `seed` and `sessions` are as in `make_plan`. `pilot_s`: the duration of a response alone, if it
+    is known. Raises `CallerFault` if so few requests can never decide a step.
     """
 
     def __init__(
@@ -69,14 +69,11 @@ class LoadSearchDriver:
         search: Search,
         slo: Slo,
         share: float,
+        settings: PlanSettings = PLAN_BY_DEFAULT,
         *,
         open_loop: bool = False,
-        requests: int | None = None,
-        warmups: int | None = None,
-        seed: int = 0,
-        over_s: float | None = None,
-        sessions: SessionSet | None = None,
     ) -> None:
+        requests, over_s = settings.requests, settings.over_s
         if requests is not None and requests * ROUNDS < fewest(share, ROUNDS):
             raise CallerFault(
                 f"{ROUNDS} times {counted_as(requests, 'request', 'requests')} cannot show that "
@@ -89,10 +86,9 @@ class LoadSearchDriver:
         self._target, self._base_url = target, base_url
         self._search, self._slo = search, slo
         self.open_loop = open_loop
-        self._requests, self._warmups, self._seed = requests, warmups, seed
+        self._settings = settings
         self._apart_s = 0.0 if over_s is None else over_s / (ROUNDS - 1)
-        self._sessions = sessions
-        self._first_rounds = MIN_ROUNDS if sessions else FIRST_ROUNDS
+        self._first_rounds = MIN_ROUNDS if settings.sessions else FIRST_ROUNDS
         self.pilot_s: float | None = None
         self._begun: dict[tuple[float, str], Condition] = {}
         self._rounds: dict[tuple[float, str], int] = {}
@@ -186,7 +182,7 @@ class LoadSearchDriver:
             (before.requests, before.warmups, before.cooldowns) if before else (0, 0, 0)
         )
         rounds = self._rounds.get((load, again), 0) + 1
-        part = self._part(load, response_s, seed=self._seed + requests)
+        part = self._part(load, response_s, seed=self._settings.seed + requests)
         (step,), ((block,),) = part.conditions, part.lanes
         name, first = step.condition + again, requests + warmups + cooldowns
         requests, warmups = requests + step.requests, warmups + step.warmups
@@ -208,31 +204,32 @@ class LoadSearchDriver:
         )
 
     def _part(self, load: float, response_s: float | None, seed: int) -> RunPlan:
-        warmups = self._warmups
+        settings = self._settings
+        warmups = settings.warmups
         if warmups is None and self.open_loop:
             warmups = max(1, math.ceil(load * (response_s or EXPECTED_S) * WARMUP_RESPONSES))
         least = (
             MIN_REQUESTS
             if self.open_loop
-            else max(MIN_REQUESTS, (TURNS if self._sessions else PER_SLOT) * round(load))
+            else max(MIN_REQUESTS, (TURNS if settings.sessions else PER_SLOT) * round(load))
         )
         return make_plan(
             {self._target: self._base_url},
             [PlannedLoad(rate=load) if self.open_loop else PlannedLoad(concurrency=round(load))],
             PlanSettings(
-                requests=self._requests or least,
+                requests=settings.requests or least,
                 warmups=warmups,
                 blocks=1,
                 seed=seed,
                 response_s=response_s,
-                extend=self._requests is None,
-                sessions=self._sessions,
+                extend=settings.requests is None,
+                sessions=settings.sessions,
             ),
         )
 
     def _response_s(self, load: float, observations: Sequence[Observation]) -> float | None:
         lighter = [step for step in self._done.values() if _size(step) < load]
-        if not (self.open_loop or self._sessions) or not lighter:
+        if not (self.open_loop or self._settings.sessions) or not lighter:
             return self.pilot_s
         name = max(lighter, key=_size).condition
         took_ns = [

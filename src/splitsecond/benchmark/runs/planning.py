@@ -238,12 +238,14 @@ def capacity_job(settings: CapacitySettings, processes: ExitStack, recorded: Rec
         Search(settings.first, settings.last, whole=not settings.rate),
         limits,
         settings.share,
+        PlanSettings(
+            requests=settings.requests,
+            warmups=settings.warmup,
+            seed=settings.seed,
+            over_s=settings.over,
+            sessions=sessions,
+        ),
         open_loop=settings.rate,
-        requests=settings.requests,
-        warmups=settings.warmup,
-        seed=settings.seed,
-        over_s=settings.over,
-        sessions=sessions,
     )
     return prepared.job(search.beginning(), slo=settings.slo, search=search)
 
