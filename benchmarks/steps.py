@@ -250,7 +250,7 @@ def _send_all(
         """Send so many requests of each kind, the kinds in turns."""
         for done in range(0, number, BLOCK):
             for sessions in kinds:
-                Sessions.began = began if sessions else _no_session  # type: ignore[method-assign]
+                Sessions.began = began if sessions else _no_session  # type: ignore[method-assign, assignment]
                 count = counts[0] if sessions else counts[1]
                 for _ in range(min(BLOCK, number - done)):
                     if counted:

@@ -42,7 +42,7 @@ class Conversations:
     def before(self, session: CallSession, target: str) -> CachedPrompt | None:
         """Return what `target` was sent last of the session; None: nothing."""
         agents = self._sessions.get(session.id, _NO_TARGETS).get(target)
-        return agents and (agents.get(session.agent) or _newest(agents))
+        return None if agents is None else agents.get(session.agent) or _newest(agents)
 
     def by_tokens(self, session: CallSession) -> list[tuple[int, int, str]]:
         """Return how many tokens of the next prompt each target has been sent before, and when; the

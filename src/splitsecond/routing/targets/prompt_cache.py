@@ -186,11 +186,12 @@ class PrefillFit:
     def ttft_ns(self, new: float, cached: float) -> float:
         return self.a + self.b * new + self.c * cached
 
-    def expected_ns(self, new: float, cached: float, now_ns: int) -> float:
-        """Return the expected time now, by what is left of the deviation from the usual one."""
+    def expected(self, now_ns: int) -> tuple[float, float, float]:
+        """Return a, b and c as expected now, by what is left of the deviation from the usual
+        ones."""
         a, b, c = self._usual
-        usual = a + b * new + c * cached
-        return usual + (self.ttft_ns(new, cached) - usual) * kept(now_ns - self._at_ns)
+        left = kept(now_ns - self._at_ns)
+        return a + (self.a - a) * left, b + (self.b - b) * left, c + (self.c - c) * left
 
     def variance(self, calls: float, new: float, cached: float, now_ns: int) -> float:
         """Return the variance of the time of so many calls that have so many tokens together."""

@@ -13,7 +13,7 @@ recent turns are tried again by the turns that lose the least.
 from collections.abc import Iterator, Sequence
 from math import exp, inf, sqrt
 from statistics import NormalDist
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
@@ -47,19 +47,30 @@ _UNKNOWN = PromptCacheModel()
 class Option:
     """A branch for one turn.
 
-    `cached`: tokens of the prompt that its cache probably has. `total` is the amount of this turn,
-    `now`, and of the later ones, and `variance` its uncertainty. `per_token`: what a new token
-    costs more than a cached one. `turns`: how many its speed is known from.
+    `known`: what its target's turns have shown. `sent`: tokens of the prompt that it was sent
+    `age_ns` ago, of which its cache probably has `cached`. `total` is the amount of this turn,
+    `now`, and of the later ones. `per_token`: what a new token costs more than a cached one.
     """
 
-    __slots__ = ("branch", "cached", "now", "per_token", "total", "turns", "variance")
+    __slots__ = ("age_ns", "branch", "cached", "known", "now", "per_token", "sent", "total")
 
-    def __init__(self, branch: Branch, cached: float, turns: int) -> None:
+    def __init__(self, branch: Branch, known: PromptCacheModel, sent: int, age_ns: float) -> None:
         self.branch = branch
-        self.cached = cached
-        self.turns = turns
+        self.known = known
+        self.sent = sent
+        self.age_ns = age_ns
+        self.cached = known.lifetime.share(age_ns) * sent if sent else 0.0
         self.now = self.total = inf
-        self.variance = self.per_token = 0.0
+        self.per_token = 0.0
+
+
+class NextTurn(NamedTuple):
+    """What is the same for all branches: the turn with its prompt, and the tokens of its answer."""
+
+    session: CallSession
+    prompt: int
+    answer: int
+    now_ns: int
 
 
 class SessionChoice:
@@ -86,21 +97,27 @@ class SessionChoice:
         None: the session is free, and nothing is known of the speed of any branch at the turns of
         sessions.
         """
-        options = self._options(call, session, among)
+        turn = self._turn(call, session, among)
+        options = [self._option(branch, turn) for branch in among]
         home = _home(options)
-        if home is None and self._by != "usd" and not any(each.turns for each in options):
-            return None
-        first, why = self._drawn(options) if home is None else self._decided(home, options)
-        others = sorted((each for each in options if each is not first), key=_total)
-        return iter(
-            [
-                (first.branch, why, UNKNOWN_ODDS if home is None else 1.0, among),
-                *(
-                    (each.branch, f"{self._policy}: {each.branch.label}", 1.0, ())
-                    for each in others
-                ),
-            ]
-        )
+        if home is not None:
+            return self._in_order(*self._decided(home, options, turn), 1.0, options, among)
+        if self._by == "usd" or any(each.known.fit.turns for each in options):
+            return self._in_order(*self._drawn(options, turn), UNKNOWN_ODDS, options, among)
+        return None
+
+    def _in_order(
+        self,
+        first: Option,
+        why: str,
+        odds: float,
+        options: Sequence[Option],
+        among: Sequence[Branch],
+    ) -> Iterator[Choice]:
+        yield first.branch, why, odds, among
+        for each in sorted(options, key=_total):
+            if each is not first:
+                yield each.branch, f"{self._policy}: {each.branch.label}", 1.0, ()
 
     def kept(self, session: CallSession, among: Sequence[Branch]) -> Choice | None:
         """Return the branch that probably has most of a session in its cache, and why; None: none
@@ -129,17 +146,18 @@ class SessionChoice:
         home = self.kept(session, among)
         if home is None or home[0] is preferred:
             return None
-        options = self._options(call, session, (home[0], preferred))
+        turn = self._turn(call, session, (home[0], preferred))
+        options = [self._option(home[0], turn), self._option(preferred, turn)]
         if options[0].cached - options[1].cached < MIN_CACHED:
             return None
-        first, why = self._decided(options[0], options, surely=True)
+        first, why = self._decided(options[0], options, turn, surely=True)
         return first.branch, why, 1.0, among
 
     def _known(self, name: str) -> PromptCacheModel:
         state = self._targets.get(name)
         return _UNKNOWN if state is None else state.prompt_cache
 
-    def _options(self, call: Call, session: CallSession, among: Sequence[Branch]) -> list[Option]:
+    def _turn(self, call: Call, session: CallSession, among: Sequence[Branch]) -> NextTurn:
         now_ns = clock.now_ns()
         tokens = 0
         if self._by != "ttft":
@@ -147,80 +165,56 @@ class SessionChoice:
                 self._output_tokens = usual_output_tokens(call, among, self._states)
                 self._output_refreshed_ns = now_ns
             tokens = output_tokens(call, self._output_tokens)
-        return [self._option(branch, session, tokens, now_ns) for branch in among]
+        return NextTurn(session, session.new_tokens + session.reusable_tokens, tokens, now_ns)
 
-    def _option(self, branch: Branch, session: CallSession, tokens: int, now_ns: int) -> Option:
-        names = branch.representatives(self._states)
-        if len(branch.names) > 1:  # a policy inside may also keep the session elsewhere
-            conversations = self._states.conversations
-            kept = (name for name in branch.names if conversations.cached(session, name, now_ns)[0])
-            names = list(dict.fromkeys([*names, *filter(self._states.available, kept)]))
-        if len(names) == 1:
-            return self._at_target(branch, names[0], session, tokens, now_ns)
+    def _option(self, branch: Branch, turn: NextTurn) -> Option:
+        if len(branch.names) == 1:
+            return self._at_target(branch, branch.names[0], turn)
+        states, session, now_ns = self._states, turn.session, turn.now_ns
+        # a policy inside may also keep the session elsewhere
+        kept = (
+            name for name in branch.names if states.conversations.cached(session, name, now_ns)[0]
+        )
+        names = [*branch.representatives(states), *filter(states.available, kept)]
         return min(
-            (self._at_target(branch, name, session, tokens, now_ns) for name in names), key=_total
+            (self._at_target(branch, name, turn) for name in dict.fromkeys(names)), key=_total
         )
 
-    def _at_target(
-        self, branch: Branch, name: str, session: CallSession, tokens: int, now_ns: int
-    ) -> Option:
-        states = self._states
-        state = states.known().get(name)
+    def _at_target(self, branch: Branch, name: str, turn: NextTurn) -> Option:
+        state, now_ns = self._targets.get(name), turn.now_ns
         known = _UNKNOWN if state is None else state.prompt_cache
-        lifetime = known.lifetime
-        prompt = session.new_tokens + session.reusable_tokens
-        sent, age_ns = states.conversations.cached(session, name, now_ns)
-        cached = lifetime.share(age_ns) * sent if sent else 0.0
-        option = Option(branch, cached, known.fit.turns)
-        later = lifetime.later * prompt
+        sent, age_ns = self._states.conversations.cached(turn.session, name, now_ns)
+        option = Option(branch, known, sent, age_ns)
         if self._by == "usd":
-            self._price(option, name, known, prompt, later, tokens)
+            self._price(option, name, turn)
         else:
-            self._time(option, known, prompt, later, tokens, now_ns)
+            self._time(option, turn)
             if state is not None:
                 load = known.load.factor(len(state.in_flight) + 1)
                 option.total = load * option.total + option.now * (state.lateness(now_ns) - 1)
-        if sent:
-            option.variance += lifetime.variance(age_ns) * (option.per_token * sent) ** 2
         return option
 
-    def _time(
-        self,
-        option: Option,
-        known: PromptCacheModel,
-        prompt: int,
-        later: float,
-        tokens: int,
-        now_ns: int,
-    ) -> None:
-        fit, pace, cached = known.fit, known.pace, option.cached
-        now = fit.expected_ns(prompt - cached, cached, now_ns)
-        turn = fit.expected_ns(prompt + NEXT_NEW - later, later, now_ns)
-        new = prompt - cached + HORIZON * (prompt + NEXT_NEW - later)
-        option.variance = fit.variance(1 + HORIZON, new, cached + HORIZON * later, now_ns)
-        option.per_token = fit.b - fit.c
+    def _time(self, option: Option, turn: NextTurn) -> None:
+        branch, known, cached = option.branch, option.known, option.cached
+        _, prompt, tokens, now_ns = turn
+        later = known.lifetime.later * prompt
+        a, b, c = known.fit.expected(now_ns)
+        now = a + b * (prompt - cached) + c * cached
+        later_turn = a + b * (prompt + NEXT_NEW - later) + c * later
+        option.per_token = known.fit.b - known.fit.c
         if self._deviations:
-            factor = exp(self._deviations * fit.noise)
-            now, turn = now * factor, turn * factor
-        if pace.turns:
-            self._tpot_ns = pace.expected_ns(now_ns, self._deviations)
+            factor = exp(self._deviations * known.fit.noise)
+            now, later_turn = now * factor, later_turn * factor
+        if known.pace.turns:
+            self._tpot_ns = known.pace.expected_ns(now_ns, self._deviations)
         now += tokens * self._tpot_ns
-        turn += tokens * self._tpot_ns
-        branch = option.branch
+        later_turn += tokens * self._tpot_ns
         crowding = min(branch.crowding(self._states, now_ns), MAX_CROWDING)
         option.now = now * crowding * (1 + FAILURE_COST * branch.failure_share(now_ns))
-        option.total = option.now + HORIZON * turn
+        option.total = option.now + HORIZON * later_turn
 
-    def _price(
-        self,
-        option: Option,
-        name: str,
-        known: PromptCacheModel,
-        prompt: int,
-        later: float,
-        tokens: int,
-    ) -> None:
-        price = self._states.info(name).price
+    def _price(self, option: Option, name: str, turn: NextTurn) -> None:
+        price, known, prompt = self._states.info(name).price, option.known, turn.prompt
         if price is None:
             return
 
@@ -229,18 +223,33 @@ class SessionChoice:
                 input_tokens=size,
                 cached_tokens=round(cached),
                 cache_write_tokens=round(known.written * (size - cached)),
-                output_tokens=tokens,
+                output_tokens=turn.answer,
             )
 
         option.now = usd(prompt, option.cached)
-        option.total = option.now + HORIZON * usd(prompt + NEXT_NEW, later)
+        option.total = option.now + HORIZON * usd(prompt + NEXT_NEW, known.lifetime.later * prompt)
         option.per_token = (usd(prompt, 0.0) - usd(prompt, prompt)) / max(prompt, 1)
-        option.variance = known.lifetime.variance(0.0) * (HORIZON * option.per_token * prompt) ** 2
 
-    def _drawn(self, options: Sequence[Option]) -> tuple[Option, str]:
+    def _variance(self, option: Option, turn: NextTurn) -> float:
+        """Return the uncertainty of an option's total."""
+        known, cached, prompt = option.known, option.cached, turn.prompt
+        lifetime = known.lifetime
+        if self._by == "usd":
+            variance = lifetime.variance(0.0) * (HORIZON * option.per_token * prompt) ** 2
+        else:
+            later = lifetime.later * prompt
+            new = prompt - cached + HORIZON * (prompt + NEXT_NEW - later)
+            all_cached = cached + HORIZON * later
+            variance = known.fit.variance(1 + HORIZON, new, all_cached, turn.now_ns)
+        if option.sent:
+            variance += lifetime.variance(option.age_ns) * (option.per_token * option.sent) ** 2
+        return variance
+
+    def _drawn(self, options: Sequence[Option], turn: NextTurn) -> tuple[Option, str]:
         gauss = self._states.chance.gauss
         drawn = [
-            max(each.total + gauss() * sqrt(each.variance), each.total / 8) for each in options
+            max(each.total + gauss() * sqrt(self._variance(each, turn)), each.total / 8)
+            for each in options
         ]
         first = options[drawn.index(min(drawn))]
         return (
@@ -249,21 +258,22 @@ class SessionChoice:
         )
 
     def _decided(
-        self, home: Option, options: Sequence[Option], *, surely: bool = False
+        self, home: Option, options: Sequence[Option], turn: NextTurn, *, surely: bool = False
     ) -> tuple[Option, str]:
         """Return where a session goes. `surely`: it moves only for a gain that exceeds its
         uncertainty."""
         best = min(options, key=_total)
-        gain = home.total - best.total
-        lost, needed = max(best.now - home.now, 0.0), sqrt(home.variance + best.variance)
-        if best.turns and not surely:
-            needed = min(needed, lost)
-        if best is not home and gain > needed:
-            words = (
-                f"{self._amount(gain)} less over {1 + HORIZON} turns, {self._amount(lost)} "
-                f"more for this one"
-            )
-            return best, f"moves to {best.branch.label} from {home.branch.label}: {words}"
+        if best is not home:
+            gain, lost = home.total - best.total, max(best.now - home.now, 0.0)
+            needed = sqrt(self._variance(home, turn) + self._variance(best, turn))
+            if best.known.fit.turns and not surely:
+                needed = min(needed, lost)
+            if gain > needed:
+                words = (
+                    f"{self._amount(gain)} less over {1 + HORIZON} turns, {self._amount(lost)} "
+                    f"more for this one"
+                )
+                return best, f"moves to {best.branch.label} from {home.branch.label}: {words}"
         others = [each for each in options if each is not home]
         why = _stays(home.branch, home.cached)
         if others:
