@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 from tests.golden import golden as golden  # fixtures for all tests
 from tests.quick import quick_profile as quick_profile
 from tests.quick import simulated as simulated
@@ -41,7 +42,13 @@ settings.register_profile(
 )
 settings.register_profile("all", settings.get_profile("same"), max_examples=25)
 settings.register_profile("fuzz", settings.get_profile("same"), max_examples=100, derandomize=False)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")
+settings.load_profile(PROFILE)
+if PROFILE == "same":
+    # Hypothesis draws a few values from the constants of all modules that are loaded. With them, a
+    # change of any file would change the examples of every test, and each worker process would
+    # parse every file once more. `make test-all` and `make fuzz` have them.
+    setattr(providers, "_get_local_constants", lambda: providers._local_constants)  # noqa: B010 - a private name
 
 STARTS_PROCESSES = (
     "subprocess.Popen",
@@ -109,6 +116,18 @@ def system() -> None:
     it."""
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without garbage collection: it would scan all modules again and again, and
+    nearly everything stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _frozen_heap() -> Iterator[None]:
     """Exempt the modules and tests that were loaded from garbage collection.
@@ -118,7 +137,6 @@ def _frozen_heap() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "unfreeze", lambda: None)  # each of them ends with it
-        gc.collect()
         gc.freeze()
         yield
     gc.unfreeze()

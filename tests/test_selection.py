@@ -17,7 +17,8 @@ def test_make_runs_every_test_and_all_examples() -> None:
         r"^\t.*\$\(PYTEST\)(.*)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE
     )
     assert [command.strip() for command in commands] == [
-        "-m 'not system'",
+        "-m 'not system' --assert=plain || { $(BIN)/pytest -q -m 'not system' --last-failed "
+        "--last-failed-no-failures=none; false; }",
         "-m 'hypothesis and not system'",
         "$(SEVERAL) -m system",
         "-m 'hypothesis and not system' --hypothesis-seed=$(SEED)",
