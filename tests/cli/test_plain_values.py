@@ -25,7 +25,7 @@ def _take(
 
 
 COMMAND: Any = typer.main.get_command(app)
-VALUES = {
+VALUES: dict[str, list[Any]] = {
     "text": ["", "a b", "ü", "-1"],
     "count": [None, 3, "3", "0", "9", "10", "-1", "3.0", "3.5", " 3", "03", "1_0", "a", "٣", True],
     "share": [1, "2", "0.5", "0.4", ".5", "1e3", "nan", "inf", "-1", "a"],

@@ -12,7 +12,12 @@ from splitsecond.benchmark.findings.statements import Lead, leads
 from splitsecond.benchmark.rows.figures import FIGURES, TOTALS, ttft_figure, wait_figure
 from splitsecond.benchmark.rows.metric import Figure
 from splitsecond.benchmark.rows.records import ConditionFindings, Recommendation, Run
-from splitsecond.benchmark.rows.usable_rows import load_of, load_order, rows_by_target, rows_by_workload
+from splitsecond.benchmark.rows.usable_rows import (
+    load_of,
+    load_order,
+    rows_by_target,
+    rows_by_workload,
+)
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation
