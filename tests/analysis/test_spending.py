@@ -140,6 +140,7 @@ def test_calls_are_grouped_by_each_property(by: By, names: dict[str, int]) -> No
     assert {name: row.calls for name, row in rows.items()} == names
     assert sum(row.usd for row in rows.values()) == pytest.approx(total.usd)
     assert total.calls == 3
+    assert total.usd_per_call == pytest.approx(total.usd / 3)
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 5])

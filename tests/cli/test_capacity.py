@@ -120,7 +120,7 @@ def test_the_terminal_and_the_page_show_the_search(kept: Path) -> None:
         kept.with_name("table.txt").read_text(),
         (kept / "report.html").read_text(),
     )
-    assert "mine: the steps of the search, times in ms" in words
+    assert "mine: steps of the search, times in ms" in words
     assert run["conclusion"][0] in " ".join(words.split())
     assert 'id="plot-capacity-ttft"' in page
     assert 'id="plot-capacity-throughput"' in page

@@ -93,6 +93,7 @@ def test_a_removed_client_has_no_access(split: Split, configuration: Path) -> No
         ("add x --route fsat", "keys[1].routes: there is no route fsat. Did you mean fast?"),
         ("add x --usd-per-day 0", "keys[1].usd_per_day: Expected `float` > 0"),
         ("rotate x", "there is no client x"),
+        ("add x --usd-per-month nan", "--usd-per-month is nan, expected a finite amount"),
         ("rotate me --usd-per-day 3", "--usd-per-day is for key add"),
         ("remove me", "me is the only client"),
         ("drop me", "got 'drop', expected add or list or rotate or remove"),

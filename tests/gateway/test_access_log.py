@@ -36,6 +36,7 @@ def test_calls_and_refusals_have_one_line_each(tmp_path: Path) -> None:
         "gpt-4o", "attempts": 2, "ms": 510,
         "ttft_ms": 110,
     }  # fmt: skip
+    assert "path" not in call
     assert (call["input_tokens"], call["output_tokens"]) == (20, 31)
     assert (refusal["path"], refusal["outcome"], refusal["fault"]) == (
         "/x\n",

@@ -8,10 +8,12 @@ from tests.report.drawing import texts, tips
 from tests.report.page import Page
 from tests.report.searched import TARGET, searched_run
 
+from splitsecond.benchmark.findings.conclusion import conclusion
 from splitsecond.benchmark.report.capacity import remarks, step_rows
 from splitsecond.benchmark.report.plots.run_plots import plots_of
 from splitsecond.benchmark.report.run_page import render_run
 from splitsecond.benchmark.report.terminal import run_table
+from splitsecond.core.money.cost import usd
 
 
 def printed(width: int, *, spoilt: bool = False) -> str:
@@ -86,3 +88,14 @@ def test_a_plot_for_each_limit_and_one_of_the_throughput() -> None:
     run, observations = searched_run(spoilt=True)
     # INVALID steps are left out, and most requests of c=8 failed: it has no p95
     assert sum("p95" in tip for tip in tips(plots_of(run, observations)[0])) == 3 + 1
+
+
+def test_the_conclusion_names_the_cost_at_the_heaviest_load_that_holds() -> None:
+    run, _ = searched_run()
+    assert run.capacity is not None
+    assert run.capacity.holds == 6
+    cost = {row.concurrency: row.usd_per_million for row in run.conditions}
+    assert cost[6] is not None
+    assert cost[8] != cost[6]
+    run.conditions.sort(key=lambda row: row.concurrency or 0)
+    assert f"million tokens cost {usd(cost[6])} " in conclusion(run, [])[-1]

@@ -296,7 +296,7 @@ def _session_change_table(shown: Sequence[ConditionChange], layout: TableLayout)
 
 
 def _step_table(run: Run, found: Capacity) -> Table:
-    title = f"{safe_text(found.target)}: the steps of the search, times in ms"
+    title = f"{safe_text(found.target)}: steps of the search, times in ms"
     table = titled_table(title)
     for at, heading in enumerate(
         ("load", *capacity.HEADINGS, *capacity.limit_headings(found), "verdict")

@@ -1,3 +1,4 @@
+import math
 import os
 from collections.abc import Callable
 from datetime import timedelta
@@ -103,6 +104,9 @@ def key(
         "usd_per_day": usd_per_day,
         "usd_per_month": usd_per_month,
     }
+    for name, limit in (("--usd-per-day", usd_per_day), ("--usd-per-month", usd_per_month)):
+        if limit is not None and not math.isfinite(limit):
+            raise CallerFault(f"{name} is {limit:g}, expected a finite amount", kind="bad_option")
     given = {name: _plain(value) for name, value in settings.items() if value is not None}
     if action == "add":
         _add(path, client, given)

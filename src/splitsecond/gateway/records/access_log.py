@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from splitsecond.core import clock
 from splitsecond.core.errors import file_faults
@@ -25,11 +25,13 @@ _LINE_END = ord("\n")
 
 
 class AccessLine(Struct, frozen=True, kw_only=True):
+    """One line. A request that was refused has its `path`, one that became a call its `route`."""
+
     time: str
     call: str
     client: str
     method: str = "POST"
-    path: str = ""
+    path: str | UnsetType = UNSET
     route: str = ""
     status: int
     outcome: str = "ok"
