@@ -165,9 +165,7 @@ def test_a_region_has_its_provider_s_price() -> None:
         ("groq/gpt-oss-120b", "groq/openai/gpt-oss-120b"),
     ],
 )
-def test_another_program_s_name_of_a_model_has_the_model_s_price(
-    logged: str, requested: str
-) -> None:
+def test_other_names_of_a_model_have_its_price(logged: str, requested: str) -> None:
     assert price(logged) == price(requested) is not None
 
 

@@ -387,7 +387,7 @@ def test_only_a_second_signal_ends_responses_at_once() -> None:
 
 
 @pytest.mark.system
-def test_gateway_without_a_fleet_or_a_log_loads_no_module_of_theirs() -> None:
+def test_gateway_without_fleet_and_log_loads_no_module_of_them() -> None:
     program = (
         "import sys, splitsecond.gateway.__main__, splitsecond.cli.commands.serve as _;"
         "from splitsecond.routing.configuration.reading import read;"

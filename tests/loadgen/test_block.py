@@ -128,7 +128,7 @@ def test_closed_loop_keeps_full_concurrency_without_gaps() -> None:
     ("concurrency", "requests", "tokens", "ttft_s", "tps"),
     [(8, 19, 32, 0.222, 300), (32, 32, 32, 0.3, 100)],
 )
-def test_throughput_is_the_concurrency_divided_by_the_time_of_a_request(
+def test_throughput_is_that_of_independent_requests(
     concurrency: int, requests: int, tokens: int, ttft_s: float, tps: float
 ) -> None:
     rng = Random(1)

@@ -90,7 +90,7 @@ def test_a_plot_for_each_limit_and_one_of_the_throughput() -> None:
     assert sum("p95" in tip for tip in tips(plots_of(run, observations)[0])) == 3 + 1
 
 
-def test_the_conclusion_names_the_cost_at_the_heaviest_load_that_holds() -> None:
+def test_cost_is_that_of_the_heaviest_load_that_holds() -> None:
     run, _ = searched_run()
     assert run.capacity is not None
     assert run.capacity.holds == 6
