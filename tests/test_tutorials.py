@@ -48,6 +48,8 @@ IN_PROCESSES = ("README", "docs/command-line", "examples/README")
 """Pages whose commands all run in a shell, and the tutorials. On other pages a command that needs
 no shell runs in this process, because starting one takes a second of CPU; what it starts itself are
 processes."""
+CHANGES_SHELL = re.compile(r"^(export |cd |\w+=)", re.MULTILINE)
+"""A command that the commands after it in the same shell depend on."""
 GATEWAY = "listen: {port: 8800}\nroutes: {fast: {policy: sim/groq}}\n"
 LOG = "log: sqlite:///splitsecond.db\nroutes:\n  fast: {policy: groq/openai/gpt-oss-120b}\n"
 CONFIGURATIONS = {
@@ -277,6 +279,7 @@ class Reader:
         they print."""
         printed = ""
         here = self.name not in IN_PROCESSES and not self.name.startswith("docs/tutorials/")
+        here = here and not CHANGES_SHELL.search(commands)
         lines = re.findall(r"(?:.*\\\n)*.+\n?", commands)
         for place, group in groupby(lines, lambda line: place_of(line, here=here)):
             if place == "background":
