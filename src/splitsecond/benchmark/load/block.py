@@ -6,9 +6,9 @@ one has ended, in all processes that send a part of the block.
 Starting all slots of a closed loop at once would measure a stampede, so the first request goes
 alone, and the other slots start spread over the time that its first token took. Responses of equal
 length would keep the slots in step. So the first warm-up of each slot has a uniformly random
-length. A slot whose warm-up ends before most others
-have their first token sends another one, of full length: short ones would wait for a first token
-more often than the measured requests do, and lower the throughput.
+length. A slot whose warm-up ends before most others have their first token sends another one, of
+full length: short ones would wait for a first token more often than the measured requests do, and
+lower the throughput.
 
 An open loop sends at given times, whatever the target does. A request beyond the cap on the
 requests in flight is not delayed, which would falsify the schedule, but counted as a failure of the

@@ -47,9 +47,10 @@ _UNKNOWN = PromptCacheModel()
 class Option:
     """A branch for one turn.
 
-    `known`: what its target's turns have shown. `sent`: tokens of the prompt that it was sent
-    `age_ns` ago, of which its cache probably has `cached`. `total` is the amount of this turn,
-    `now`, and of the later ones. `per_token`: what a new token costs more than a cached one.
+    `known`: what is learned from the earlier turns at its target. `sent`: tokens of the prompt that
+    the target has received before, the last time `age_ns` ago. `cached`: tokens that its cache
+    probably still has. `now`: the expected time or cost of this turn; `total`: the same with later
+    turns. `per_token`: how much more a new token takes than a cached one.
     """
 
     __slots__ = ("age_ns", "branch", "cached", "known", "now", "per_token", "sent", "total")
