@@ -32,6 +32,7 @@ from tests.reader import LOGGED, keys, with_providers, write_files, write_log
 from tests.reader import environment as environment  # fixtures
 from tests.reader import servers as servers
 
+from splitsecond.benchmark.rows import condition
 from splitsecond.core.catalog import provider
 from splitsecond.routing.router import settings
 from splitsecond.simulator.process import RunningProvider
@@ -310,6 +311,7 @@ class Reader:
                 patch.delenv(variable)
             for variable, value in self.environment.items():
                 patch.setenv(variable, value)
+            patch.setattr(condition, "invalid_reasons", lambda _: [])  # a reader's machine is idle
             with catalogue_of(self.catalogue, patch):
                 ended = run_splitsecond(*words(command)[1:])
         assert ended.code == code, (command, ended)
