@@ -54,7 +54,6 @@ class ServerConnection(asyncio.Protocol):
     # bytes since the last headers or part of a body: of headers, trailers or chunk extensions
     _loose_bytes = 0
     _read_bytes = 0  # size of the last read
-    _request_data = b""  # the read, if a request begins with it, until its headers are complete
     _full = False  # too many requests are pipelined: nothing more is parsed
     _idle_since = 0.0
     _current: RequestCycle | None = None  # the request that is answered now, or was answered last
@@ -105,15 +104,6 @@ class ServerConnection(asyncio.Protocol):
         self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        # the parser expects a request
-        if self._in_head and not (self._begun or self._loose_bytes or self._full):
-            current = self._current
-            if current is None or current.complete:
-                known = self.state.known_heads.request(data)
-                if known is not None:
-                    self._receive_known(*known)
-                    return
-            self._request_data = data
         self._read_bytes = len(data)
         self._loose_bytes += len(data)
         try:
@@ -122,21 +112,8 @@ class ServerConnection(asyncio.Protocol):
             self._refuse_invalid()
         except httptools.HttpParserUpgrade as upgrade:
             self._ignore_upgrade(upgrade, data)
-        self._request_data = b""
         if self._begun or self._loose_bytes:
             self._limit_loose_bytes(len(data))
-
-    def _receive_known(
-        self, url: tuple[str, bytes], headers: dict[bytes, bytes], body: bytes
-    ) -> None:
-        now_ns = clock.now_ns()
-        cycle = RequestCycle(
-            self, "POST", url, headers, arrived_ns=now_ns, http_1_1=True, body=body
-        )
-        if self._head_timer is not None:
-            self._stop_head_timer()
-        self._last = self._current = cycle
-        cycle.start(self._application, self._loop)
 
     def _limit_loose_bytes(self, read_bytes: int) -> None:
         if self._begun and self._head_timer is None:
@@ -217,8 +194,6 @@ class ServerConnection(asyncio.Protocol):
         ) and (refusal := ambiguous(version, headers)) is not None:
             self._refuse(*refusal)
             raise ValueError("invalid headers")
-        if self._request_data:
-            self._learn_head(cycle)
         self._in_head = self._begun = False
         self._loose_bytes = 0
         if self._head_timer is not None:
@@ -229,13 +204,6 @@ class ServerConnection(asyncio.Protocol):
         else:
             self.pause_reading()
             self.pipeline.append(cycle)
-
-    def _learn_head(self, cycle: RequestCycle) -> None:
-        if cycle.http_1_1 and cycle.keep_alive and cycle.method == "POST":
-            self.state.known_heads.learn(
-                self._request_data, (cycle.path, cycle.query), cycle.headers
-            )
-        self._request_data = b""  # what follows in it may be another request
 
     def on_body(self, body: bytes) -> None:
         self._loose_bytes = 0

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 from splitsecond.core import clock
 from splitsecond.core.errors import CLIENT_LEFT, CallerFault
 from splitsecond.core.internal_errors import report_internal_error
-from splitsecond.core.serving.known_heads import KnownHeads
 from splitsecond.core.serving.slow_reader import UnreadResponses
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -51,8 +50,7 @@ class ServerState:
 
     `date_line` is the Date header of responses. `ending` is set when the server begins to shut
     down. `first_request_s` limits how long a new connection may take to send its first headers, in
-    seconds. `known_heads`: the heads of requests that need not be parsed. `unread`: the responses
-    that clients have not read.
+    seconds. `unread`: the responses that clients have not read.
     """
 
     def __init__(self, *, first_request_s: float) -> None:
@@ -62,7 +60,6 @@ class ServerState:
         self.update_date()
         self.ending = False
         self.first_request_s = first_request_s
-        self.known_heads = KnownHeads()
         self.unread = UnreadResponses()
 
     def update_date(self) -> None:
@@ -142,7 +139,6 @@ class RequestCycle:
         *,
         arrived_ns: int,
         http_1_1: bool,
-        body: bytes | None = None,
     ) -> None:
         self.method = method
         self.path, self.query = url
@@ -159,8 +155,8 @@ class RequestCycle:
         self.http_1_1 = http_1_1
         self._connection = connection
         self._left = False  # or the response was aborted
-        self._body: bytes | bytearray = body or b""
-        self._received = body is not None  # the whole request
+        self._body: bytes | bytearray = b""
+        self._received = False  # the whole request
         # set while the application waits for the body
         self._waiter: asyncio.Future[None] | None = None
         self._head = b""  # status line and headers that are not yet written
