@@ -23,7 +23,6 @@ from msgspec.structs import replace
 from benchmarks.capacity_truth import print_searches
 from benchmarks.served_engine import ServedEngine
 from splitsecond.benchmark.findings.capacity import capacity_of, capacity_statements
-from splitsecond.benchmark.load.block import run_block
 from splitsecond.benchmark.load.plan import Condition, PlanSettings
 from splitsecond.benchmark.load.search_driver import LoadSearchDriver
 from splitsecond.benchmark.load.session_block import SessionBlockRun
@@ -244,14 +243,8 @@ def searched(server: SessionServer, seed: int, *, first: int = 1) -> Result:
         )
         async with engine.serving() as pacer:
             for block in driver.blocks(asked, observations, readings, lambda row, verdict: None):
-                await run_block(
-                    block,
-                    engine.service,
-                    composer,
-                    pacer,
-                    observations.append,
-                    read,
-                    kind=SessionBlockRun,
+                await SessionBlockRun(block, engine.service, composer, pacer).send(
+                    observations.append, read
                 )
                 engine.service.calls.clear()
                 await asyncio.sleep(PAUSE_S)

@@ -22,7 +22,6 @@ import msgspec
 from msgspec import Struct
 from tests.faults.world import Provider
 
-from splitsecond.benchmark.load.block import run_block
 from splitsecond.benchmark.load.plan import PlannedLoad, PlanSettings, make_plan
 from splitsecond.benchmark.load.session_block import SessionBlockRun
 from splitsecond.benchmark.rows.row_fields import SessionFindings
@@ -90,15 +89,9 @@ def replay(
             with mock.patch("splitsecond.core.transport.client.open_socket", open_socket):
                 client = Client(gather=True)
                 for block in plan.lanes[0]:
-                    await run_block(
-                        block,
-                        connect(spec, lambda _: None, client=client),
-                        composer,
-                        pacer,
-                        observations.append,
-                        lambda _: None,
-                        kind=SessionBlockRun,
-                    )
+                    await SessionBlockRun(
+                        block, connect(spec, lambda _: None, client=client), composer, pacer
+                    ).send(observations.append, lambda _: None)
                     await asyncio.sleep(1)
                 client.close()
             await asyncio.sleep(1)

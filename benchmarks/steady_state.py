@@ -17,7 +17,7 @@ from statistics import median
 import numpy as np
 
 from benchmarks.served_engine import ServedEngine
-from splitsecond.benchmark.load.block import RequestBlock, run_block
+from splitsecond.benchmark.load.block import BlockRun, RequestBlock
 from splitsecond.benchmark.load.plan import PlannedLoad, PlanSettings, make_plan
 from splitsecond.benchmark.rows.condition import condition_findings
 from splitsecond.benchmark.rows.records import AskedCondition, ConditionFindings
@@ -77,13 +77,8 @@ def row_of(
         composer = Composer(Workload(run="r", output_tokens=TOKENS, seed=seed))
         async with engine.serving() as pacer:
             for block in blocks:
-                await run_block(
-                    block,
-                    engine.service,
-                    composer,
-                    pacer,
-                    observations.append,
-                    lambda reading: None,
+                await BlockRun(block, engine.service, composer, pacer).send(
+                    observations.append, lambda reading: None
                 )
                 await asyncio.sleep(1)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.examples import examples
 
-from splitsecond.benchmark.load.block import UNANSWERED, RequestBlock, run_block
+from splitsecond.benchmark.load.block import UNANSWERED, BlockRun, RequestBlock
 from splitsecond.benchmark.load.cost_lease import CostLease, LeaseAccount
 from splitsecond.benchmark.rows.condition import condition_findings
 from splitsecond.benchmark.rows.records import AskedCondition
@@ -56,16 +56,14 @@ class Ran:
 
     async def run(self) -> str:
         with Pacer(asyncio.get_running_loop()) as pacer:
-            return await run_block(
+            return await BlockRun(
                 self.block,
                 self.fake,
                 self.composer,
                 pacer,
-                self.observations.append,
-                self.readings.append,
                 most_in_flight=self.most_in_flight,
                 account=self.account,
-            )
+            ).send(self.observations.append, self.readings.append)
 
     def by_role(self, role: str) -> list[Observation]:
         return [observation for observation in self.observations if observation.role == role]
@@ -277,7 +275,7 @@ def test_open_loop_counts_lateness_from_when_it_was_due() -> None:
         slow = Slow(target="t", script=steady)
         block = RequestBlock(condition="c", target="t", requests=2, due=[0, NS_PER_S // 2])
         with Pacer(asyncio.get_running_loop()) as pacer:
-            await run_block(block, slow, COMPOSER, pacer, seen.append, lambda reading: None)
+            await BlockRun(block, slow, COMPOSER, pacer).send(seen.append, lambda reading: None)
         return seen
 
     assert [o.late_ns for o in run_virtual(main())] == [NS_PER_S, NS_PER_S]
@@ -351,8 +349,8 @@ def test_a_call_that_never_became_an_attempt_is_counted() -> None:
     async def main() -> list[Observation]:
         seen: list[Observation] = []
         with Pacer(asyncio.get_running_loop()) as pacer:
-            await run_block(
-                closed(2, 4), refuse, COMPOSER, pacer, seen.append, lambda reading: None
+            await BlockRun(closed(2, 4), refuse, COMPOSER, pacer).send(
+                seen.append, lambda reading: None
             )
         return seen
 
@@ -396,8 +394,8 @@ def test_the_attempts_of_a_policy_make_one_measured_call() -> None:
         mute = FakeService(target="b/x", script=lambda call: Script(hangs=True))
         block = RequestBlock(condition="c", target="both", requests=2, warmups=1, concurrency=1)
         with Pacer(asyncio.get_running_loop()) as pacer:
-            await run_block(
-                block, race(fast, mute), COMPOSER, pacer, seen.append, lambda reading: None
+            await BlockRun(block, race(fast, mute), COMPOSER, pacer).send(
+                seen.append, lambda reading: None
             )
 
     run_virtual(main())
@@ -417,8 +415,8 @@ def test_cancelled_policy_reports_its_attempts() -> None:
         mute = [FakeService(target=name, script=lambda call: Script(hangs=True)) for name in "ab"]
         block = RequestBlock(condition="c", target="both", requests=2, concurrency=1)
         with Pacer(asyncio.get_running_loop()) as pacer:
-            sending = run_block(
-                block, race(*mute), COMPOSER, pacer, seen.append, lambda reading: None
+            sending = BlockRun(block, race(*mute), COMPOSER, pacer).send(
+                seen.append, lambda reading: None
             )
             with suppress(TimeoutError):
                 await asyncio.wait_for(sending, 1)
@@ -461,8 +459,8 @@ def test_attempt_that_outlives_its_call_delays_no_request() -> None:
     async def main() -> None:
         block = RequestBlock(condition="c", target="both", requests=2, concurrency=1)
         with Pacer(asyncio.get_running_loop()) as pacer:
-            await run_block(
-                block, Lingering(2.0), COMPOSER, pacer, seen.append, lambda reading: None
+            await BlockRun(block, Lingering(2.0), COMPOSER, pacer).send(
+                seen.append, lambda reading: None
             )
 
     run_virtual(main())
@@ -487,8 +485,8 @@ def test_cancelled_block_reports_calls_with_open_attempts() -> None:
     async def main() -> None:
         block = RequestBlock(condition="c", target="both", requests=1, concurrency=1)
         with Pacer(asyncio.get_running_loop()) as pacer, suppress(TimeoutError):
-            sending = run_block(
-                block, Lingering(None), COMPOSER, pacer, seen.append, lambda reading: None
+            sending = BlockRun(block, Lingering(None), COMPOSER, pacer).send(
+                seen.append, lambda reading: None
             )
             await asyncio.wait_for(sending, 10)
 

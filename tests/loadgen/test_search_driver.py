@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.capacity import capacity_of
 from splitsecond.benchmark.load import search_driver
-from splitsecond.benchmark.load.block import RequestBlock, run_block
+from splitsecond.benchmark.load.block import BlockRun, RequestBlock
 from splitsecond.benchmark.load.plan import Condition, PlanSettings
 from splitsecond.benchmark.load.search_driver import FIRST_ROUNDS, ROUNDS, LoadSearchDriver
 from splitsecond.benchmark.rows.condition import condition_rows
@@ -53,8 +53,8 @@ class SearchedEngine(ServedEngine):
             ):
                 self.sent.append(block)
                 composer = Composer(Workload(run="r", output_tokens=TOKENS))
-                await run_block(
-                    block, self.service, composer, pacer, self.observations.append, self._read
+                await BlockRun(block, self.service, composer, pacer).send(
+                    self.observations.append, self._read
                 )
                 await asyncio.sleep(0.001)  # the delay of the messages between two processes
 

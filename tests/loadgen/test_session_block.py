@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 from tests.faults.world import Provider, profile
 
-from splitsecond.benchmark.load.block import RequestBlock, run_block
+from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.session_block import SessionBlockRun
 from splitsecond.benchmark.workload.sessions import Branch, Session, SessionSet, Turn
 from splitsecond.benchmark.workload.traced_prompts import PromptScale
@@ -87,15 +87,12 @@ class Played:
             with mock.patch("splitsecond.core.transport.client.open_socket", open_socket):
                 client = Client(gather=True)
                 workload = Workload(run="r", sessions=self._sessions, scale=SCALE)
-                self.abandoned = await run_block(
+                self.abandoned = await SessionBlockRun(
                     self._block,
                     self._recording(connect(spec, lambda _: None, client=client)),
                     Composer(workload),
                     pacer,
-                    self.observations.append,
-                    self.readings.append,
-                    kind=SessionBlockRun,
-                )
+                ).send(self.observations.append, self.readings.append)
                 client.close()
             await asyncio.sleep(1)
 

@@ -95,52 +95,6 @@ class Pacing(Protocol):
     async def sleep_until(self, due_ns: int) -> None: ...
 
 
-async def run_block(
-    block: RequestBlock,
-    service: Service,
-    composer: Composer,
-    pacer: Pacing,
-    on_observation: Callable[[Observation], None],
-    on_reading: Callable[[InstrumentReading], None],
-    *,
-    worker: int = 0,
-    most_in_flight: int = MAX_IN_FLIGHT,
-    hold: Hold | None = None,
-    kind: "type[BlockRun] | None" = None,
-    account: "Account | None" = None,
-) -> str:
-    """Send the block and return when its last attempt has ended. Cancelling it cancels the requests
-    in flight.
-
-    `on_observation` gets each observation, and `on_reading` the instrument's reading, also after a
-    cancellation. With `hold`, cool-downs go on until it is released. `kind` sends the block in
-    another way. `account` pays for it. Returns the reason why the rest of the condition should not
-    be sent, or "".
-    """
-
-    def emit(observation: Observation) -> None:
-        on_observation(
-            msgspec.structs.replace(observation, round=block.round, inputs=composer.workload.inputs)
-        )
-        if account is not None:
-            account.observed(observation)
-
-    with SelfMonitor() as monitor:
-        run = (kind or BlockRun)(
-            block, service, composer, pacer, monitor, emit, most_in_flight, hold
-        )
-        run.account = account
-        try:
-            await (run.open_loop() if block.due else run.closed_loop(block.concurrency or 1))
-            for call in run.incomplete:
-                await call.complete.wait()
-        finally:
-            for call in run.incomplete:
-                call.report()
-            on_reading(monitor.reading(block.condition, worker))
-    return run.abandoned
-
-
 class Account(Protocol):
     """Pays for the requests of a block (`cost_lease`)."""
 
@@ -176,7 +130,12 @@ class RequestInFlight:
 
 
 class BlockRun:
-    """One block while it is sent. Subclasses send another kind of load."""
+    """One block while it is sent. Subclasses send another kind of load.
+
+    With `hold`, cool-downs go on until it is released. `account` pays for the requests.
+    """
+
+    _on_observation: Callable[[Observation], None]  # set by `send`
 
     def __init__(
         self,
@@ -184,13 +143,12 @@ class BlockRun:
         service: Service,
         composer: Composer,
         pacer: Pacing,
-        monitor: SelfMonitor,
-        emit: Callable[[Observation], None],
-        most_in_flight: int,
-        hold: Hold | None,
+        *,
+        most_in_flight: int = MAX_IN_FLIGHT,
+        hold: Hold | None = None,
+        account: Account | None = None,
     ) -> None:
         self.abandoned = ""
-        self.account: Account | None = None
         self.incomplete: list[MeasuredCall] = []
         """Calls that have ended before all of their attempts had, as an attempt can while its
         connection closes."""
@@ -198,10 +156,10 @@ class BlockRun:
         self._service = service
         self._composer = composer
         self._pacer = pacer
-        self._monitor = monitor
-        self._emit = emit
+        self._monitor = SelfMonitor()
         self._most_in_flight = most_in_flight
         self._hold = hold
+        self._account = account
         self._left = {
             "warmup": block.warmups,
             "measured": block.requests,
@@ -220,6 +178,39 @@ class BlockRun:
         self._first_done = asyncio.Event()
         self._filled = asyncio.Event()
         """Set when the slots of a closed loop, without the slowest, have had a first token."""
+
+    async def send(
+        self,
+        on_observation: Callable[[Observation], None],
+        on_reading: Callable[[InstrumentReading], None],
+    ) -> str:
+        """Send the block and return when its last attempt has ended. Cancelling it cancels the
+        requests in flight.
+
+        `on_observation` gets each observation, and `on_reading` the instrument's reading, also
+        after a cancellation. Returns the reason why the rest of the condition should not be sent,
+        or "".
+        """
+        self._on_observation = on_observation
+        block = self._block
+        with self._monitor:
+            try:
+                await (self.open_loop() if block.due else self.closed_loop(block.concurrency or 1))
+                for call in self.incomplete:
+                    await call.complete.wait()
+            finally:
+                for call in self.incomplete:
+                    call.report()
+                on_reading(self._monitor.reading(block.condition))
+        return self.abandoned
+
+    def _emit(self, observation: Observation) -> None:
+        inputs = self._composer.workload.inputs
+        self._on_observation(
+            msgspec.structs.replace(observation, round=self._block.round, inputs=inputs)
+        )
+        if self._account is not None:
+            self._account.observed(observation)
 
     # Closed loop.
 
@@ -399,8 +390,8 @@ class BlockRun:
             has_token()
 
     def pay(self, call: Call) -> None:
-        if self.account is not None:
-            self.account.reserve(call.id)
+        if self._account is not None:
+            self._account.reserve(call.id)
 
     def ended(
         self, call: Call, measured: MeasuredCall, role: Role, error: BaseException | None

@@ -64,7 +64,7 @@ class SelfMonitor:
     def dispatched(self, due_ns: int) -> None:
         self._late_max_ns = max(self._late_max_ns, clock.now_ns() - due_ns)
 
-    def reading(self, condition: str, worker: int) -> InstrumentReading:
+    def reading(self, condition: str) -> InstrumentReading:
         self._listen()
         wait_ns = _runqueue_wait_ns()
         waited_ns = (
@@ -74,7 +74,6 @@ class SelfMonitor:
         )
         return InstrumentReading(
             condition=condition,
-            worker=worker,
             pid=os.getpid(),
             begin_ns=self._begin_ns,
             end_ns=clock.now_ns(),

@@ -25,7 +25,7 @@ from typing import Protocol, Self
 import msgspec
 import uvloop
 
-from splitsecond.benchmark.load.block import MAX_IN_FLIGHT, BlockRun, Hold, Pacing, run_block
+from splitsecond.benchmark.load.block import MAX_IN_FLIGHT, BlockRun, Hold, Pacing
 from splitsecond.benchmark.load.calibration import calibrate, fault_note
 from splitsecond.benchmark.load.cost_lease import LeaseAccount
 from splitsecond.benchmark.load.messages import (
@@ -178,22 +178,17 @@ class LoadWorker:
                     self._before_block()
                     before = self._packet_counts()
                     account = None if lease is None else LeaseAccount(lease)
-                    abandoned = await run_block(
+                    workload = self._workloads[block.target]
+                    kind = BlockRun if workload.sessions is None else SessionBlockRun
+                    run = kind(
                         block,
                         service,
-                        Composer(
-                            self._workloads[block.target], block.condition, alike=block.cache_reuse
-                        ),
+                        Composer(workload, block.condition, alike=block.cache_reuse),
                         self._pacer,
-                        self._report,
-                        partial(self._report_reading, before),
-                        worker=self._number,
                         hold=self._hold if held else None,
-                        kind=BlockRun
-                        if self._workloads[block.target].sessions is None
-                        else SessionBlockRun,
                         account=account,
                     )
+                    abandoned = await run.send(self._report, partial(self._report_reading, before))
                     spent = account is not None and account.spent
                     self._put(TaskEnded(abandoned, spent))
 
@@ -224,8 +219,8 @@ class LoadWorker:
 
     def _report_reading(self, before: PacketCounts | None, reading: InstrumentReading) -> None:
         now = self._packet_counts()
-        if now is not None:
-            reading = msgspec.structs.replace(reading, packets=now.since(before or PacketCounts()))
+        packets = None if now is None else now.since(before or PacketCounts())
+        reading = msgspec.structs.replace(reading, worker=self._number, packets=packets)
         self._put(ReadingReport(reading))
 
     def _service(self, target: str) -> Service:
