@@ -1,14 +1,16 @@
 """Limits of client keys before targets whose prices a function gives."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call
-from splitsecond.gateway.records.key_limits import KeyLimits, Price
+from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.routing.router.prompt_tokens import prompt_size
 from splitsecond.routing.router.settings import ClientKey
 from splitsecond.routing.router.target_directory import PriceState, TargetDirectory
+
+Price = Callable[[Observation], float | None]
 
 
 class PricedTargets(TargetDirectory):
@@ -17,6 +19,9 @@ class PricedTargets(TargetDirectory):
     def __init__(self, price: Price, states: Mapping[str, PriceState] | None = None) -> None:
         self._price = price
         self.states = dict(states or {})
+
+    def cost_usd(self, attempt: Observation) -> float | None:
+        return self._price(attempt)
 
     def output_tokens(self, target: str) -> int | None:
         return None
@@ -48,7 +53,7 @@ class PricedTargets(TargetDirectory):
 
 def key_limits(keys: Iterable[ClientKey], price: Price, **settings: Any) -> KeyLimits:
     """Return the limits of `keys`, before targets that cost what `price` says."""
-    return KeyLimits(keys, price, PricedTargets(price), **settings)
+    return KeyLimits(keys, PricedTargets(price), **settings)
 
 
 def conservative_input_tokens(call: Call) -> int:

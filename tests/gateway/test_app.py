@@ -27,6 +27,7 @@ from splitsecond.core.serving.slow_reader import UNREAD_S
 from splitsecond.core.wire.openai.client_side import continuation_encoder
 from splitsecond.gateway.http.headers import LONGEST_HINT
 from splitsecond.log.store.call_record import CallRecord
+from splitsecond.routing.configuration.settings import Listen
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
 from splitsecond.routing.policies.limit import limit
@@ -335,15 +336,15 @@ def test_caller_fault_has_the_providers_code_and_parameter() -> None:
         ({"body": CHAT, "path": "/v1/models"}, 405),
         ({"body": CHAT, "method": "GET"}, 405),
         ({"body": CHAT, "headers": {"content-type": "text/plain"}}, 415),
-        ({"body": b" " * 2000}, 413),
-        ({"body": b" " * 2000, "parts": 9}, 413),
+        ({"body": b" " * (1 << 20) + b" "}, 413),
+        ({"body": b" " * (1 << 20) + b" ", "parts": 9}, 413),
         ({"body": CHAT, "headers": {"content-length": "9" * 18}}, 413),
     ],
 )
 def test_an_invalid_request_reaches_no_target(asking: dict[str, Any], status: int) -> None:
     async def main() -> None:
         service = fake()
-        client = visitor(service, max_body_bytes=1000)
+        client = visitor(service, listen=Listen(max_body_mib=1))
         await client.asks(**asking)
         assert client.status == status
         assert client.json["error"]["message"]
@@ -582,10 +583,10 @@ def test_new_settings_apply_from_the_next_request() -> None:
     async def main() -> None:
         client = visitor(fake())
         routes: Any = OneRoute(FakeService(script=lambda call: Script(), target="other/model"))
-        client.gateway.use(routes, max_body_bytes=200)
+        client.gateway.use(routes, listen=Listen(max_body_mib=1))
         await client.asks(CHAT)
         assert client.headers["x-splitsecond-target"] == "other/model"
-        again = await visits(client.gateway).asks(b" " * 201)
+        again = await visits(client.gateway).asks(b" " * (1 << 20) + b" ")
         assert again.status == 413
 
     run_virtual(main())

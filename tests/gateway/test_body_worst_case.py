@@ -83,7 +83,7 @@ def client(policy: str = POLICY) -> Visitor:
         return FakeService(script=lambda call: Script(tokens=1), target=name)
 
     routes: Any = Routes(build(parse(policy), target))
-    return visits(serving(routes, max_body_bytes=BODY_BYTES))
+    return visits(serving(routes))
 
 
 def posted(path: str, body: bytes) -> int:

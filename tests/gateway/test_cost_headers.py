@@ -8,6 +8,7 @@ import pytest
 from tests.gateway.test_app import MS, fake
 from tests.gateway.visitor import CHAT, STREAM, OneRoute, visitor, visits
 
+from splitsecond.core.money.closed_early import Billing
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call, Reply, Service
 from splitsecond.core.wire.openai.client_side import continuation_encoder
@@ -64,7 +65,7 @@ def test_a_whole_response_has_a_header_with_its_cost(
 
         client = visitor(fake(), tracker=tracker)
         routes: Any = OneRoute(build(parse(policy), target, make_encoder=continuation_encoder))
-        client.gateway.use(routes, cost=per_token)
+        client.gateway.use(routes, billing=Billing(per_token))
         await client.asks(body)
         assert client.status == 200
         assert client.headers.get("x-splitsecond-cost-usd") == expected
@@ -92,7 +93,7 @@ def test_the_cost_of_a_loser_follows_its_providers_billing_rule(
         routes: Any = OneRoute(
             build(parse('race("a/x", "b/x")'), target, make_encoder=continuation_encoder)
         )
-        client.gateway.use(routes, cost=per_token, stops_billing={"b/x": stops}.get)
+        client.gateway.use(routes, billing=Billing(per_token, {"b/x": stops}.get))
         await client.asks({**CHAT, "max_tokens": 100})
         names = ("cost-usd", "cost-low-usd", "cost-high-usd")
         assert [client.headers.get(f"x-splitsecond-{name}") for name in names] == expected
@@ -135,7 +136,7 @@ def test_end_of_the_attempt_is_awaited_20_ms_for_the_cost(
             return EndsLater(await fake_one(call), after_ms / 1000, lambda: observe(ended[0]))
 
         client = visitor(ask, tracker=tracker)
-        client.gateway.use(OneRoute(ask), cost=per_token)  # type: ignore[arg-type]
+        client.gateway.use(OneRoute(ask), billing=Billing(per_token))  # type: ignore[arg-type]
         await client.asks(CHAT)
         assert client.status == 200
         assert client.headers.get("x-splitsecond-cost-usd") == expected
@@ -157,7 +158,7 @@ def test_a_cached_response_costs_nothing() -> None:
                 make_encoder=continuation_encoder,
             )
         )
-        client.gateway.use(routes, cost=per_token)
+        client.gateway.use(routes, billing=Billing(per_token))
         answers = [await visits(client.gateway).asks(CHAT) for _ in range(2)]
         assert [each.headers["x-splitsecond-cache"] for each in answers] == ["miss", "hit"]
         assert [each.headers["x-splitsecond-cost-usd"] for each in answers] == ["0.000021", "0"]

@@ -86,7 +86,7 @@ KINDS: dict[str, Make] = {
 
 def guarded() -> Gateway:
     key = ClientKey(name="web", digest=hashlib.sha256(KEY.encode()).digest(), routes=("*",))
-    return visitor(fake(), key, max_body_bytes=32 << 20).gateway
+    return visitor(fake(), key).gateway
 
 
 def reader(piece_bytes: int) -> Callable[[bytes], None]:

@@ -88,7 +88,7 @@ def test_no_client_has_the_former_key_of_another() -> None:
 def test_both_keys_of_a_client_share_its_limit() -> None:
     async def main() -> list[int]:
         key = ClientKey("web", digest(NEW), requests_per_minute=2, former=(FormerKey(digest(OLD)),))
-        limits = KeyLimits([key], free, PricedTargets(free))
+        limits = KeyLimits([key], PricedTargets(free))
         gateway = visitor(fake(), key, limits=limits).gateway
         return [
             (await visits(gateway).asks(CHAT, headers={"x-api-key": each})).status

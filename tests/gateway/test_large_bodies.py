@@ -40,7 +40,7 @@ LARGE = CHAT | {"user": "x" * LARGE_BYTES}
 )
 def test_a_large_body_is_answered(path: str, body: dict[str, Any]) -> None:
     async def main() -> None:
-        client = visitor(FakeService(script=lambda call: Script()), max_body_bytes=4 * LARGE_BYTES)
+        client = visitor(FakeService(script=lambda call: Script()))
         await client.asks(body, path=path, parts=40)
         assert client.status == 200, client.body
 
@@ -64,7 +64,6 @@ def test_only_a_large_body_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
         for body in (CHAT, LARGE):
             client = visitor(
                 FakeService(script=lambda call: Script(ttft=0, tokens=0)),
-                max_body_bytes=4 * LARGE_BYTES,
             )
             await client.asks(body)
             assert client.status == 200

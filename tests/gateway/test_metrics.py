@@ -21,6 +21,7 @@ from tests.serving.fake_client import Transport
 from tests.waiting import eventually
 
 from splitsecond.core.errors import ProviderFault
+from splitsecond.core.money.closed_early import Billing
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.gateway.hub.messages import ToWorker
 from splitsecond.gateway.hub.process import Hub
@@ -36,6 +37,7 @@ from splitsecond.gateway.records.metrics import (
 )
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.hub_connection import HubConnection
+from splitsecond.routing.configuration.settings import Listen, MetricsFor
 from splitsecond.routing.policies.race import race
 from splitsecond.routing.router.call_tracker import CallTracker
 from splitsecond.routing.router.settings import ClientKey
@@ -81,8 +83,8 @@ def record(*attempts: Observation, **fields: Any) -> CallRecord:
 
 def test_known_costs_of_attempts_are_summed_by_client_and_target() -> None:
     metrics = Metrics(
-        cost=lambda attempt: (
-            None if attempt.target == "b/x" else 0.25 * (attempt.output_tokens or 0)
+        billing=Billing(
+            lambda attempt: None if attempt.target == "b/x" else 0.25 * (attempt.output_tokens or 0)
         )
     )
     for _ in range(2):
@@ -109,7 +111,7 @@ def test_loser_without_usage_costs_the_winners_prompt() -> None:
     def lost(target: str, **fields: Any) -> Observation:
         return attempt(target, ttft_ns=None, role="loser", outcome="cancelled", **fields)
 
-    metrics = Metrics(cost=cost)
+    metrics = Metrics(billing=Billing(cost))
     won = attempt(role="winner", input_tokens=7, output_tokens=2)
     unsent = structs.replace(lost("e/x"), sent_ns=None)
     losers = [
@@ -137,8 +139,10 @@ def test_cost_of_a_loser_follows_its_providers_billing_rule(
 ) -> None:
     """One token had arrived; the winner has 50, and the client allows 400."""
     metrics = Metrics(
-        cost=lambda attempt: (attempt.input_tokens or 0) + 10.0 * (attempt.output_tokens or 0),
-        stops_billing={"b/x": stops}.get,
+        billing=Billing(
+            lambda attempt: (attempt.input_tokens or 0) + 10.0 * (attempt.output_tokens or 0),
+            {"b/x": stops}.get,
+        )
     )
     lost = attempt("b/x", role="loser", outcome="cancelled", input_tokens=7, output_tokens=1)
     metrics.took(
@@ -434,12 +438,12 @@ def test_host_name_that_rebinds_to_loopback_is_refused(path: str) -> None:
     ],
 )
 def test_access_to_metrics_depends_on_setting_key_and_peer(
-    given: str, peer: str, routes: Any, presented: bool, status: int
+    given: MetricsFor, peer: str, routes: Any, presented: bool, status: int
 ) -> None:
     async def main() -> None:
         keys = [] if routes is None else [key(*routes)]
         headers = {"authorization": f"Bearer {KEY}"} if presented else {}
-        client = visitor(FakeService(), *keys, metrics_for=given)
+        client = visitor(FakeService(), *keys, listen=Listen(metrics=given))
         client.transport = Transport(peer)
         await client.asks(b"", path="/metrics", method="GET", headers=headers)
         assert client.status == status

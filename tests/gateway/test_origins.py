@@ -8,6 +8,7 @@ from tests.cases import each_case
 from tests.gateway.visitor import CHAT, visitor
 
 from splitsecond.gateway.http.origins import addressed
+from splitsecond.routing.configuration.settings import Listen
 from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
@@ -38,14 +39,18 @@ def test_only_pages_of_configured_origins_are_served(
     async def main() -> None:
         asked = {"origin": origin, "access-control-request-method": "POST",
                  "access-control-request-headers": "authorization,content-type"}  # fmt: skip
-        first = await visitor(service(), cors=allowed).asks(b"", method="OPTIONS", headers=asked)
+        first = await visitor(service(), listen=Listen(cors=allowed)).asks(
+            b"", method="OPTIONS", headers=asked
+        )
         assert (first.status == 204) is may
         assert (first.headers.get("access-control-allow-origin") == origin) is may
         if may:
             assert first.headers["access-control-allow-methods"] == "POST"
             assert first.headers["access-control-allow-headers"] == "authorization,content-type"
             assert first.body == b""
-        then = await visitor(service(), cors=allowed).asks(CHAT, headers={"origin": origin})
+        then = await visitor(service(), listen=Listen(cors=allowed)).asks(
+            CHAT, headers={"origin": origin}
+        )
         assert then.status == (200 if may else 403)
         assert (then.headers.get("access-control-allow-origin") == origin) is may
         assert "access-control-allow-credentials" not in then.headers
@@ -57,7 +62,7 @@ def test_error_responses_have_cors_headers_too() -> None:
     async def main() -> None:
         key = ClientKey("web", b"")
         for asking in ({"body": CHAT}, {"body": b"", "path": "/nowhere"}):
-            client = visitor(service(), key, cors=(FRIEND,))
+            client = visitor(service(), key, listen=Listen(cors=(FRIEND,)))
             given: dict[str, Any] = {"headers": {"origin": FRIEND}, **asking}
             await client.asks(**given)
             assert client.status in (401, 404)

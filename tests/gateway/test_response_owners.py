@@ -61,6 +61,8 @@ def test_ids_of_clients_without_keys_have_no_owner() -> None:
 class TwoTargets:
     """Stands for `Routes`: the route "fast" with two targets; its policy always asks the first."""
 
+    takes_credentials = False
+
     def __init__(self) -> None:
         self.services = {
             name: FakeService(script=lambda call: Script(tokens=2), target=name)

@@ -130,7 +130,7 @@ class Targets(PricedTargets):
 
 
 def limits(**settings: Any) -> KeyLimits:
-    return KeyLimits([KEY], costs, Targets(costs), **settings)
+    return KeyLimits([KEY], Targets(costs), **settings)
 
 
 def made(api_format: Spoken = "openai", **fields: Any) -> Call:
@@ -237,7 +237,7 @@ def test_a_cost_that_stays_unknown_refuses_the_call() -> None:
 
 def test_a_target_without_a_price_refuses_a_limited_key() -> None:
     targets = PricedTargets(costs, {"b/x": "missing"})
-    allowance = KeyLimits([KEY], costs, targets)
+    allowance = KeyLimits([KEY], targets)
     run_virtual(allowance.cost_known("web", TARGET))
     with pytest.raises(CallerFault, match="the price of b/x is not known") as caught:
         run_virtual(allowance.cost_known("web", parse('fallback("a/x", "b/x")')))

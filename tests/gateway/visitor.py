@@ -19,6 +19,8 @@ from splitsecond.routing.router.settings import ClientKey
 class OneRoute:
     """Fake of `Routes` with a single model, "fast"."""
 
+    takes_credentials = False
+
     def __init__(self, service: Service) -> None:
         self._service = service
 
@@ -122,12 +124,10 @@ class Visitor:
         return self
 
 
-def visitor(
-    service: Service, *keys: ClientKey, max_body_bytes: int = 1 << 20, **settings: Any
-) -> Visitor:
+def visitor(service: Service, *keys: ClientKey, **settings: Any) -> Visitor:
     """A client of a gateway with the one route "fast"."""
     routes: Any = OneRoute(service)
-    return visits(serving(routes, keys, max_body_bytes=max_body_bytes, **settings))
+    return visits(serving(routes, keys, **settings))
 
 
 PARTS = ("tracker", "metrics", "dashboard", "owners", "sessions", "conversations", "access_log")

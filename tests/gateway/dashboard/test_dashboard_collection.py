@@ -21,6 +21,7 @@ from splitsecond import __version__
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.money.closed_early import Billing
 from splitsecond.gateway.dashboard.collection import MAX_PREVIEWS, DashboardData
 from splitsecond.gateway.dashboard.data import Overview
 from splitsecond.gateway.process.worker import GatewayWorker
@@ -195,7 +196,7 @@ class Played:
         self._begun = datetime(2026, 11, 20, tzinfo=UTC).timestamp() + hour * 3600
         self.said: list[str] = []
         with self.clock():
-            self.metrics = Metrics(cost=lambda each: 0.5)
+            self.metrics = Metrics(billing=Billing(lambda each: 0.5))
             given: Any = log
             self.dashboard = DashboardData(
                 self.metrics, TargetStates(), self.said.append, log=given

@@ -15,6 +15,7 @@ from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS as MS
 from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.money.closed_early import Billing
 from splitsecond.core.observation import FaultRecord, Observation
 from splitsecond.core.service import RoutingChoice
 from splitsecond.gateway.dashboard import client_data, data
@@ -129,7 +130,7 @@ def test_a_target_is_summed_over_routes_and_clients() -> None:
         record(attempt(role="winner", **tokens), lost),
         record(attempt(role="winner", **tokens), route="safe", client="other"),
         record(failure("http_500"), failure("http_500"), failure("stalled"), status=502, target=""),
-        cost=lambda each: 0.25 * (each.output_tokens or 0),
+        billing=Billing(lambda each: 0.25 * (each.output_tokens or 0)),
     )
     facts = {
         "a/x": TargetInfo(price=Price(input_usd=1, output_usd=1)),
@@ -203,7 +204,7 @@ def test_keys_have_their_remaining_limits(noon: None) -> None:
         record(attempt()),
         record(attempt(), client="free", status=502),
         record(client="gone"),
-        cost=lambda each: 0.5,
+        billing=Billing(lambda each: 0.5),
     )
     known = {"free": Spending(0.75, 1.5), "web": Spending(0.25, 2.25)}
     (web, free), more = client_overviews(found, keys, limits, known)

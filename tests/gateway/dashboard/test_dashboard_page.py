@@ -13,6 +13,7 @@ from tests.gateway.visitor import Visitor, visitor
 from tests.serving.fake_client import Transport
 
 from splitsecond.core.pages.html import page_style
+from splitsecond.routing.configuration.settings import Listen, MetricsFor
 from splitsecond.testing.fake_service import FakeService
 from splitsecond.testing.virtual_time import run_virtual
 
@@ -78,13 +79,17 @@ AS_OPERATOR = {"authorization": f"Bearer {KEY}"}
     ],
 )
 def test_access_to_the_data(
-    given: str, peer: str, routes: Any, headers: dict[str, str], status: int
+    given: MetricsFor, peer: str, routes: Any, headers: dict[str, str], status: int
 ) -> None:
     keys = [] if routes is None else [key(*routes)]
-    page = asked("/dashboard/speed", *keys, peer=peer, headers=headers, metrics_for=given)
+    page = asked(
+        "/dashboard/speed", *keys, peer=peer, headers=headers, listen=Listen(metrics=given)
+    )
     assert page.status == status
     assert (page.body == b"<!doctype html>") is (status == 200)
-    client = asked("/dashboard/data", *keys, peer=peer, headers=headers, metrics_for=given)
+    client = asked(
+        "/dashboard/data", *keys, peer=peer, headers=headers, listen=Listen(metrics=given)
+    )
     assert client.status == status
     assert (client.body == b'{"all":"of it"}') is (status == 200)
     if status == 200:
@@ -92,15 +97,17 @@ def test_access_to_the_data(
 
 
 @pytest.mark.parametrize("given", ["loopback", "key", "off"])
-def test_a_browser_gets_the_page_before_it_can_send_a_key(given: str) -> None:
-    client = asked("/dashboard", key("*"), peer="10.0.0.9", metrics_for=given)
+def test_a_browser_gets_the_page_before_it_can_send_a_key(given: MetricsFor) -> None:
+    client = asked("/dashboard", key("*"), peer="10.0.0.9", listen=Listen(metrics=given))
     assert client.status == (404 if given == "off" else 200)
     assert (b"<title>Splitsecond gateway" in client.body) is (given != "off")
 
 
 def test_a_key_in_the_address_is_ignored() -> None:
     for query in (f"?key={KEY}", f"?authorization=Bearer+{KEY}", f"?x-api-key={KEY}"):
-        assert asked(f"/dashboard/data{query}", key("*"), metrics_for="key").status == 401
+        assert (
+            asked(f"/dashboard/data{query}", key("*"), listen=Listen(metrics="key")).status == 401
+        )
 
 
 def test_without_a_data_source_there_is_no_data() -> None:

@@ -8,7 +8,7 @@ from typing import BinaryIO, Literal
 from splitsecond.benchmark.rows.throughput import BatchThroughput, TokenUsage, per_second
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, file_faults
-from splitsecond.core.money.closed_early import attempt_cost
+from splitsecond.core.money.closed_early import Billing, attempt_cost
 from splitsecond.core.money.cost import usd
 from splitsecond.core.upstream.prompt_size import USUAL_OUTPUT_TOKENS
 from splitsecond.core.validation import wrong
@@ -160,8 +160,7 @@ class BatchSession:
             cost = attempt_cost(
                 attempt,
                 record.attempts,
-                router.cost_usd,
-                router.directory.closing_stops_billing(attempt.target),
+                Billing(router.cost_usd, router.directory.closing_stops_billing),
                 usual_tokens=USUAL_OUTPUT_TOKENS,
                 output_limit=record.output_limit,
             )

@@ -11,12 +11,20 @@ not known, both are possible.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from splitsecond.core.observation import Observation
 
 BillingRule = Callable[[str], bool | None]
 """Whether closing stops the billing, by target; None: not known."""
+
+
+class Billing(Struct, frozen=True):
+    """What attempts cost: `usd` returns the cost of one in US dollars, None if it is not known;
+    `closing_stops` the rule for those that are closed early."""
+
+    usd: Callable[[Observation], float | None] = lambda attempt: None
+    closing_stops: BillingRule = lambda target: None
 
 
 class CostRange(NamedTuple):
@@ -35,12 +43,7 @@ class CostRange(NamedTuple):
 
 
 def cost_range(
-    o: Observation,
-    cost: Callable[[Observation], float | None],
-    stops: bool | None,
-    *,
-    whole_tokens: int,
-    most_tokens: int,
+    o: Observation, billing: Billing, *, whole_tokens: int, most_tokens: int
 ) -> CostRange | None:
     """Return what an attempt may have cost; None if its price or its prompt's length is not known.
 
@@ -48,13 +51,14 @@ def cost_range(
     it could have had.
     """
     if not o.closed_early:
-        usd = cost(o)
+        usd = billing.usd(o)
         return None if usd is None else CostRange(usd, usd, usd)
     seen = o.output_tokens or 0
+    stops = billing.closing_stops(o.target)
     most = seen if stops else max(most_tokens, seen)
     billed = max(min(whole_tokens, most), seen) if stops is False else seen
     low, expected, high = (
-        cost(structs.replace(o, output_tokens=tokens)) for tokens in (seen, billed, most)
+        billing.usd(structs.replace(o, output_tokens=tokens)) for tokens in (seen, billed, most)
     )
     return (
         None if low is None or expected is None or high is None else CostRange(low, expected, high)
@@ -64,8 +68,7 @@ def cost_range(
 def attempt_cost(
     o: Observation,
     attempts: Iterable[Observation],
-    cost: Callable[[Observation], float | None],
-    stops: bool | None,
+    billing: Billing,
     *,
     usual_tokens: int,
     output_limit: int | None,
@@ -76,7 +79,7 @@ def attempt_cost(
         o = structs.replace(o, input_tokens=prompt)
     whole_tokens = complete_tokens(every) or usual_tokens
     return cost_range(
-        o, cost, stops, whole_tokens=whole_tokens, most_tokens=output_limit or whole_tokens
+        o, billing, whole_tokens=whole_tokens, most_tokens=output_limit or whole_tokens
     )
 
 

@@ -33,7 +33,7 @@ from splitsecond.core.client_credentials import (
 from splitsecond.core.errors import CallerFault, Fault, InternalFault
 from splitsecond.core.internal_errors import report_internal_error
 from splitsecond.core.large_bodies import LARGE_BYTES, off_loop
-from splitsecond.core.money.closed_early import BillingRule
+from splitsecond.core.money.closed_early import Billing
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, OutputMeter, Reply, Service
 from splitsecond.core.serving.request_cycle import ClientLeft, RequestCycle
@@ -52,7 +52,7 @@ from splitsecond.gateway.http.headers import (
     id_headers,
 )
 from splitsecond.gateway.http.held_bodies import HeldBodies
-from splitsecond.gateway.http.operator_pages import MetricsFor, OperatorPages, not_found
+from splitsecond.gateway.http.operator_pages import OperatorPages, not_found
 from splitsecond.gateway.http.origins import Origins, stranger
 from splitsecond.gateway.http.own_answer import OWN_TARGET, OwnAnswer
 from splitsecond.gateway.http.response_sending import send_stream, send_whole
@@ -71,6 +71,7 @@ from splitsecond.gateway.records.session_budgets import (
     SessionBudgets,
 )
 from splitsecond.gateway.records.sessions import Sessions, target_hash
+from splitsecond.routing.configuration.settings import Listen
 from splitsecond.routing.construction.expression import Expression, targets
 from splitsecond.routing.requests import parsed_request
 from splitsecond.routing.requests.endpoints import Endpoint, endpoint_at, format_at
@@ -82,7 +83,6 @@ from splitsecond.routing.router.routes import Routes
 from splitsecond.routing.router.settings import ClientKey
 from splitsecond.routing.targets.conversations import Conversations
 
-MAX_BODY_BYTES = 32 << 20
 MAX_CACHED_KEYS = 4096
 """Authorization headers that were valid, cached with their keys to save a hash for each request."""
 LONGEST_CACHED_KEY = 1024
@@ -140,45 +140,33 @@ class Gateway:
         routes: Routes,
         keys: tuple[ClientKey, ...] = (),
         *,
-        max_body_bytes: int = MAX_BODY_BYTES,
+        listen: Listen | None = None,
         limits: KeyLimits | None = None,
         budgets: SessionBudgets | None = None,
-        metrics_for: MetricsFor = "loopback",
-        cors: tuple[str, ...] = (),
+        billing: Billing | None = None,
         advise: Callable[[Fault], Fault] | None = None,
-        cost: Callable[[Observation], float | None] | None = None,
-        stops_billing: BillingRule = lambda target: None,
-        takes_credentials: bool = False,
-        unnamed: str = "",
     ) -> None:
         """Serve by these settings from the next request on. Requests in flight end with the old
         ones.
 
-        `limits`: those of keys; `budgets`: those of sessions. `cors`: the origins whose pages may
-        send requests. `metrics_for`: who may read ``/metrics``, ``/explain`` and the dashboard:
-        "loopback" admits clients on this machine and keys for all routes, "key" only the latter,
-        "off" nobody. A proxy on this machine that sends no header about its own clients makes them
-        look local. `advise` adds hints to the failures that clients receive.
-        `cost` returns the cost of an attempt in US dollars, None if it is not known;
-        `stops_billing` the rule for attempts that are closed early. `takes_credentials`: some
-        targets are called with the client's own credentials. `unnamed`: the name of clients without
-        a key.
+        `limits`: those of keys; `budgets`: those of sessions. `advise` adds hints to the failures
+        that clients receive.
         """
+        listen = listen or Listen()
         self._routes = routes
         self._keys = {digest: key for key in keys for digest in key.digests}
         self._cached_keys: dict[bytes, ClientKey] = {}
         self._limited = {key.name for key in keys if key.bearers}
         self._teams = {key.name: key.team.name for key in keys if key.team is not None}
-        self._max_body_bytes = max_body_bytes
+        self._max_body_bytes = listen.max_body_mib << 20
         self._limits = limits
         self._budgets = budgets
-        self._pages.use(routes, metrics_for)
-        self._origins = Origins(cors)
+        self._pages.use(routes, listen.metrics)
+        self._origins = Origins(listen.cors)
         self._advise = advise
-        self._cost = cost
-        self._stops_billing = stops_billing
-        self._takes_credentials = takes_credentials
-        self._unnamed = unnamed
+        self._billing = billing or Billing()
+        self._takes_credentials = routes.takes_credentials
+        self._unnamed = listen.client
 
     async def __call__(self, cycle: RequestCycle) -> None:
         try:
@@ -633,9 +621,7 @@ class Gateway:
             if call.stream:
                 await send_stream(cycle, open_call, reply, form, note, usage=request.usage)
             else:
-                await send_whole(
-                    cycle, open_call, reply, form, note, self._cost, self._stops_billing
-                )
+                await send_whole(cycle, open_call, reply, form, note, self._billing)
         finally:
             await reply.aclose()
 

@@ -3,7 +3,6 @@
 import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -15,12 +14,11 @@ from splitsecond.gateway.dashboard.page import GUARDED, HTML, dashboard_page
 from splitsecond.gateway.http.origins import addressed
 from splitsecond.gateway.records.exposition import CONTENT_TYPE, exposed
 from splitsecond.gateway.records.metrics import Metrics
+from splitsecond.routing.configuration.settings import MetricsFor
 from splitsecond.routing.requests.endpoints import near_path
 from splitsecond.routing.router.explain import PROMPT
 from splitsecond.routing.router.routes import Routes
 from splitsecond.routing.router.settings import ClientKey
-
-MetricsFor = Literal["loopback", "key", "off"]
 
 _FORWARDED = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
 """Headers of proxies that forward the request of another client."""

@@ -10,7 +10,7 @@ from splitsecond.core import clock
 from splitsecond.core.errors import Fault, InternalFault
 from splitsecond.core.events import Usage
 from splitsecond.core.internal_errors import report_internal_error
-from splitsecond.core.money.closed_early import BillingRule, CostRange
+from splitsecond.core.money.closed_early import Billing, CostRange
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import WHOLE_OPERATIONS, Call, Reply
 from splitsecond.core.serving.request_cycle import ClientLeft, RequestCycle
@@ -79,8 +79,7 @@ async def send_whole(
     reply: Reply,
     form: ClientFormat,
     note: Note | None,
-    cost: Callable[[Observation], float | None] | None,
-    stops_billing: BillingRule,
+    billing: Billing,
 ) -> None:
     whole, body = form.assembly(), b""
     try:
@@ -112,7 +111,7 @@ async def send_whole(
                 body = estimated
                 headers.append((b"x-splitsecond-estimated", b"usage"))
             break
-    if cost is not None and (usd := call_cost(open_call, cost, stops_billing)) is not None:
+    if (usd := call_cost(open_call, billing)) is not None:
         headers += _cost_headers(usd)
     await cycle.answer(200, body, headers)
 

@@ -16,6 +16,7 @@ from msgspec.structs import astuple
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, say
 from splitsecond.core.internal_errors import contained
+from splitsecond.core.money.closed_early import Billing
 from splitsecond.core.observation import Observation
 from splitsecond.gateway.dashboard.collection import DashboardData
 from splitsecond.gateway.fleet.view import FleetView
@@ -137,8 +138,10 @@ class GatewayWorker:
             cascades=self._cascades,
             log=self._log_state,
             missing=lambda: 0 if self._journal is None else self._journal.missing,
-            cost=lambda attempt: self.router.directory.cost_usd(attempt),
-            stops_billing=lambda target: self.router.directory.closing_stops_billing(target),
+            billing=Billing(
+                lambda attempt: self.router.cost_usd(attempt),
+                lambda target: self.router.directory.closing_stops_billing(target),
+            ),
             hedged=self._hedged,
         )
         self._recent = RecentCalls()
@@ -356,31 +359,24 @@ class GatewayWorker:
         )
 
     def _serve(self) -> None:
-        listen = self._settings.listen
         if self._exchange is not None:
             self._exchange.use(self.router.routed(), self._settings.credential)
         self._dashboard.use(self._settings, self._limits, self.router.directory)
         self.gateway.use(
             self.router.routes,
             self._settings.keys,
-            max_body_bytes=listen.max_body_mib << 20,
+            listen=self._settings.listen,
             limits=self._limits,
             budgets=SessionBudgets(
                 self._settings.keys, self._settings.budgets, self._limits, self._session_counters
             ),
-            metrics_for=listen.metrics,
-            cors=listen.cors,
+            billing=Billing(self.router.cost_usd, self.router.directory.closing_stops_billing),
             advise=self._advice.for_client,
-            cost=self.router.directory.cost_usd,
-            stops_billing=self.router.directory.closing_stops_billing,
-            takes_credentials=self._settings.takes_credentials,
-            unnamed=listen.client,
         )
 
     def _key_limits(self) -> KeyLimits:
         return KeyLimits(
             self._settings.keys,
-            self.router.directory.cost_usd,
             self.router.directory,
             counters=self._counters,
             journal=self._journal,

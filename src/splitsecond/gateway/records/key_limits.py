@@ -60,10 +60,6 @@ UNKNOWN_NS = clock.NS_PER_S
 """Retry-After for a client whose call may have a cost that is not known yet."""
 NEVER_REACHED = "the gateway has not reached the database that it shares its limits by"
 
-Price = Callable[[Observation], float | None]
-"""Returns the cost of an attempt in US dollars; None if it is not known, and then it counts as
-0."""
-
 
 _CEILINGS: dict[SpendingPeriod, Limit] = {"day": "usd", "month": "usd_per_month"}
 
@@ -78,7 +74,6 @@ class KeyLimits:
     def __init__(
         self,
         keys: Iterable[ClientKey],
-        price: Price,
         directory: TargetDirectory,
         *,
         counters: SharedCounters | None = None,
@@ -87,7 +82,6 @@ class KeyLimits:
         unknown: Callable[[Sequence[str]], str] = lambda targets: "",
         learn: Callable[[Sequence[str]], Awaitable[None]] | None = None,
     ) -> None:
-        self._price = price
         self._directory = directory
         self._ceilings = ceilings
         self._counters = counters or SharedCounters()
@@ -215,7 +209,7 @@ class KeyLimits:
 
     def cost_usd(self, attempt: Observation) -> float:
         """Return the cost of an attempt in US dollars; 0 if it is not known."""
-        return 0.0 if attempt.unbilled else self._price(attempt) or 0.0
+        return 0.0 if attempt.unbilled else self._directory.cost_usd(attempt) or 0.0
 
     def nothing_left(self, client: str) -> SpendingLimit | None:
         """Return the limit that calls of `client` have reached; None if something is left."""
@@ -226,7 +220,7 @@ class KeyLimits:
         return None
 
     def charge(self, client: str, attempt: Observation) -> None:
-        if client in self._spending and (usd := self._price(attempt)):
+        if client in self._spending and (usd := self._directory.cost_usd(attempt)):
             day = today()
             for counter in self._counted[client]:
                 self._counters.spend(counter, day, usd)

@@ -29,7 +29,7 @@ from msgspec import Struct, field
 from splitsecond.core import clock, internal_errors
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import printable
-from splitsecond.core.money.closed_early import BillingRule, attempt_cost
+from splitsecond.core.money.closed_early import Billing, attempt_cost
 from splitsecond.core.observation import Observation
 from splitsecond.core.upstream.prompt_size import USUAL_OUTPUT_TOKENS
 from splitsecond.gateway.records.extra_attempts import extra_attempts
@@ -376,9 +376,8 @@ class Metrics:
     `available` tells which targets are used; `cascades` returns the share of answers that escalate
     and whether only the large model is used, by policy; `log` gives the state of the log; `missing`
     counts the calls that are not in the journal. `hub` connects it to the other workers; None:
-    there are none. `cost` returns the cost of an attempt in US dollars, None if it is not known;
-    `stops_billing` the rule for attempts that are closed early. `hedged` returns the targets that a
-    route may send hedges to, None if they are not known.
+    there are none. `hedged` returns the targets that a route may send hedges to, None if they are
+    not known.
     """
 
     def __init__(
@@ -389,8 +388,7 @@ class Metrics:
         cascades: Callable[[], Mapping[str, tuple[float, bool]]] = dict,
         log: Callable[[], LogState] = lambda: LogState(),
         missing: Callable[[], int] = lambda: 0,
-        cost: Callable[[Observation], float | None] = lambda attempt: None,
-        stops_billing: BillingRule = lambda target: None,
+        billing: Billing | None = None,
         hedged: Callable[[str], Collection[str] | None] = lambda route: None,
     ) -> None:
         self.counts = MetricCounts(internal_errors=internal_errors.counts)
@@ -401,8 +399,7 @@ class Metrics:
         self._cascades = cascades
         self._log = log
         self._missing = missing
-        self._cost = cost
-        self._stops_billing = stops_billing
+        self._billing = billing or Billing()
         self._hedged = hedged
         self._timer: asyncio.TimerHandle | None = None
         self._targets: dict[str, str] = {}
@@ -486,7 +483,7 @@ class Metrics:
         if attempt.role == "loser" and record.target and attempt.outcome == "cancelled":
             usd = self._lost(attempt, target, record)
         else:
-            usd = self._cost(attempt)
+            usd = self._billing.usd(attempt)
         if usd:
             counts.cost_usd[record.client, target] += usd
 
@@ -498,8 +495,7 @@ class Metrics:
         usd = attempt_cost(
             attempt,
             record.attempts,
-            self._cost,
-            self._stops_billing(attempt.target),
+            self._billing,
             usual_tokens=USUAL_OUTPUT_TOKENS,
             output_limit=record.output_limit,
         )

@@ -13,6 +13,11 @@ from splitsecond.routing.construction.expression import LONGEST, parse
 from splitsecond.routing.construction.user_policies import PolicyFile
 from splitsecond.routing.router.settings import ClientKey, RouterSettings, TelemetrySettings
 
+MetricsFor = Literal["loopback", "key", "off"]
+"""Who may read /metrics, /explain and the dashboard: "loopback" admits clients on this machine and
+keys for all routes, "key" only the latter, "off" nobody. A proxy on this machine that sends no
+header about its own clients makes them look local."""
+
 
 class Listen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Address of the gateway, and what it accepts there."""
@@ -35,7 +40,7 @@ class Listen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = ()
     metrics: Annotated[
-        Literal["loopback", "key", "off"],
+        MetricsFor,
         Meta(
             description="Who may read /metrics, /explain and /dashboard: this machine without a "
             "key, and keys for all "

@@ -17,7 +17,7 @@ from msgspec import Struct
 from splitsecond.core import clock
 from splitsecond.core.errors import CLIENT_LEFT, AllFailed, Fault
 from splitsecond.core.internal_errors import contained, report_internal_error
-from splitsecond.core.money.closed_early import BillingRule, CostRange, complete_tokens, cost_range
+from splitsecond.core.money.closed_early import Billing, CostRange, complete_tokens, cost_range
 from splitsecond.core.observation import Observation, Outcome
 from splitsecond.core.service import Call
 from splitsecond.core.upstream.prompt_size import USUAL_OUTPUT_TOKENS
@@ -206,9 +206,7 @@ def with_estimated_tokens(
     )
 
 
-def call_cost(
-    open_call: OpenCall, cost: Callable[[Observation], float | None], stops_billing: BillingRule
-) -> CostRange | None:
+def call_cost(open_call: OpenCall, billing: Billing) -> CostRange | None:
     """Return the cost of all attempts of a call, losers included; None if it is not known, or not
     yet.
 
@@ -231,14 +229,13 @@ def call_cost(
             whole_tokens = complete_tokens(attempts) or USUAL_OUTPUT_TOKENS
             own = cost_range(
                 billed,
-                cost,
-                stops_billing(attempt.target),
+                billing,
                 whole_tokens=whole_tokens,
                 most_tokens=output_limit(call.body) or whole_tokens,
             )
             if own is None:
                 return None
-        elif (usd := cost(billed)) is not None:
+        elif (usd := billing.usd(billed)) is not None:
             own = CostRange(usd, usd, usd)
         else:
             return None

@@ -61,6 +61,11 @@ class Routes:
             for name, expression in settings.routes.items()
         }
 
+    @property
+    def takes_credentials(self) -> bool:
+        """Whether some targets are called with the client's own credentials."""
+        return self._settings.takes_credentials
+
     def unchanged(self, route: str, settings: RouterSettings) -> Service | None:
         mine, expression = self._settings, settings.routes[route]
         if (mine.routes.get(route), mine.resumes.get(route)) != (
