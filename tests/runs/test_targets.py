@@ -11,7 +11,7 @@ from msgspec import structs
 from tests.http_server import Received, Response, http_server
 
 from splitsecond.benchmark.runs.settings import Server
-from splitsecond.benchmark.runs.targets import resolve, resolve_all
+from splitsecond.benchmark.runs.targets import LocalServers, resolve, resolve_all
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.upstream.spec import TargetSpec, Timeouts
 
@@ -47,7 +47,7 @@ def lists() -> Iterator[ModelLists]:
 
 def specs(*servers: Server) -> dict[str, TargetSpec]:
     with ExitStack() as started:
-        return resolve([], servers, started)
+        return resolve([], servers, LocalServers(started))
 
 
 def test_the_only_model_of_a_server_need_not_be_named(
@@ -73,10 +73,9 @@ def test_run_lists_models_once_and_sends_the_headers(lists: ModelLists) -> None:
             [],
             [Server(base_url=f"{lists.url}/1")],
             {},
-            started,
+            LocalServers(started),
             headers={"x-team": "t"},
             timeouts=Timeouts(),
-            seed=0,
         )
     assert [spec.model for spec in found.specs.values()] == ["model-0"]
     assert [got["x-team"] for got in lists.got] == ["t"]
@@ -120,7 +119,13 @@ def configured(tmp_path: Path, *names: str) -> tuple[dict[str, TargetSpec], set[
     path.write_text(CONFIG)
     with ExitStack() as started:
         found = resolve_all(
-            names, [], {}, started, headers={}, timeouts=Timeouts(total_ms=7), seed=0, config=path
+            names,
+            [],
+            {},
+            LocalServers(started),
+            headers={},
+            timeouts=Timeouts(total_ms=7),
+            config=path,
         )
     return found.specs, {*found.prices}
 

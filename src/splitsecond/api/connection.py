@@ -9,7 +9,13 @@ import msgspec
 
 from splitsecond.benchmark.load.measured_call import MeasuredCall
 from splitsecond.benchmark.runs.settings import Server
-from splitsecond.benchmark.runs.targets import advised, in_thread, resolve, server_spec
+from splitsecond.benchmark.runs.targets import (
+    LocalServers,
+    advised,
+    in_thread,
+    resolve,
+    server_spec,
+)
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault
 from splitsecond.core.events import Finish, Token
@@ -252,7 +258,7 @@ async def resolved_settings(
     own = [server_spec(server).name for server in servers]
     names = [name for name in targets(expression) if name not in own]
     specs = await in_thread(
-        lambda: resolve(names, servers, processes, headers=headers, timeouts=TIMEOUTS)
+        lambda: resolve(names, servers, LocalServers(processes), headers=headers, timeouts=TIMEOUTS)
     )
     listed = frozenset(name for name in names if not name.startswith((SIMULATED, ENGINE)))
     return ResolvedSettings(

@@ -39,6 +39,7 @@ from splitsecond.simulator.request import (
     check_model,
     count_request_tokens,
     error_code,
+    full_path,
     read_request,
 )
 from splitsecond.simulator.response import (
@@ -206,7 +207,7 @@ class SimulatedProvider:
         body = await _read_body(cycle)
         self._journal.set_body(entry, body)
         await cycle.answer(
-            200, count_request_tokens(self.profile, endpoint, _full_path(cycle), body)
+            200, count_request_tokens(self.profile, endpoint, full_path(cycle), body)
         )
 
     async def _complete(
@@ -222,12 +223,10 @@ class SimulatedProvider:
             self.profile,
             self._rules,
             endpoint,
-            _full_path(cycle),
-            cycle.headers,
+            cycle,
             body,
             count=self._count,
             received_ns=self._received_ns.get(cycle.descriptor, 0),
-            arrived_ns=cycle.arrived_ns,
         )
         entry.model, entry.stream = request.parsed.model, request.parsed.stream
         entry.response_id, entry.script = request.response_id, request.script
@@ -328,14 +327,11 @@ class SimulatedProvider:
             writer.stop_sequence = request.script.stop_sequence
         writer.read_tools(parsed.fields)
         sender = ResponseSender(
-            tokens=request.output_tokens,
-            pacer=self._pacer,
-            fault=request.fault,
+            request,
+            self._pacer,
             render=renderer(request, writer),
             write=cycle.send_now,
             error=writer.error(*IN_STREAM_ERROR),
-            malformed=endpoint.malformed,
-            buffered=not parsed.stream,
             on_first_token=store_prompt,
         )
         try:
@@ -430,7 +426,3 @@ async def _read_body(cycle: RequestCycle) -> bytes:
     except CallerFault as fault:
         code = "body_too_long" if fault.status == 413 else fault.kind
         raise RejectedRequest(fault.status or 400, fault.message, code=code) from fault
-
-
-def _full_path(cycle: RequestCycle) -> str:
-    return f"{cycle.path}?{cycle.query.decode('latin-1')}"

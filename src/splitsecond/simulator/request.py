@@ -9,6 +9,7 @@ import msgspec
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.events import RateLimits, Usage
+from splitsecond.core.serving.request_cycle import RequestCycle
 from splitsecond.core.validation import plain_value
 from splitsecond.core.wire.api_format import ServerAnswer
 from splitsecond.simulator.content import faults
@@ -144,27 +145,29 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
         return Usage(0, self.prompt_tokens, output, reasoning or None, read, written)
 
 
+def full_path(cycle: RequestCycle) -> str:
+    return f"{cycle.path}?{cycle.query.decode('latin-1')}"
+
+
 def read_request(
     profile: Profile,
     rules: ReplyRules,
     endpoint: ApiEndpoint,
-    path: str,
-    headers: Mapping[bytes, bytes],
+    cycle: RequestCycle,
     body: bytes,
     *,
     count: Callable[[str], int],
     received_ns: int,
-    arrived_ns: int,
 ) -> SimulatedRequest:
-    """Parse the request in `body`, sent to `path` (with its query), as a provider with `profile`
-    does.
+    """Parse the request of `cycle`, whose content is `body`, as a provider with `profile` does.
 
-    `count` counts the requests, all of them ("") and those with one fault of their own. A response
-    ends by itself if it calls a tool, or if the request has no limit. Raises `RejectedRequest`.
+    `count` counts the requests, all of them ("") and those with one fault of their own.
+    `received_ns`: when the kernel had its first bytes; 0 if that is not known. A response ends by
+    itself if it calls a tool, or if the request has no limit. Raises `RejectedRequest`.
     """
-    number = count("")
+    number, headers = count(""), cycle.headers
     try:
-        parsed = endpoint.parse(body, path)
+        parsed = endpoint.parse(body, full_path(cycle))
         check_model(profile, parsed.model)
         if isinstance(parsed, EmbeddingRequest):
             parsed = with_dimensions(parsed, profile.embedding_dimensions)
@@ -186,7 +189,7 @@ def read_request(
         request_id=given_id or f"{profile.name}-{number}",
         number=number,
         received_ns=received_ns,
-        arrived_ns=arrived_ns,
+        arrived_ns=cycle.arrived_ns,
         created=int(clock.wall_time().timestamp()),
         endpoint=endpoint,
         parsed=parsed,

@@ -13,7 +13,7 @@ from typing import Literal
 from splitsecond.core import clock
 from splitsecond.core.pacing import Pacer
 from splitsecond.core.wire.api_format import ServerTimes
-from splitsecond.simulator.content.faults import InjectedFault
+from splitsecond.simulator.request import SimulatedRequest
 
 ResponseOutcome = Literal[
     "complete", "cut", "error_event", "closed_by_client", "slow_reader", "abandoned"
@@ -25,28 +25,26 @@ MAX_UNREAD_BYTES = 4 << 20
 
 
 class ResponseSender:
-    """Sends the `tokens` of one response.
+    """Sends the tokens of the response to `request`. If that is not a stream, everything is kept
+    until `release`.
 
     `render` encodes a token; an empty result means that its bytes come with a later token or with
-    the end. `write` sends bytes and returns how many bytes the client has not read. `error` and
-    `malformed` are the bytes that the faults of these names send. With `buffered` everything is
-    kept until `release`. `on_first_token` is called right after the first token is sent.
+    the end. `write` sends bytes and returns how many bytes the client has not read. `error`: the
+    event of an error. `on_first_token` is called right after the first token is sent.
     """
 
     def __init__(
         self,
-        *,
-        tokens: int,
+        request: SimulatedRequest,
         pacer: Pacer,
-        fault: InjectedFault | None,
+        *,
         render: Callable[[int], bytes],
         write: Callable[[bytes], int],
         error: bytes,
-        malformed: bytes,
-        buffered: bool,
         on_first_token: Callable[[], None],
     ) -> None:
-        self.tokens = tokens
+        fault = request.fault
+        self.tokens = tokens = request.output_tokens
         self.planned_ns: array[int] = array("q")
         self.actual_ns: array[int] = array("q")
         self.first_written_ns = 0
@@ -67,8 +65,8 @@ class ResponseSender:
         self._write = write
         self._on_first_token = on_first_token
         self._error = error
-        self._malformed = malformed
-        self._buffered = buffered or (fault is not None and fault.kind == "buffered")
+        self._malformed = request.endpoint.malformed
+        self._buffered = not request.parsed.stream or request.fault_kind == "buffered"
         self._waiting: list[bytes] | None = []
         self._kind = fault.kind if fault else None
         self._after = min(fault.after if fault and fault.after is not None else 1, tokens)

@@ -33,7 +33,7 @@ from splitsecond.benchmark.runs.settings import (
     SessionSettings,
     WatchSettings,
 )
-from splitsecond.benchmark.runs.targets import parse_policies, resolve_all
+from splitsecond.benchmark.runs.targets import LocalServers, parse_policies, resolve_all
 from splitsecond.benchmark.server_view.discovery import FoundPages, find_pages
 from splitsecond.benchmark.statistics.search import Search
 from splitsecond.benchmark.workload.answer_checks import (
@@ -353,12 +353,10 @@ class _Prepared:
             settings.targets,
             settings.servers,
             parse_policies(settings.policies, self._policy_file),
-            processes,
+            LocalServers(processes, settings.seed, prompt_cache=sessions is not None),
             headers=settings.headers,
             timeouts=Timeouts(head_ms=timeout_ms, first_token_ms=timeout_ms),
-            seed=settings.seed,
             config=settings.config,
-            prompt_cache=sessions is not None,
         )
         if settings.prompts:
             specs, measured = self.resolved.specs.values(), self.resolved.measured

@@ -216,23 +216,47 @@ class ResolvedTargets(msgspec.Struct, frozen=True, kw_only=True):
     prices: dict[str, Price] = {}
 
 
+class LocalServers(msgspec.Struct, frozen=True):
+    """Starts simulators and engines, which run until `processes` is closed.
+
+    `seed`: of the simulators. With `prompt_cache`, engines reuse the beginnings of prompts.
+    """
+
+    processes: ExitStack
+    seed: int = 0
+    prompt_cache: bool = False
+
+    def simulators(self, names: Sequence[str]) -> dict[str, TargetSpec]:
+        if not names:
+            return {}
+        profiles = [name.removeprefix(SIMULATED) for name in names]
+        started = self.processes.enter_context(run_simulator(*profiles, seed=self.seed))
+        return {
+            name: TargetSpec(name=name, base_url=each.base_url, model=each.model)
+            for name, each in zip(names, started, strict=True)
+        }
+
+    def engine(self, name: str) -> TargetSpec:
+        engine = self.processes.enter_context(
+            EngineProcess(name.removeprefix(ENGINE), prompt_cache=self.prompt_cache)
+        )
+        return TargetSpec(name=name, base_url=engine.base_url, model=engine.model)
+
+
 def resolve_all(
     targets: Sequence[str],
     servers: Sequence[Server],
     policies: Mapping[str, Sequence[str]],
-    processes: ExitStack,
+    local: LocalServers,
     *,
     headers: Mapping[str, str],
     timeouts: Timeouts,
-    seed: int,
     config: Path | None = None,
-    prompt_cache: bool = False,
 ) -> ResolvedTargets:
     """Resolve targets, servers, and `policies` as `parse_policies` returns them. Raises as
     `resolve` does.
 
-    `config`: a gateway's configuration, whose providers come before those of the catalogue. With
-    `prompt_cache`, engines reuse the beginnings of prompts.
+    `config`: a gateway's configuration, whose providers come before those of the catalogue.
     """
     servers = [with_model(server, headers) for server in servers]
     known = {*targets, *(server_spec(server).name for server in servers)}
@@ -242,14 +266,7 @@ def resolve_all(
     names = [*targets, *inside]
     configured, prices = configured_targets(config, names) if config else ({}, {})
     specs = resolve(
-        names,
-        servers,
-        processes,
-        headers=headers,
-        timeouts=timeouts,
-        seed=seed,
-        configured=configured,
-        prompt_cache=prompt_cache,
+        names, servers, local, headers=headers, timeouts=timeouts, configured=configured
     )
     return ResolvedTargets(
         specs=specs,
@@ -262,16 +279,13 @@ def resolve_all(
 def resolve(
     names: Sequence[str],
     servers: Sequence[Server],
-    processes: ExitStack,
+    local: LocalServers,
     *,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
-    seed: int = 0,
     configured: Mapping[str, TargetSpec] | None = None,
-    prompt_cache: bool = False,
 ) -> dict[str, TargetSpec]:
-    """Return the specs by name, in the given order. Simulators and engines run until `processes` is
-    closed.
+    """Return the specs by name, in the given order, and start those that are `local`.
 
     `configured`: the specs of targets that are known already. Raises `CallerFault` for no target, a
     target that is named twice, an unknown provider or profile, a missing key.
@@ -292,8 +306,8 @@ def resolve(
     for name in simulated:
         profile.load(name.removeprefix(SIMULATED))
     # All names are valid: start the processes.
-    specs |= _simulated(simulated, processes, seed)
-    specs |= {name: _engine(name, processes, prompt_cache) for name in engines}
+    specs |= local.simulators(simulated)
+    specs |= {name: local.engine(name) for name in engines}
     return {
         name: msgspec.structs.replace(
             specs[name],
@@ -336,24 +350,6 @@ def _known_engine(name: str) -> None:
             kind="bad_target",
             hint=f"Try {' or '.join(ENGINE + known for known in MODELS)}.",
         )
-
-
-def _engine(name: str, processes: ExitStack, prompt_cache: bool) -> TargetSpec:
-    engine = processes.enter_context(
-        EngineProcess(name.removeprefix(ENGINE), prompt_cache=prompt_cache)
-    )
-    return TargetSpec(name=name, base_url=engine.base_url, model=engine.model)
-
-
-def _simulated(names: Sequence[str], processes: ExitStack, seed: int) -> dict[str, TargetSpec]:
-    if not names:
-        return {}
-    profiles = [name.removeprefix(SIMULATED) for name in names]
-    started = processes.enter_context(run_simulator(*profiles, seed=seed))
-    return {
-        name: TargetSpec(name=name, base_url=each.base_url, model=each.model)
-        for name, each in zip(names, started, strict=True)
-    }
 
 
 def advised(fault: Fault, spec: TargetSpec | None = None) -> Fault:

@@ -18,7 +18,7 @@ from splitsecond.benchmark.report.checkup import (
 from splitsecond.benchmark.runs.option_forms import WHOLE_NUMBERS
 from splitsecond.benchmark.runs.self_check import ComparingClient, measure_instrument
 from splitsecond.benchmark.runs.settings import RunSettings, Server
-from splitsecond.benchmark.runs.targets import advised, resolve
+from splitsecond.benchmark.runs.targets import LocalServers, advised, resolve
 from splitsecond.benchmark.statistics.accuracy import Accuracy
 from splitsecond.cli import option_values
 from splitsecond.cli.files import check_json, write_json
@@ -142,7 +142,7 @@ def _try_targets(names: list[str], servers: list[Server]) -> list[TargetCheck]:
     with ExitStack() as started:
         for name, listed, own in wanted:
             try:
-                specs = resolve(listed, own, started)
+                specs = resolve(listed, own, LocalServers(started))
             except CallerFault as fault:  # the others may work
                 found.append(TargetCheck(name, fault=str(fault)))
             else:
