@@ -140,6 +140,11 @@ def _read(form: str, body: bytes, path: str) -> tuple[str, tuple[str, ...], int 
                 to_ollama.dimensions,
                 form,
             )
+    return _read_gemini(form, body, path)
+
+
+def _read_gemini(form: str, body: bytes, path: str) -> tuple[str, tuple[str, ...], int | None, str]:
+    decode = msgspec.json.decode
     found = _PATH_MODEL.search(path)
     requests = (
         decode(body, type=_GeminiBatch).requests
