@@ -36,23 +36,15 @@ def break_even(
 def break_evens(rows: Sequence[ConditionFindings]) -> list[BreakEven]:
     """Return the break-even of each target of a run that is paid by the hour with each that is paid
     by the token."""
-    usable = [row for row in rows if not row.invalid and row.price is not None]
-    by_token = [row for row in usable if row.price and row.price.per_hour_usd is None]
+    priced = [(row, row.price) for row in rows if row.price is not None and not row.invalid]
+    by_token = [row for row, price in priced if price.per_hour_usd is None]
     apis = [row for row in lightest_rows(by_token) if row.usd_per_million]
-    fastest: dict[str, ConditionFindings] = {}
-    for row in usable:
-        if (
-            row.price
-            and row.price.per_hour_usd
-            and _tokens_per_s(row) > _tokens_per_s(fastest.get(row.target))
-        ):
-            fastest[row.target] = row
-    return [
-        _break_even(machine, machine.price, api)
-        for machine in fastest.values()
-        if machine.price
-        for api in apis
-    ]
+    machines = grouped(
+        (each for each in priced if each[1].per_hour_usd and _tokens_per_s(each[0])),
+        lambda each: each[0].target,
+    )
+    fastest = [max(own, key=lambda each: _tokens_per_s(each[0])) for own in machines.values()]
+    return [_break_even(machine, price, api) for machine, price in fastest for api in apis]
 
 
 def _break_even(machine: ConditionFindings, price: Price, api: ConditionFindings) -> BreakEven:
@@ -71,8 +63,8 @@ def _break_even(machine: ConditionFindings, price: Price, api: ConditionFindings
     )
 
 
-def _tokens_per_s(row: ConditionFindings | None) -> float:
-    if row is None or not row.output_tokens_per_s or not row.output_tokens:
+def _tokens_per_s(row: ConditionFindings) -> float:
+    if not row.output_tokens_per_s or not row.output_tokens:
         return 0.0
     return row.output_tokens_per_s * (1 + (row.input_tokens or 0.0) / row.output_tokens)
 

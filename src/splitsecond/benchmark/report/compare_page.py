@@ -6,7 +6,7 @@ from splitsecond.benchmark.report import rows, sessions
 from splitsecond.benchmark.rows.figures import FIGURES, TOTALS
 from splitsecond.benchmark.rows.metric import Figure, Total
 from splitsecond.benchmark.rows.records import FigureChange
-from splitsecond.core.pages.axis import linear
+from splitsecond.core.pages.axis import Axis, linear
 from splitsecond.core.pages.chart import ROW, Chart, LegendEntry, Plot, palette_entries, picture
 from splitsecond.core.pages.figure_cells import MISSING
 from splitsecond.core.pages.html import Badge, Headline, HtmlTable, TableCell, Tile, render
@@ -67,16 +67,7 @@ def _headline(found: Comparison) -> Headline:
         )
     real = [(c, f) for c in found.conditions for f in _stated(c) if f.real]
     worse, better = (sum(f.better is side for _, f in real) for side in (False, True))
-    parts = [
-        f"{word} than the first in {counted_as(count, 'figure')}"
-        for count, word in ((worse, "worse"), (better, "better"))
-        if count
-    ]
-    sentence = (
-        f"The second run is {' and '.join(parts)}, beyond chance."
-        if parts
-        else "No change beyond chance."
-    )
+    sentence = _changes_sentence(worse, better)
     if found.close_rounds:
         sentence = f"{found.close_rounds.only}: {sentence[0].lower()}{sentence[1:]}"
     largest = sorted(real, key=lambda pair: -abs(pair[1].change or 0)) or [
@@ -84,6 +75,17 @@ def _headline(found: Comparison) -> Headline:
     ]
     tiles = [_tile(c, f) for c, f in largest[:3]]
     return Headline(sentence=sentence, tiles=tiles, badge=_badge(found, worse > 0, better > 0))
+
+
+def _changes_sentence(worse: int, better: int) -> str:
+    parts = [
+        f"{word} than the first in {counted_as(count, 'figure')}"
+        for count, word in ((worse, "worse"), (better, "better"))
+        if count
+    ]
+    if not parts:
+        return "No change beyond chance."
+    return f"The second run is {' and '.join(parts)}, beyond chance."
 
 
 def _badge(found: Comparison, worse: bool, better: bool) -> Badge:
@@ -127,11 +129,8 @@ def _changes(name: str, title: str, changes: Sequence[ConditionChange]) -> list[
     figures = [f for _, own in shown for f in own]
     if not figures:
         return []
-    ends = [abs(end) for f in figures for end in (f.change or 0.0, *(f.ci95 or ()))]
-    reach = min(max(ends), MAX) * ROOM or 0.1
-    axis = linear("change from the first run to the second", -reach, reach, percent=True)
     height = (len(figures) + len(shown)) * ROW + len(shown) * GAP
-    chart, y = Chart(axis, None, height=height, left=LEFT), 0.0
+    chart, y = Chart(_axis(figures), None, height=height, left=LEFT), 0.0
     chart.add(None, chart.upright_rule(0))
     for row_name, own in shown:
         chart.add(None, chart.text(0, chart.top + y + 16, row_name, look="title"))
@@ -151,6 +150,12 @@ def _changes(name: str, title: str, changes: Sequence[ConditionChange]) -> list[
             f"interval. {sum(f.real for f in figures)} of {len(figures)} are beyond chance.",
         )
     ]
+
+
+def _axis(figures: Sequence[FigureChange]) -> Axis:
+    ends = [abs(end) for f in figures for end in (f.change or 0.0, *(f.ci95 or ()))]
+    reach = min(max(ends), MAX) * ROOM or 0.1
+    return linear("change from the first run to the second", -reach, reach, percent=True)
 
 
 def _draw(chart: Chart, entry: LegendEntry, f: FigureChange, y: float) -> None:

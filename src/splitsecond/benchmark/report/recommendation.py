@@ -30,15 +30,7 @@ def recommendation_table(found: Recommendation, console: Console) -> None:
     loads = {c.load for c in found.candidates}
     at = f" at {loads.pop()}" if len(loads) == 1 and "" not in loads else ""
     console.print(Text.assemble((asked_for(found) + at, "bold"), (f"   {limit}", "dim")))
-    if not found.fastest:
-        console.print(Text("  No measured target can be recommended.", "yellow"))
-    elif found.cheapest in ("", found.fastest):
-        also = " It is also the cheapest." if found.cheapest and _several(found.candidates) else ""
-        console.print(Text(f"  Recommended: {safe_text(found.fastest)}.{also}"))
-    else:
-        console.print(
-            Text(f"  Best: {safe_text(found.fastest)}. Cheapest: {safe_text(found.cheapest)}.")
-        )
+    console.print(_choice(found))
     if found.smallest:
         console.print(Text(f"  Smallest that is good enough: {safe_text(found.smallest)}."))
     if found.policy:
@@ -54,6 +46,15 @@ def recommendation_table(found: Recommendation, console: Console) -> None:
             for c in found.candidates:
                 if c.why:
                     print_item(console, "  ", f"{c.target}: {c.why}", "dim")
+
+
+def _choice(found: Recommendation) -> Text:
+    if not found.fastest:
+        return Text("  No measured target can be recommended.", "yellow")
+    if found.cheapest in ("", found.fastest):
+        also = " It is also the cheapest." if found.cheapest and _several(found.candidates) else ""
+        return Text(f"  Recommended: {safe_text(found.fastest)}.{also}")
+    return Text(f"  Best: {safe_text(found.fastest)}. Cheapest: {safe_text(found.cheapest)}.")
 
 
 def _candidates(

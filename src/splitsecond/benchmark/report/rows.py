@@ -5,7 +5,7 @@ applies to some of its rows, or all, and is printed once.
 """
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -112,18 +112,18 @@ def kinds(run: Run) -> list[tuple[bool, str]]:
 
 
 def remarks(level: LoadLevel) -> list[Remark]:
-    said = [("invalid", reason, c) for c in level.conditions for reason in c.invalid]
-    said += [("error", _errors_of(c, kind), c) for c in level.conditions for kind in c.error_kinds]
-    said += [
-        ("note", note, c)
-        for c in level.conditions
-        for note in (*c.notes, *_too_few(c, searched=level.searched))
-    ]
-    said += [("server", server_words(c), c) for c in level.conditions if c.server_ms]
-    said += [("server", words, c) for c in level.conditions if (words := check_words(c))]
+    kinds_of_remarks: Sequence[tuple[str, Callable[[ConditionFindings], Iterable[str]]]] = (
+        ("invalid", lambda c: c.invalid),
+        ("error", lambda c: [_errors_of(c, kind) for kind in c.error_kinds]),
+        ("note", lambda c: [*c.notes, *_too_few(c, searched=level.searched)]),
+        ("server", lambda c: [server_words(c)] if c.server_ms else []),
+        ("server", lambda c: filter(None, [check_words(c)])),
+    )
     found: dict[tuple[str, str], list[str]] = {}
-    for kind, text, c in said:
-        found.setdefault((kind, text), []).append(c.target)
+    for kind, texts in kinds_of_remarks:
+        for c in level.conditions:
+            for text in texts(c):
+                found.setdefault((kind, text), []).append(c.target)
     everyone = [c.target for c in level.conditions]
     return [
         Remark(kind=kind, who="" if who == everyone and who[1:] else ", ".join(who), text=text)
@@ -373,11 +373,11 @@ def asked_command(run: Run) -> str:
 
 def flat(settings: object, prefix: str = "") -> list[tuple[str, str]]:
     if isinstance(settings, dict):
-        nested = [
-            flat(value, f"{prefix}.{key}" if prefix else str(key))
+        return [
+            row
             for key, value in settings.items()
+            for row in flat(value, f"{prefix}.{key}" if prefix else str(key))
         ]
-        return [row for group in nested for row in group]
     if (
         isinstance(settings, list | tuple)
         and settings
@@ -387,10 +387,16 @@ def flat(settings: object, prefix: str = "") -> list[tuple[str, str]]:
             _record(record, f"{prefix}.{record.get('name', i)}")
             for i, record in enumerate(settings, 1)
         ]
-    if isinstance(settings, bool):
-        return [(prefix, "yes" if settings else "no")]
-    said = ", ".join(map(str, settings)) if isinstance(settings, list | tuple) else str(settings)
-    return [] if settings is None or not said else [(prefix, said)]
+    text = _setting_text(settings)
+    return [(prefix, text)] if text else []
+
+
+def _setting_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
 
 
 def _record(record: dict[str, object], name: str) -> tuple[str, str]:
@@ -404,10 +410,7 @@ def instrument_sentences(run: Run) -> list[str]:
     sentences = _clock_sentences(
         [reading for reading in readings if reading.lag_p50_ms is not None]
     )
-    for text, figures in _WORST:
-        values = [worst(readings, of) for of in figures]
-        if any(value is not None for value in values):
-            sentences.append(text.format(*map(number, values)))
+    sentences += _worst_sentences(readings)
     used = worst(readings, lambda i: i.cpu_share)
     if used is not None and all(reading.cpu_ms_per_1000_tokens is None for reading in readings):
         sentences.append(f"Each measuring process used up to {share(used)} of a core.")
@@ -439,6 +442,15 @@ _WORST: Sequence[tuple[str, Sequence[Callable[[Instrument], float | None]]]] = (
         (lambda i: i.cpu_ms_per_1000_tokens,),
     ),
 )
+
+
+def _worst_sentences(readings: Sequence[Instrument]) -> list[str]:
+    worst_values = ((text, [worst(readings, of) for of in figures]) for text, figures in _WORST)
+    return [
+        text.format(*map(number, values))
+        for text, values in worst_values
+        if any(value is not None for value in values)
+    ]
 
 
 def _node_sentences(run: Run) -> list[str]:
@@ -479,7 +491,6 @@ def worst(readings: Sequence[Instrument], of: Callable[[Instrument], float | Non
 def _clock_sentences(readings: Sequence[Instrument]) -> list[str]:
     if not readings:
         return []
-    by_kernel = sum(reading.kernel_time for reading in readings)
     packets = [reading.packets for reading in readings if reading.packets is not None]
     if all(reading.packet_time for reading in readings):
         reordered, repeated = (
@@ -499,18 +510,20 @@ def _clock_sentences(readings: Sequence[Instrument]) -> list[str]:
             f"had no room for {counted_as(lost, 'packet')}, or connections were opened unseen by "
             "it."
         ]
-    if by_kernel == len(readings):
-        return [
+    return [_kernel_sentence(sum(reading.kernel_time for reading in readings), len(readings))]
+
+
+def _kernel_sentence(by_kernel: int, conditions: int) -> str:
+    if by_kernel == conditions:
+        return (
             "Arrival times are the kernel's: how long bytes waited for us is not part of the "
             "figures."
-        ]
+        )
     has = "has" if by_kernel < 2 else "have"
     where = (
-        "No condition has"
-        if not by_kernel
-        else f"Only {by_kernel} of {len(readings)} conditions {has}"
+        f"Only {by_kernel} of {conditions} conditions {has}" if by_kernel else "No condition has"
     )
-    return [
+    return (
         f"{where} arrival times from the kernel. Elsewhere they are the moment of our read, "
         "so the time that bytes waited for us is part of the figures."
-    ]
+    )

@@ -64,7 +64,7 @@ def _context(run: Run) -> dict[str, Any]:
             (level.heading, _level_table(run, level), _remark_lines(rows.remarks(level)))
             for level in levels
         ],
-        "sessions": [_session_table(level) for level in levels if sessions.of_sessions(level)],
+        "sessions": _session_tables(levels),
         "sessions_note": sessions.note(sessions.columns_of(run.conditions), whole_headings=True),
         "turn_classes": _class_table(run),
         "more": _metric_tables(run),
@@ -74,10 +74,7 @@ def _context(run: Run) -> dict[str, Any]:
         "savings_note": savings.NOTE,
         "inputs": any(level.inputs for level in levels),
         "several_loads": len({(level.open_loop, level.load) for level in levels}) > 1,
-        "money": _condition_tables(
-            run, MONEY, [c for c in run.conditions if c.cost_usd is not None]
-        )
-        + _cost_card(run),
+        "money": [*_money_tables(run), *_cost_card(run)],
         "money_note": call_costs.NOTE if _cost_card(run) else "",
         "prices": rows.price_sentences(run),
         "stages": _condition_tables(run, [("Means of the stages, ms", _stage_columns(run))])
@@ -110,9 +107,6 @@ def _title(run: Run) -> str:
 def _lead(run: Run, levels: Sequence[rows.LoadLevel]) -> str:
     if not run.conditions:
         return "Nothing was measured."
-    closed = dict.fromkeys(f"{level.load:g}" for level in levels if not level.open_loop)
-    loads = [f"concurrency {listed(list(closed))}"] if closed else []
-    loads += [level.title.lower() for level in levels if level.open_loop and not level.cache_reuse]
     reuse = ", with and without cache reuse" if run.cache_savings else ""
     workloads = list(
         dict.fromkeys(condition.workload for condition in run.conditions if condition.workload)
@@ -126,9 +120,17 @@ def _lead(run: Run, levels: Sequence[rows.LoadLevel]) -> str:
     failed = sum(condition.errors for condition in run.conditions)
     requests = f"{counted_as(sent, 'request', 'requests')}{_in_sessions(run)}"
     return (
-        f"{requests} to {listed(rows.targets(run))} at {listed(loads)}{reuse}{kinds}; "
+        f"{requests} to {listed(rows.targets(run))} at {listed(_loads(levels))}{reuse}{kinds}; "
         f"{f'{failed:,}' if failed else 'none'} failed."
     )
+
+
+def _loads(levels: Sequence[rows.LoadLevel]) -> list[str]:
+    closed = dict.fromkeys(f"{level.load:g}" for level in levels if not level.open_loop)
+    return [
+        *([f"concurrency {listed(list(closed))}"] if closed else []),
+        *(level.title.lower() for level in levels if level.open_loop and not level.cache_reuse),
+    ]
 
 
 def _in_sessions(run: Run) -> str:
@@ -203,8 +205,11 @@ def _main_columns(*, open_loop: bool, inputs: bool = False) -> list[MetricColumn
     ]
 
 
-def _session_table(level: rows.LoadLevel) -> HtmlTable:
-    own = sessions.of_sessions(level)
+def _session_tables(levels: Iterable[rows.LoadLevel]) -> list[HtmlTable]:
+    return [_session_table(level, own) for level in levels if (own := sessions.of_sessions(level))]
+
+
+def _session_table(level: rows.LoadLevel, own: Sequence[ConditionFindings]) -> HtmlTable:
     columns = sessions.columns_of(own)
     body: list[Row] = [
         [
@@ -347,6 +352,10 @@ def _condition_tables(
             head = ["target", "load", *(name for name, _ in kept)]
             made.append(HtmlTable(caption=caption, head=head, body=body, export=True))
     return made
+
+
+def _money_tables(run: Run) -> list[HtmlTable]:
+    return _condition_tables(run, MONEY, [c for c in run.conditions if c.cost_usd is not None])
 
 
 def _cost_card(run: Run) -> list[HtmlTable]:

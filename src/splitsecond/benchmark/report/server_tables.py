@@ -2,8 +2,9 @@ from collections.abc import Callable, Sequence
 
 from splitsecond.benchmark.findings.causes import check_words, clocks_agree
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
-from splitsecond.benchmark.rows.row_fields import ServerView
+from splitsecond.benchmark.rows.row_fields import ServerView, TtftCheck
 from splitsecond.core import wording
+from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages.figure_cells import MISSING, number, share
 from splitsecond.core.wording import counted_as, level, listed
@@ -84,23 +85,12 @@ def sentences(run: Run) -> list[str]:
     """Return what readers of the tables must know: what was read, whether the clocks agree, and
     where there are too few readings."""
     viewed = [(c, c.server) for c in run.conditions if c.server is not None]
-    titles = dict.fromkeys(view.title for _, view in viewed if view.title)
+    targets = grouped((each for each in viewed if each[1].title), lambda each: each[1].title)
     found = [
-        f"{listed(list(dict.fromkeys(c.target for c, view in viewed if view.title == title)))}: "
-        f"metrics of {title}."
-        for title in titles
+        f"{listed(list(dict.fromkeys(c.target for c, _ in own)))}: metrics of {title}."
+        for title, own in targets.items()
     ]
-    checks = [(c, view.check) for c, view in viewed if view.check is not None]
-    agree = [check for _, check in checks if clocks_agree(check)]
-    if agree:
-        apart_ms = max(abs(check.rest_ms) for check in agree)
-        found.append(
-            f"The server's TTFT + network is the TTFT measured here, to {number(apart_ms)} ms, in "
-            f"{len(agree):,} of {counted_as(len(checks), 'row')}."
-        )
-    found += [
-        f"{c.target} {level(c)}: {check_words(c)}" for c, check in checks if not clocks_agree(check)
-    ]
+    found += _clock_sentences([(c, view.check) for c, view in viewed if view.check is not None])
     few = [
         f"{c.target} {level(c)} ({view.samples:,})"
         for c, view in viewed
@@ -112,3 +102,17 @@ def sentences(run: Run) -> list[str]:
             "blocks (-n) give more."
         )
     return found
+
+
+def _clock_sentences(checks: Sequence[tuple[ConditionFindings, TtftCheck]]) -> list[str]:
+    agree = [check for _, check in checks if clocks_agree(check)]
+    found = []
+    if agree:
+        apart_ms = max(abs(check.rest_ms) for check in agree)
+        found.append(
+            f"The server's TTFT + network is the TTFT measured here, to {number(apart_ms)} ms, in "
+            f"{len(agree):,} of {counted_as(len(checks), 'row')}."
+        )
+    return found + [
+        f"{c.target} {level(c)}: {check_words(c)}" for c, check in checks if not clocks_agree(check)
+    ]

@@ -443,33 +443,7 @@ def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
             f"output tokens/s, up to {found.widest:,} in flight.",
             "",
         )
-        if found.cost_usd is not None:
-            rate = (
-                f", {usd(found.usd_per_million)} per million tokens"
-                if found.usd_per_million is not None
-                else ""
-            )
-            yield (
-                (f"It cost {usd(found.cost_usd)}{rate}." if found.cost_usd else "It was free."),
-                "",
-            )
-            if found.low_usd != found.high_usd:
-                bounds = f"{usd(found.low_usd)} to {usd(found.high_usd)}"
-                yield (
-                    f"The cost is {bounds}: providers bill requests that we closed early in "
-                    f"different ways.",
-                    "dim",
-                )
-        if found.estimated:
-            attempts = counted_as(found.estimated, "attempt", "attempts")
-            yield (
-                f"The cost of {attempts} is estimated: closed early, or with token counts that "
-                f"cannot be true.",
-                "dim",
-            )
-        if found.unpriced:
-            unknown = counted_as(found.unpriced, "attempt whose", "attempts whose")
-            yield f"Not included: {unknown} price or prompt length is not known.", "dim"
+        yield from _cost_lines(found)
     if len(found.attempts) > 1:
         yield (
             f"Attempts: "
@@ -492,3 +466,30 @@ def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
     if found.left:
         why = f": {safe_text(found.stopped).rstrip('.')}" if found.stopped else ""
         yield f"{found.left:,} not sent{why}. The same command continues from here.", "yellow"
+
+
+def _cost_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
+    if found.cost_usd is not None:
+        rate = (
+            f", {usd(found.usd_per_million)} per million tokens"
+            if found.usd_per_million is not None
+            else ""
+        )
+        yield f"It cost {usd(found.cost_usd)}{rate}." if found.cost_usd else "It was free.", ""
+        if found.low_usd != found.high_usd:
+            bounds = f"{usd(found.low_usd)} to {usd(found.high_usd)}"
+            yield (
+                f"The cost is {bounds}: providers bill requests that we closed early in "
+                f"different ways.",
+                "dim",
+            )
+    if found.estimated:
+        attempts = counted_as(found.estimated, "attempt", "attempts")
+        yield (
+            f"The cost of {attempts} is estimated: closed early, or with token counts that "
+            f"cannot be true.",
+            "dim",
+        )
+    if found.unpriced:
+        unknown = counted_as(found.unpriced, "attempt whose", "attempts whose")
+        yield f"Not included: {unknown} price or prompt length is not known.", "dim"

@@ -53,15 +53,7 @@ def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> Fo
     for text in given:
         targets, url = _given(text, specs)
         found.setdefault(url, _Place(engines=_recognised(url))).targets.extend(targets)
-    keys = {_root(spec): _key(spec) for spec in own.values()}
-    places = list(dict.fromkeys(place for spec in own.values() for place in _places(spec)))
-    with ThreadPoolExecutor(16) as pool:
-        answers = list(pool.map(lambda at: _engines_at(at[0], at[1], keys[at[0]]), places))
-    for (root, place), names in zip(places, answers, strict=True):
-        if names:
-            page = found.setdefault(_url(root, place), _Place(engines=names))
-            page.headers = keys[root]
-            page.targets += [name for name, spec in own.items() if _root(spec) == root]
+    _ask_known_places(own, found)
     local = [name for name, spec in own.items() if _is_here(name, spec)]
     if local and _has_gpus():
         found[""] = _Place(targets=local)
@@ -79,6 +71,20 @@ def find_pages(specs: Mapping[str, TargetSpec], given: Sequence[str] = ()) -> Fo
         for number, (url, page) in enumerate(found.items())
     ]
     return FoundPages(pages=pages, sources=sources)
+
+
+def _ask_known_places(own: Mapping[str, TargetSpec], found: dict[str, _Place]) -> None:
+    """Ask the servers of `own` for the pages of known engines, and add those that answer to
+    `found`."""
+    keys = {_root(spec): _key(spec) for spec in own.values()}
+    places = list(dict.fromkeys(place for spec in own.values() for place in _places(spec)))
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda at: _engines_at(at[0], at[1], keys[at[0]]), places))
+    for (root, place), names in zip(places, answers, strict=True):
+        if names:
+            page = found.setdefault(_url(root, place), _Place(engines=names))
+            page.headers = keys[root]
+            page.targets += [name for name, spec in own.items() if _root(spec) == root]
 
 
 def _given(text: str, specs: Mapping[str, TargetSpec]) -> tuple[list[str], str]:

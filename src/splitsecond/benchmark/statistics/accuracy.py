@@ -104,6 +104,15 @@ class _Errors:
         self.server_tps: list[float] = []
         self.interrupted = 0
 
+    @classmethod
+    def of(cls, measured: Sequence[Observation], truth: Mapping[str, ServerTruth]) -> "_Errors":
+        errors = cls()
+        for o in measured:
+            true = truth.get(o.id)
+            if o.ok and true is not None and len(true.actual_ns) == len(o.token_at) > 1:
+                errors.add(o, true)
+        return errors
+
     def add(self, o: Observation, true: ServerTruth) -> None:
         self.compared.append(o)
         seen, sent = np.asarray(o.token_at), np.asarray(true.actual_ns)
@@ -139,11 +148,7 @@ def accuracy(
     trusted.
     """
     measured = [o for o in observations if o.role == "measured"]
-    errors = _Errors()
-    for o in measured:
-        true = truth.get(o.id)
-        if o.ok and true is not None and len(true.actual_ns) == len(o.token_at) > 1:
-            errors.add(o, true)
+    errors = _Errors.of(measured, truth)
     counted = sum(len(o.token_at) for o in observations if o.role in LOAD_ROLES)
     cpu_ns = sum(reading.cpu_ns for reading in readings)
     result = Accuracy(

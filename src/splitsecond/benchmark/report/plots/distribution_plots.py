@@ -1,10 +1,11 @@
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.report.plots import series
 from splitsecond.benchmark.report.plots.plot_frame import (
+    deciding,
     level_slug,
     on_axis,
     server_strip,
@@ -22,7 +23,7 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.pages.axis import Axis, fitted, linear, shares
 from splitsecond.core.pages.chart import LINE, Chart, Plot, Point, align, picture
 from splitsecond.core.pages.figure_cells import number
-from splitsecond.log.statistics.summary import Floats
+from splitsecond.log.statistics.summary import Floats, Summary
 
 AREA_HEIGHT = 220
 MIN_ITL_MS = 0.01
@@ -45,7 +46,7 @@ def ttft_distributions(run: Run, samples: Samples) -> list[Plot]:
         return []
     x = fitted(f"{_wait(run)}, ms", everything, zero=False)
     return [
-        _distribution(run, level, x, "ttft", values, _percentile_marks)
+        _distribution(run, level, x, "ttft", values)
         for level in rows.levels(run)
         if any(len(values[c.condition]) for c in level.conditions)
     ]
@@ -67,30 +68,21 @@ def itl_distributions(run: Run, samples: Samples) -> list[Plot]:
     ends = [edge for own in shown for edge in (np.percentile(own, MIN_ITL_PERCENTILE), own.max())]
     x = fitted("gap between two events, ms", map(float, ends), zero=False)
 
-    def marks(condition: ConditionFindings) -> list[tuple[str, float, float]]:
-        found = (("p50", condition.itl_ms.p50, 0.5), ("p95", condition.itl_ms.p95, 0.95))
-        return [(name, value, at) for name, value, at in found if value is not None]
-
     return [
-        _distribution(run, level, x, "itl", values, marks)
+        _distribution(run, level, x, "itl", values)
         for level in rows.levels(run)
         if any(len(values[c.condition]) for c in level.conditions)
     ]
 
 
 def _distribution(
-    run: Run,
-    level: LoadLevel,
-    x: Axis,
-    name: str,
-    values: Mapping[str, Floats],
-    marks: Callable[[ConditionFindings], list[tuple[str, float, float]]],
+    run: Run, level: LoadLevel, x: Axis, name: str, values: Mapping[str, Floats]
 ) -> Plot:
     chart, entries = (
         Chart(x, shares("share of " + ("requests" if name == "ttft" else "gaps"))),
         target_entries_of(run),
     )
-    label = {"ttft": "latency" if level.inputs else "TTFT", "itl": "ITL"}[name]
+    label = {"ttft": _wait_label(level), "itl": "ITL"}[name]
     beyond = [c for c in level.conditions if len(of := values[c.condition]) and of.min() > x.high]
     for condition in level.conditions:
         curve: list[Point] = series.ecdf(values[condition.condition])
@@ -102,12 +94,12 @@ def _distribution(
             chart.line([*curve, (x.high, 1.0)], steps=True, tip=condition.target),
             *(
                 chart.mark(entry, ms, share, f"{condition.target}\n{label} {which} {number(ms)} ms")
-                for which, ms, share in marks(condition)
+                for which, ms, share in _marks(_summary(name, condition))
             ),
         )
     for at, condition in enumerate(beyond):
-        median = (rows.ttft(condition) if name == "ttft" else condition.itl_ms).p50
-        words = f"{condition.target} is beyond this axis: p50 {number(median)} ms"
+        median = number(_summary(name, condition).p50)
+        words = f"{condition.target} is beyond this axis: p50 {median} ms"
         place = chart.left + chart.width - 4, chart.top + chart.height - 8 - at * (LINE + 3)
         chart.add(entries[condition.target], chart.text(*place, words, anchor="end"))
     what = {
@@ -118,9 +110,7 @@ def _distribution(
         "itl": ("ITL", "of gaps"),
     }
     heading, words = what[name]
-    medians = (
-        (c.target, (rows.ttft(c) if name == "ttft" else c.itl_ms).p50) for c in level.conditions
-    )
+    medians = ((c.target, _summary(name, c).p50) for c in level.conditions)
     listed = ", ".join(f"{target} {number(p50)} ms" for target, p50 in medians if p50 is not None)
     return picture(
         chart,
@@ -137,38 +127,39 @@ def _wait(run: Run) -> str:
     return "latency" if any(c.inputs for c in run.conditions) else "time to first token"
 
 
-def _percentile_marks(condition: ConditionFindings) -> list[tuple[str, float, float]]:
-    ttft = rows.ttft(condition)
-    return [
-        (name, ms, at)
-        for name, ms, at in (("p50", ttft.p50, 0.5), ("p95", ttft.p95, 0.95))
-        if ms is not None
-    ]
+def _wait_label(level: LoadLevel) -> str:
+    return "latency" if level.inputs else "TTFT"
+
+
+def _summary(name: str, condition: ConditionFindings) -> Summary:
+    return rows.ttft(condition) if name == "ttft" else condition.itl_ms
+
+
+def _marks(of: Summary) -> list[tuple[str, float, float]]:
+    found = (("p50", of.p50, 0.5), ("p95", of.p95, 0.95))
+    return [(name, ms, at) for name, ms, at in found if ms is not None]
 
 
 def over_time(
     run: Run, observations: Sequence[Observation], server: ServerSeries | None = None
 ) -> list[Plot]:
-    decides = on_axis(run)
     by_condition = grouped(observations, lambda o: o.condition)
     courses = {
         c.condition: course
         for c in run.conditions
         if (course := series.over_time(c, by_condition.get(c.condition, ()), server)).ttft
     }
-    deciding = [
-        courses[c.condition] for c in run.conditions if c.condition in courses and decides(c.target)
-    ]
-    values = [ms for course in deciding or courses.values() for _, ms in course.ttft if ms > 0]
+    drawn_rows = [c for c in run.conditions if c.condition in courses]
+    shown = [courses[c.condition] for c in deciding(run, drawn_rows, lambda c: c.target)]
+    values = [ms for course in shown for _, ms in course.ttft if ms > 0]
     if not values:
         return []
-    tops = strip_tops([course.server for course in deciding or courses.values()])
+    tops = strip_tops([course.server for course in shown])
     drawn = []
     for level in rows.levels(run):
         own = {c.target: courses[c.condition] for c in level.conditions if c.condition in courses}
         if own:
-            what = "latency" if level.inputs else "TTFT"
-            axis = fitted(f"{what}, ms", values, zero=True)
+            axis = fitted(f"{_wait_label(level)}, ms", values, zero=True)
             drawn.append(_course_plot(run, level, own, axis, tops))
     return drawn
 
@@ -180,25 +171,18 @@ def _course_plot(
     ttft: Axis,
     tops: Mapping[str, float],
 ) -> Plot:
-    decides, entries = on_axis(run), target_entries_of(run)
-    deciding = [course for target, course in courses.items() if decides(target)] or [
-        *courses.values()
-    ]
-    end = max(course.in_flight[-1][0] for course in deciding)
-    most = max(count for course in deciding for _, count in course.in_flight)
+    entries = target_entries_of(run)
+    shown = [courses[target] for target in deciding(run, [*courses], str)]
+    end = max(course.in_flight[-1][0] for course in shown)
     upper = Chart(linear("", 0, end or 1, grid=False), ttft, height=AREA_HEIGHT)
-    reported = [term for term in tops if any(term in c.server for c in deciding)]
-    foot = linear("seconds under this load, its rounds joined", 0, end or 1, grid=False)
-    axes = [*(upper.x for _ in reported), foot]
-    below = [strip("in flight", most, f"{most:,.0f}", axes[0])]
-    below += [server_strip(term, tops[term], x) for term, x in zip(reported, axes[1:], strict=True)]
-    align(upper, *below)
+    in_flight, reported = _strips(shown, tops, upper.x)
+    align(upper, in_flight, *reported.values())
     for target, course in courses.items():
         upper.add(entries[target], upper.dots(course.ttft))
-        below[0].add(
-            entries[target], below[0].line(course.in_flight, steps=True, tip=target), look="thin"
+        in_flight.add(
+            entries[target], in_flight.line(course.in_flight, steps=True, tip=target), look="thin"
         )
-        for term, chart in zip(reported, below[1:], strict=True):
+        for term, chart in reported.items():
             chart.add(
                 entries[target], chart.line(course.server.get(term, ()), tip=target), look="thin"
             )
@@ -212,7 +196,8 @@ def _course_plot(
     )
     return picture(
         upper,
-        *below,
+        in_flight,
+        *reported.values(),
         name=f"time-{level_slug(level)}",
         section="time",
         title=level.title,
@@ -220,3 +205,17 @@ def _course_plot(
         f"of requests in flight.{server_words} The time between rounds is left out.",
         heading=f"TTFT and requests in flight · {level.title}",
     )
+
+
+def _strips(
+    courses: Sequence[LoadOverTime], tops: Mapping[str, float], seconds: Axis
+) -> tuple[Chart, dict[str, Chart]]:
+    """Return the strip of the requests in flight, and one for each term that the server reported:
+    the lowest has the words of the axis."""
+    most = max(count for course in courses for _, count in course.in_flight)
+    reported = [term for term in tops if any(term in course.server for course in courses)]
+    foot = linear("seconds under this load, its rounds joined", 0, seconds.high, grid=False)
+    first, *others = [*(seconds for _ in reported), foot]
+    return strip("in flight", most, f"{most:,.0f}", first), {
+        term: server_strip(term, tops[term], x) for term, x in zip(reported, others, strict=True)
+    }

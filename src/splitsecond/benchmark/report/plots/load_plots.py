@@ -3,12 +3,17 @@ from itertools import product
 
 from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.report.plots import series
-from splitsecond.benchmark.report.plots.plot_frame import kind_suffix, on_axis, target_entries_of
+from splitsecond.benchmark.report.plots.plot_frame import (
+    deciding,
+    kind_suffix,
+    on_axis,
+    target_entries_of,
+)
 from splitsecond.benchmark.report.plots.series import Samples
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.benchmark.rows.usable_rows import load_of
 from splitsecond.core.pages.axis import fitted, load_axis, load_unit
-from splitsecond.core.pages.chart import NAMES, ROW, Chart, Plot, picture
+from splitsecond.core.pages.chart import NAMES, ROW, Chart, LegendEntry, Plot, picture
 from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.statistics.summary import Floats
 
@@ -61,12 +66,9 @@ def _against_load(
     loads = {load for _, load, *_ in found}
     draw = _lines if len(loads) > 1 else _ranges
     shape = "a line through the loads" if len(loads) > 1 else "a mark"
-    decides = on_axis(run)
-    ends = [end for target, _, _, low, high in found if decides(target) for end in (low, high)]
+    ends = [end for one in deciding(run, found, lambda one: one[0]) for end in one[3:]]
     return picture(
-        draw(
-            run, found, unit, ends or [end for one in found for end in one[3:]], open_loop=open_loop
-        ),
+        draw(run, found, unit, ends, open_loop=open_loop),
         name=name,
         section="load",
         title=f"{title}, {unit}",
@@ -194,8 +196,7 @@ def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
 def _front(
     run: Run, axis: str, found: Sequence[_Place], faster_is: int
 ) -> tuple[Chart, list[ConditionFindings]]:
-    decides = on_axis(run)
-    shown = [one for one in found if decides(one[0].target)] or found
+    shown = deciding(run, found, lambda place: place[0].target)
     chart = Chart(
         fitted(axis, [one for _, one, _ in shown], zero=False),
         fitted("tokens per second of the system", [system for *_, system in shown]),
@@ -207,22 +208,24 @@ def _front(
         own = sorted(
             (each for each in found if each[0].target == target), key=lambda each: load_of(each[0])
         )
-        if not own:
-            continue
-        chart.add(
-            entry, chart.line([(one, system) for _, one, system in own], tip=target), look="thin"
-        )
-        for c, one, system in own:
-            grown = (load_of(c) - min(loads)) / (max(loads) - min(loads) or 1)
-            tip = (
-                f"{target}, {rows.load_words(c)}\n{axis}: {number(one)}\nsystem: "
-                f"{number(system)} tokens/s"
-            )
-            mark = chart.mark(
-                entry, one, system, tip, size=MARK + (HEAVIEST_MARK - MARK) * grown**0.5
-            )
-            chart.add(entry, mark, look="hollow" if c.invalid else "")
+        if own:
+            line = chart.line([(one, system) for _, one, system in own], tip=target)
+            chart.add(entry, line, look="thin")
+        for place in own:
+            grown = (load_of(place[0]) - min(loads)) / (max(loads) - min(loads) or 1)
+            size = MARK + (HEAVIEST_MARK - MARK) * grown**0.5
+            _add_mark(chart, entry, place, axis, size)
     return chart, [c for c, *_ in best]
+
+
+def _add_mark(chart: Chart, entry: LegendEntry, place: _Place, axis: str, size: float) -> None:
+    c, one, system = place
+    tip = (
+        f"{c.target}, {rows.load_words(c)}\n{axis}: {number(one)}\nsystem: "
+        f"{number(system)} tokens/s"
+    )
+    mark = chart.mark(entry, one, system, tip, size=size)
+    chart.add(entry, mark, look="hollow" if c.invalid else "")
 
 
 def _pareto(places: Sequence[_Place], faster_is: int) -> list[_Place]:

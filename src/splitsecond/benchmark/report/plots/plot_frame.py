@@ -1,5 +1,6 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -20,6 +21,8 @@ from splitsecond.core.pages.chart import (
     target_entries,
 )
 from splitsecond.core.wording import ENGINE
+
+T = TypeVar("T")
 
 
 def legends(run: Run) -> Legends:
@@ -44,6 +47,12 @@ def on_axis(run: Run) -> Callable[[str], bool]:
     nothing else."""
     only_engines = all(target.startswith(ENGINE) for target in rows.targets(run))
     return lambda target: only_engines or not target.startswith(ENGINE)
+
+
+def deciding(run: Run, items: Sequence[T], target: Callable[[T], str]) -> Sequence[T]:
+    """Return the items of the targets that decide the length of an axis; all if there are none."""
+    decides = on_axis(run)
+    return [each for each in items if decides(target(each))] or items
 
 
 def target_entries_of(run: Run) -> dict[str, LegendEntry]:

@@ -2,9 +2,9 @@ from collections.abc import Mapping, Sequence
 
 from splitsecond.benchmark.report import rows
 from splitsecond.benchmark.report.plots import series
-from splitsecond.benchmark.report.plots.plot_frame import legends, level_slug, on_axis
+from splitsecond.benchmark.report.plots.plot_frame import deciding, legends, level_slug
 from splitsecond.benchmark.report.plots.series import STAGES, Samples
-from splitsecond.benchmark.rows.records import Run
+from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.core.grouping import grouped
 from splitsecond.core.pages.axis import linear
 from splitsecond.core.pages.chart import (
@@ -106,11 +106,11 @@ def _stacked(
     if not shown:
         return []
     by_target = grouped(shown, lambda c: c.target)
-    decides = on_axis(run)
-    sums = {c.condition: sum(parts[c.condition].values()) for c in shown}
-    longest = max((sums[c.condition] for c in shown if decides(c.target)), default=0.0)
+    longest = max(
+        sum(parts[c.condition].values()) for c in deciding(run, shown, lambda c: c.target)
+    )
     several = len(levels) > 1
-    x = linear("ms", 0, (1.45 if several else 1.2) * (longest or max(sums.values())) or 1.0)
+    x = linear("ms", 0, (1.45 if several else 1.2) * longest or 1.0)
     gap = 12
     heights = {
         target: max(len(own) * ROW, MIN_ROW, name_height(target))
@@ -122,24 +122,26 @@ def _stacked(
     )
     bars = Bars(chart, 2)
     for target in (each for each in rows.targets(run) if each in by_target):
-        own, below = by_target[target], y + heights[target] + gap
+        own = by_target[target]
         chart.add(None, chart.name(target, y + heights[target] / 2))
-        y += (heights[target] - len(own) * ROW) / 2
-        for c in own:
-            begin = 0.0
-            for label, ms in parts[c.condition].items():
-                bars.bar(label, begin, begin + ms, y)
-                begin += ms
-            whole, load = sums[c.condition], rows.load_words(c)
-            tip = [
-                f"{target}, {load}",
-                *(f"{label} {number(ms)} ms" for label, ms in parts[c.condition].items()),
-            ]
-            bars.end_row(y, ROW, whole, number(whole) + (f" · {load}" if several else ""), tip)
-            y += ROW
-        y = below
+        top = y + (heights[target] - len(own) * ROW) / 2
+        for at, c in enumerate(own):
+            _stack(bars, c, parts[c.condition], top + at * ROW, several_loads=several)
+        y += heights[target] + gap
     bars.draw(legends(run)[legend])
     return [picture(chart, name=name, title=title, legend=legend, **words)]
+
+
+def _stack(
+    bars: Bars, c: ConditionFindings, parts: Mapping[str, float], y: float, *, several_loads: bool
+) -> None:
+    begin = 0.0
+    for label, ms in parts.items():
+        bars.bar(label, begin, begin + ms, y)
+        begin += ms
+    whole, load = sum(parts.values()), rows.load_words(c)
+    tip = [f"{c.target}, {load}", *(f"{label} {number(ms)} ms" for label, ms in parts.items())]
+    bars.end_row(y, ROW, whole, number(whole) + (f" · {load}" if several_loads else ""), tip)
 
 
 def waterfalls(run: Run, samples: Samples) -> list[Plot]:
@@ -197,12 +199,9 @@ def slowest(run: Run, samples: Samples) -> list[Plot]:
 def _waterfall(
     run: Run, requests: Mapping[str, Sequence[series.Step]], *, name: str, **words: str
 ) -> Plot:
-    decides = on_axis(run)
     ends = {key: own[-1].end_ms for key, own in requests.items()}
-    deciding = [end for key, end in ends.items() if decides(requests[key][0].target)] or [
-        *ends.values()
-    ]
-    x = linear("ms since the request was due", 0, max(deciding) * 1.2)
+    longest = max(ends[key] for key in deciding(run, [*ends], lambda key: requests[key][0].target))
+    x = linear("ms since the request was due", 0, longest * 1.2)
     height = ROW + 4
     left = NAMES if any("\n" in key for key in requests) else 64
     chart, y, last = Chart(x, None, height=len(requests) * height, left=left), 0.0, ""

@@ -59,25 +59,14 @@ def session_plots(run: Run, observations: Sequence[Observation]) -> list[Plot]:
 
 
 def _by_turn(run: Run, level: rows.LoadLevel, explained: Explained) -> list[Plot]:
-    measured, ideal = {}, {}
-    for c in level.conditions:
-        turns = [each for each in explained.get(c.condition, ()) if each.turn.ttft_ns]
-        measured[c.target] = _medians(
-            turns, [(each.turn.ttft_ns or 0) / NS_PER_S for each in turns]
-        )
-        fitted_ones = [each for each in turns if each.fitted]
-        ideal[c.target] = _medians(fitted_ones, [each.ideal_s for each in fitted_ones])
-    values = [
-        ms for lines in (measured, ideal) for line in lines.values() for _, ms in line if ms > 0
-    ]
+    lines = {c.target: _median_ttft(explained.get(c.condition, ())) for c in level.conditions}
+    values = [ms for both in lines.values() for line in both for _, ms in line if ms > 0]
     if not values:
         return []
-    last = max(x for line in measured.values() for x, _ in line)
+    last = max(x for measured, _ in lines.values() for x, _ in measured)
     x = linear("turn of the session", 1, max(last, 2), grid=False)
-    chart, entries = Chart(x, fitted("TTFT, ms", values)), target_entries_of(run)
-    for target, line in measured.items():
-        chart.add(entries[target], chart.line(line, tip=target))
-        chart.add(entries[target], chart.line(ideal[target], dash=True, tip=f"{target}, ideal"))
+    chart = Chart(x, fitted("TTFT, ms", values))
+    _add_with_ideal(chart, run, lines)
     return [
         picture(
             chart,
@@ -88,6 +77,26 @@ def _by_turn(run: Run, level: rows.LoadLevel, explained: Explained) -> list[Plot
             "on. Dashed below it: what it would be if the prompt cache held all that came before.",
         )
     ]
+
+
+Measured = tuple[list[Point], list[Point]]
+"""The line of what was measured, and that of its ideal."""
+
+
+def _add_with_ideal(chart: Chart, run: Run, lines: Mapping[str, Measured]) -> None:
+    entries = target_entries_of(run)
+    for target, (measured, ideal) in lines.items():
+        chart.add(entries[target], chart.line(measured, tip=target))
+        chart.add(entries[target], chart.line(ideal, dash=True, tip=f"{target}, ideal"))
+
+
+def _median_ttft(explained: Sequence[ExplainedTurn]) -> Measured:
+    turns = [each for each in explained if each.turn.ttft_ns]
+    with_ideal = [each for each in turns if each.fitted]
+    return (
+        _medians(turns, [(each.turn.ttft_ns or 0) / NS_PER_S for each in turns]),
+        _medians(with_ideal, [each.ideal_s for each in with_ideal]),
+    )
 
 
 def _medians(turns: Sequence[ExplainedTurn], seconds: Sequence[float]) -> list[Point]:
@@ -111,46 +120,29 @@ def _medians(turns: Sequence[ExplainedTurn], seconds: Sequence[float]) -> list[P
 def _over_run(
     run: Run, level: rows.LoadLevel, explained: Explained, sent: Mapping[str, Sequence[Observation]]
 ) -> list[Plot]:
-    entries = target_entries_of(run)
-    end = most = 0.0
-    shares, ideals, flying = {}, {}, {}
+    shares: dict[str, Measured] = {}
+    flying: dict[str, list[Point]] = {}
     for c in level.conditions:
-        requests = as_requests(sent[c.condition])
-        if not requests or not explained.get(c.condition):
-            continue
-        shift = joined_ns(requests)
-        turns = sorted(explained[c.condition], key=lambda each: due_ns(each.turn))
-        at = [(due_ns(each.turn) + shift[each.turn.round]) / NS_PER_S for each in turns]
-        shares[c.target] = _shares(
-            at, [each.cached for each in turns], [each.total for each in turns]
-        )
-        ideals[c.target] = _shares(
-            at, [each.ideal for each in turns], [each.total for each in turns]
-        )
-        changes = sorted(
-            ((when + shift[o.round]) / NS_PER_S, change)
-            for o in requests
-            for when, change in ((o.start_ns, 1), (o.end_ns, -1))
-        )
-        flying[c.target] = steps_of(changes)
-        end, most = max(end, changes[-1][0]), max(most, *(level for _, level in flying[c.target]))
+        requests, turns = as_requests(sent[c.condition]), explained.get(c.condition)
+        if requests and turns:
+            shift = joined_ns(requests)
+            shares[c.target] = _cached_shares(turns, shift)
+            flying[c.target] = _in_flight(requests, shift)
     if not flying:
         return []
+    end = max(line[-1][0] for line in flying.values())
+    most = max(count for line in flying.values() for _, count in line)
     seconds = linear("seconds under this load, its rounds joined", 0, end or 1, grid=False)
     charts = []
     left = Chart(seconds, _share_axis(), height=160).left
-    if any(shares.values()):
+    if any(measured for measured, _ in shares.values()):
         upper = Chart(linear("", 0, end or 1, grid=False), _share_axis(), height=160)
-        for target, line in shares.items():
-            upper.add(entries[target], upper.line(line, tip=target))
-            upper.add(
-                entries[target], upper.line(ideals[target], dash=True, tip=f"{target}, ideal")
-            )
+        _add_with_ideal(upper, run, shares)
         charts.append(upper)
     below = Axis(
         title="sessions in flight", low=0, high=most * 1.1, ticks=[(0, "0"), (most, f"{most:,.0f}")]
     )
-    lower = Chart(seconds, below, height=64, left=left)
+    lower, entries = Chart(seconds, below, height=64, left=left), target_entries_of(run)
     for target, line in flying.items():
         lower.add(entries[target], lower.line(line, steps=True, tip=target), look="thin")
     return [
@@ -166,6 +158,26 @@ def _over_run(
             "The time between rounds is left out.",
         )
     ]
+
+
+def _cached_shares(explained: Sequence[ExplainedTurn], shift: Mapping[int, int]) -> Measured:
+    turns = sorted(explained, key=lambda each: due_ns(each.turn))
+    at = [(due_ns(each.turn) + shift[each.turn.round]) / NS_PER_S for each in turns]
+    total = [each.total for each in turns]
+    return (
+        _shares(at, [each.cached for each in turns], total),
+        _shares(at, [each.ideal for each in turns], total),
+    )
+
+
+def _in_flight(requests: Sequence[Observation], shift: Mapping[int, int]) -> list[Point]:
+    return steps_of(
+        sorted(
+            ((when + shift[o.round]) / NS_PER_S, change)
+            for o in requests
+            for when, change in ((o.start_ns, 1), (o.end_ns, -1))
+        )
+    )
 
 
 def _share_axis() -> Axis:
