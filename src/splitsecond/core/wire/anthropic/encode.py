@@ -123,10 +123,10 @@ def _metadata(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _default_limit(thinking: Any, quirks: Quirks) -> int:
-    limit = quirks.default_max_tokens or 0
+    limit = quirks.default_max_tokens
     match thinking:
         case {"budget_tokens": int(budget)}:  # the limit must exceed it
-            return limit if limit > budget else budget + DEFAULT_MAX_TOKENS
+            return limit if limit and limit > budget else budget + DEFAULT_MAX_TOKENS
     return limit or DEFAULT_MAX_TOKENS
 
 
