@@ -69,12 +69,14 @@ clients-newest: $(BIN)/python
 	@npm install --prefix $(MATRIX) --no-audit --no-fund --loglevel error $(NPM_CLIENTS:%=%@latest) $(NPM_MORE:%=%@latest)
 	@$(BIN)/python -m tests.clients.matrix
 
-# Check the style, the import contract and the types.
+# Check the style, the import contract and the types. Lizard counts and, or, conditional expressions and comprehensions as
+# branches, too; ruff counts statements only.
 lint: style types
 
 style: $(VENV)/.develops
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/lizard -l python -C 15 -w src/splitsecond
 	@$(BIN)/lint-imports --no-logo
 
 types: $(VENV)/.develops
