@@ -13,15 +13,18 @@ import socket
 import sys
 from collections.abc import Iterator
 
-import msgspec
-import uvloop
+from splitsecond.core.loading import loading
 
-from splitsecond.core.errors import CallerFault
-from splitsecond.core.internal_errors import report_internal_error
-from splitsecond.core.serving.server import HttpServer
-from splitsecond.gateway.process.server import run_worker, worker_server
-from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
-from splitsecond.routing.configuration.settings import GatewaySettings, decode
+with loading():
+    import msgspec
+    import uvloop
+
+    from splitsecond.core.errors import CallerFault
+    from splitsecond.core.internal_errors import report_internal_error
+    from splitsecond.core.serving.server import HttpServer
+    from splitsecond.gateway.process.server import run_worker, worker_server
+    from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
+    from splitsecond.routing.configuration.settings import GatewaySettings, decode
 
 _STDIN = 0
 _CHUNK = 65536

@@ -6,8 +6,11 @@ import socket
 import sys
 from pathlib import Path
 
-from splitsecond.core.errors import CallerFault
-from splitsecond.simulator.server import serve, serve_by_path
+from splitsecond.core.loading import loading
+
+with loading():
+    from splitsecond.core.errors import CallerFault
+    from splitsecond.simulator.server import serve, serve_by_path
 
 
 def main() -> int:

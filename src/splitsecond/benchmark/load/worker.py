@@ -22,50 +22,53 @@ from contextlib import closing
 from functools import partial
 from typing import Protocol, Self
 
-import msgspec
-import uvloop
+from splitsecond.core.loading import loading
 
-from splitsecond.benchmark.load.block import MAX_IN_FLIGHT, BlockRun, Hold, Pacing, run_block
-from splitsecond.benchmark.load.calibration import calibrate, fault_note
-from splitsecond.benchmark.load.cost_lease import LeaseAccount
-from splitsecond.benchmark.load.messages import (
-    Calibrate,
-    CalibrationDone,
-    CalibrationFailed,
-    ClockReport,
-    Command,
-    Configure,
-    MeasuredEnded,
-    ObservationReport,
-    ReadClock,
-    ReadingReport,
-    Release,
-    Report,
-    SendBlock,
-    SetWorkload,
-    Stop,
-    TaskEnded,
-)
-from splitsecond.benchmark.load.priority import raise_priority
-from splitsecond.benchmark.load.session_block import SessionBlockRun
-from splitsecond.benchmark.workload.images import prepare_images
-from splitsecond.benchmark.workload.workload import Composer, Workload
-from splitsecond.core import clock
-from splitsecond.core.errors import Fault
-from splitsecond.core.observation import ArrivalClock, Observation, PacketCounts
-from splitsecond.core.pacing import Pacer
-from splitsecond.core.service import Call, Notes, Reply, Service
-from splitsecond.core.timing.instrument import InstrumentReading
-from splitsecond.core.timing.timeline import record_fault
-from splitsecond.core.transport.client import Client
-from splitsecond.core.transport.kernel import raise_file_limit, stamping
-from splitsecond.core.upstream.spec import TargetSpec
-from splitsecond.core.upstream.target import connect
-from splitsecond.routing.construction.building import build
-from splitsecond.routing.construction.expression import parse
-from splitsecond.routing.construction.user_policies import PolicyFile
-from splitsecond.routing.targets.target_info import TargetInfo
-from splitsecond.routing.targets.target_states import TargetStates
+with loading():
+    import msgspec
+    import uvloop
+
+    from splitsecond.benchmark.load.block import MAX_IN_FLIGHT, BlockRun, Hold, Pacing, run_block
+    from splitsecond.benchmark.load.calibration import calibrate, fault_note
+    from splitsecond.benchmark.load.cost_lease import LeaseAccount
+    from splitsecond.benchmark.load.messages import (
+        Calibrate,
+        CalibrationDone,
+        CalibrationFailed,
+        ClockReport,
+        Command,
+        Configure,
+        MeasuredEnded,
+        ObservationReport,
+        ReadClock,
+        ReadingReport,
+        Release,
+        Report,
+        SendBlock,
+        SetWorkload,
+        Stop,
+        TaskEnded,
+    )
+    from splitsecond.benchmark.load.priority import raise_priority
+    from splitsecond.benchmark.load.session_block import SessionBlockRun
+    from splitsecond.benchmark.workload.images import prepare_images
+    from splitsecond.benchmark.workload.workload import Composer, Workload
+    from splitsecond.core import clock
+    from splitsecond.core.errors import Fault
+    from splitsecond.core.observation import ArrivalClock, Observation, PacketCounts
+    from splitsecond.core.pacing import Pacer
+    from splitsecond.core.service import Call, Notes, Reply, Service
+    from splitsecond.core.timing.instrument import InstrumentReading
+    from splitsecond.core.timing.timeline import record_fault
+    from splitsecond.core.transport.client import Client
+    from splitsecond.core.transport.kernel import raise_file_limit, stamping
+    from splitsecond.core.upstream.spec import TargetSpec
+    from splitsecond.core.upstream.target import connect
+    from splitsecond.routing.construction.building import build
+    from splitsecond.routing.construction.expression import parse
+    from splitsecond.routing.construction.user_policies import PolicyFile
+    from splitsecond.routing.targets.target_info import TargetInfo
+    from splitsecond.routing.targets.target_states import TargetStates
 
 SWITCH_S = 0.0005
 """How long the thread that writes reports may hold the interpreter while the event loop waits for

@@ -21,23 +21,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from splitsecond.core.loading import loading
 
-from splitsecond.core import clock, internal_errors
-from splitsecond.core.errors import CallerFault, say
-from splitsecond.core.internal_errors import contained
-from splitsecond.gateway.fleet.view import WorkerReport
-from splitsecond.gateway.hub.messages import FromWorker
-from splitsecond.gateway.hub.settings import HubSettings
-from splitsecond.gateway.records.metrics import (
-    AllMetrics,
-    AskMetrics,
-    Inherited,
-    MetricCounts,
-    WorkerMetrics,
-)
-from splitsecond.log.store.hub_connection import Hello
-from splitsecond.log.store.sender import Sender
+with loading():
+    import msgspec
+
+    from splitsecond.core import clock, internal_errors
+    from splitsecond.core.errors import CallerFault, say
+    from splitsecond.core.internal_errors import contained
+    from splitsecond.gateway.fleet.view import WorkerReport
+    from splitsecond.gateway.hub.messages import FromWorker
+    from splitsecond.gateway.hub.settings import HubSettings
+    from splitsecond.gateway.records.metrics import (
+        AllMetrics,
+        AskMetrics,
+        Inherited,
+        MetricCounts,
+        WorkerMetrics,
+    )
+    from splitsecond.log.store.hub_connection import Hello
+    from splitsecond.log.store.sender import Sender
 
 if TYPE_CHECKING:  # they import SQLAlchemy and psycopg, which not every gateway needs
     from splitsecond.gateway.hub.fleet_thread import FleetThread

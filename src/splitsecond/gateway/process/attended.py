@@ -11,12 +11,15 @@ import sys
 from pathlib import Path
 from threading import Thread
 
-from msgspec import structs
+from splitsecond.core.loading import loading
 
-from splitsecond.core.errors import Fault, say
-from splitsecond.gateway.process import server
-from splitsecond.gateway.process.reload import ConfigSource
-from splitsecond.gateway.process.simulation import bind_simulator, simulator_url
+with loading():
+    from msgspec import structs
+
+    from splitsecond.core.errors import Fault, say
+    from splitsecond.gateway.process import server
+    from splitsecond.gateway.process.reload import ConfigSource
+    from splitsecond.gateway.process.simulation import bind_simulator, simulator_url
 
 MODULE = "splitsecond.gateway.process.attended"
 
