@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.report.tables import print_item, room_left
+from splitsecond.benchmark.report.tables import print_item, print_table, room_left
 from splitsecond.benchmark.report.terminal import print_left_out
 from splitsecond.cli.log_source import LoggedTraffic, days_of
 from splitsecond.cli.options import Config, GatewayKey, GatewayUrl, Json, Log, Since, config_file
@@ -166,7 +166,7 @@ def _show_list(found: Sequence[LoggedSession], price: Pricing, console: Console)
             table.add_row(*[*row.values()][:count])
         if room_left(console, [table]) >= 0:
             break
-    console.print(table)
+    print_table(table, console)
     print_left_out([each.replace("\n", " ") for each in headings[count:]], console)
 
 
@@ -202,7 +202,7 @@ def _show(report: ReportedSession, said: str, console: Console) -> None:
     )
     wide = console.width >= WIDE
     remarks = _remarks(report.turns)
-    console.print(_waterfall(report, remarks if wide else {}, wide=wide))
+    print_table(_waterfall(report, remarks if wide else {}, wide=wide), console)
     for at, words in ({} if wide else remarks).items():
         print_item(console, f"{_number(report.turns[at])}: ", words)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -214,7 +214,7 @@ def _show(report: ReportedSession, said: str, console: Console) -> None:
         table.add_row(
             words, span(seconds), f"{seconds / report.wall_s:.0%}" if report.wall_s else "–"
         )
-    console.print(table)
+    print_table(table, console)
     console.print(said, highlight=False)
 
 
