@@ -108,6 +108,9 @@ def sessions(
             _show_list(found[:SHOWN], price, console)
             if len(found) > SHOWN:
                 console.print(f"{len(found) - SHOWN:,} earlier ones are in --json.", style="dim")
+            unpriced = sum(price(tokens.target) is None for each in found for tokens in each.spent)
+            for note in logged.price_notes(unpriced):
+                print_item(console, "", note, "dim")
 
         document = {
             "schema": SCHEMA,
@@ -194,8 +197,10 @@ def _cost(amount: float, unpriced: bool) -> str:
 
 def _show(report: ReportedSession, said: str, console: Console) -> None:
     cached = "–" if report.cached_share is None else f"{report.cached_share:.0%}"
+    limited = f" (and {report.limited:,} refused at a limit)" if report.limited else ""
     console.print(
-        f"Session {report.id}, {report.began:%Y-%m-%d %H:%M} UTC: {len(report.turns):,} turns, "
+        f"Session {report.id}, {report.began:%Y-%m-%d %H:%M} UTC: {len(report.turns):,} turns"
+        f"{limited}, "
         f"{span(report.wall_s)}, "
         f"{_cost(report.usd, report.unpriced > 0)}, {cached} of input tokens cached",
         highlight=False,
