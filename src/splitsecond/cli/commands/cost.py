@@ -116,11 +116,11 @@ def cost(
     if span_s >= MIN_S and (monthly or not total.unpriced):
         outlook = f"At the rate of these {span_s / DAY_S:.3g} days, 30 days cost {usd(monthly)}."
 
-    notes = [*comparison.statements(), *([outlook] if outlook else [])]
-    if total.unpriced and not logged.configured:
-        notes.insert(
-            0, "Prices from the gateway's configuration are missing: name it with --config."
-        )
+    notes = [
+        *logged.price_notes(total.unpriced),
+        *comparison.statements(),
+        *([outlook] if outlook else []),
+    ]
 
     def show(console: Console) -> None:
         console.print(f"Cost of calls, {logged.words}", highlight=False)
