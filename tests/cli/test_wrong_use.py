@@ -7,6 +7,8 @@ import pytest
 from tests.cases import each_case, sampled_cases
 from tests.cli.conftest import Split
 
+from splitsecond.gateway.process import server, supervisor
+
 TRACES = Path(__file__).parents[2] / "docs/traces"
 SOMEWHERE = ("bench", "--base-url", "http://127.0.0.1:1/v1", "--model", "m")
 UNKNOWN_FIELD = "lgo: off\nroutes: {one: {policy: 'rase(\"groq/m\")'}}\n"
@@ -366,3 +368,31 @@ def test_the_gateway_names_one_mistake_and_refers_to_the_check(
     assert "another mistake: `splitsecond serve --check` lists all." in " ".join(
         split("serve", str(file)).err.split()
     )
+
+
+@each_case(
+    ("log", "words"),
+    [
+        ("sqlite:///nosuch/x.db", "/nosuch for the log's file. Make it, or name another."),
+        ("sqlite:////tmp", "the log's file /tmp is a folder. Name a file in it."),
+        ("mysql://host/log", "the log cannot be kept in 'mysql'"),
+        ("x.db", "the log's URL is not one. Write sqlite:///splitsecond.db"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--workers", "2"), ("--check",)])
+def test_serve_and_its_check_refuse_the_same_logs(
+    split: Split,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    log: str,
+    words: str,
+    options: tuple[str, ...],
+) -> None:
+    for module in (server, supervisor):
+        monkeypatch.setattr(module, "serve", lambda *_: pytest.fail("the gateway starts"))
+    file = tmp_path / "splitsecond.yaml"
+    file.write_text(f"log: {log}\nroutes: {{one: {{policy: sim/groq}}}}\n")
+    ended = split("serve", str(file), *options)
+    assert ended.code == 2
+    assert ended.err.startswith(f"splitsecond: {file}: ")
+    assert words in ended.err

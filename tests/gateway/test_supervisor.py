@@ -164,6 +164,23 @@ def test_gateway_ends_if_workers_die_before_any_is_ready(
     assert "Traceback" not in err.decode()
 
 
+@pytest.mark.system
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_file_that_is_no_log_is_refused_in_one_sentence(folder: Path, number: str) -> None:
+    (folder / "notes.txt").write_text("not a database, and longer than the header of one" * 20)
+    with (folder / "splitsecond.yaml").open("a") as file:
+        file.write("log: sqlite:///notes.txt\n")
+    with gateway(folder, "--workers", number) as process:
+        out, err = process.communicate(timeout=WITHIN_S)
+    assert (process.returncode, out) == (2, b"")
+    assert (
+        err.decode()
+        .splitlines()[-1]
+        .endswith("notes.txt: file is not a database. Move the file away, or name another log.")
+    )
+    assert "Traceback" not in err.decode()
+
+
 class Dying(Supervisor):
     """Workers without a process: each lives for a time, and has answered or not. The service ends
     after the last."""

@@ -40,6 +40,10 @@ def test_fault_before_sending_names_no_phase() -> None:
     assert str(CallerFault("no target given")) == "no target given."
 
 
+def test_fault_with_the_sentence_of_a_server_ends_in_one_period() -> None:
+    assert str(CallerFault("it said: no.", phase="head")) == "it said: no (while: head)."
+
+
 def test_a_timeout_is_counted_by_its_phase() -> None:
     assert TimedOut("too slow", phase="first token").kind == "timeout_first_token"
     assert TimedOut("too slow", phase="connect", kind="timeout_connect").kind == "timeout_connect"

@@ -118,7 +118,8 @@ class Fault(Exception):
         hint = f" {self.hint}" if self.hint else ""
         # "queue" would tell the reader nothing
         phase = "" if self.phase == "queue" else f" (while: {self.phase})"
-        return f"{where}{self.message}{phase}.{hint}"
+        # a message of a server, or of another process, can be a sentence already
+        return f"{where}{self.message.removesuffix('.')}{phase}.{hint}"
 
     def __repr__(self) -> str:
         return (

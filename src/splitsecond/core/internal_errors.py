@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from splitsecond.core import clock
-from splitsecond.core.errors import say
+from splitsecond.core.errors import Fault, say
 
 Place = Literal["callback", "observer", "reload", "request", "task"]
 """Where an error was caught: in a callback of the event loop (a timer, a readable socket), in an
@@ -90,6 +90,12 @@ def causes(error: BaseException) -> list[BaseException]:
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [cause for each in error.exceptions for cause in causes(each)]
+
+
+def first_fault(group: BaseExceptionGroup) -> BaseException:
+    """Return the first `Fault` in a group, or the first exception if it has none."""
+    found = causes(group)
+    return next((each for each in found if isinstance(each, Fault)), found[0])
 
 
 def _report_of_loop(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

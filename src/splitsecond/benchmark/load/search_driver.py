@@ -162,6 +162,7 @@ class LoadSearchDriver:
                     [reading for reading in readings if reading.condition == step.condition],
                     self._slo,
                     searched=True,
+                    summaries=False,
                 )
                 verdict = judge(
                     row, batches_of(own, self._slo, open_loop=self.open_loop), self.share

@@ -59,13 +59,15 @@ def condition_findings(
     of_round: int | None = None,
     *,
     searched: bool = False,
+    summaries: bool = True,
 ) -> ConditionFindings:
     """Return the row of `asked`, from its own observations and readings.
 
     Observations with another role than measured, warm-up or cool-down count for the cost only.
     `batching_efficiency` needs other rows and stays None here. In intervals, a round counts as at
     most `of_round` independent requests. `searched`: the row is a step of a capacity search, which
-    decides by rounds that are short on purpose.
+    decides by rounds that are short on purpose. Without `summaries`, it has only what the verdict
+    on the step needs: no summary of a figure, and no interval of a fit.
     """
     sent = [o for o in observations if o.role in LOAD_ROLES]
     measured = ended(sent)
@@ -103,9 +105,13 @@ def condition_findings(
         **checked(ok, of_round),
         phases_ms={} if asked.inputs else phases_ms(ok),
         server_ms=server_ms(ok),
-        session=session_findings(sent, prices or {}),
+        session=session_findings(sent, prices or {}, intervals=summaries),
         instrument=instrument_of(measured, readings, load, tokens_in(sent, load.whole)),
-        **{name: figure.summarise(measured, of_round) for name, figure in FIGURES.items()},
+        **{
+            name: figure.summarise(measured, of_round)
+            for name, figure in FIGURES.items()
+            if summaries
+        },
     )
     inputs = CheckInputs(
         asked=asked,

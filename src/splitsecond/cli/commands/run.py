@@ -42,6 +42,7 @@ from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.log import Past
 from splitsecond.routing.configuration.checkup import check_policies
 from splitsecond.routing.configuration.reading import load
+from splitsecond.routing.configuration.settings import check_log
 from splitsecond.routing.construction.expression import targets
 from splitsecond.routing.router.routes import CHATGPT
 
@@ -165,7 +166,7 @@ def _configure(file: Path, route: str, log: str, name: str) -> bool:
     with file_faults(f"cannot write {file}", kind="unwritable_file"):
         file.write_text(json_text.dumps(settings), "utf-8")
     try:
-        read = load(file, os.environ, checks=(check_profiles, check_policies))
+        read = load(file, os.environ, checks=(check_log, check_profiles, check_policies))
     except CallerFault as fault:
         fault.message = fault.message.removeprefix(f"{file}: ").replace(
             "routes.*.policy", "--route"

@@ -16,7 +16,7 @@ from splitsecond.gateway.process.simulation import bind_simulator, simulator_url
 from splitsecond.routing.configuration.defaults import found
 from splitsecond.routing.configuration.error_messages import Mistakes, SeveralMistakes
 from splitsecond.routing.configuration.file_schema import schema_text
-from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.configuration.settings import GatewaySettings, check_log
 from splitsecond.routing.configuration.warnings import problems
 from splitsecond.routing.router.settings import SIMULATED, simulated_profiles
 
@@ -82,8 +82,7 @@ def serve(
         return
     with bind_simulator() as simulated:
         source = structs.replace(source, simulator=simulator_url(simulated))
-        settings = source.load()
-        check_profiles(settings)
+        settings = source.load((check_log, check_profiles))
         _serve(source, settings, simulated)
 
 
@@ -92,7 +91,7 @@ def _check(source: ConfigSource) -> None:
     is one mistake."""
     # not for a gateway that runs, which is this process: it would keep the modules of the check in
     # memory
-    from splitsecond.routing.configuration.checkup import check_log, check_policies, checkup
+    from splitsecond.routing.configuration.checkup import check_policies, checkup
 
     lines: list[str] = []
     try:
@@ -126,7 +125,6 @@ def check_profiles(settings: GatewaySettings) -> None:
     from splitsecond.simulator import profile
 
     mistakes, shipped = Mistakes(), [*profile.names(), *profile.aliases()]
-    place = f"{settings.source}: " if settings.source else ""
     for name, route in named.items():
         if name in shipped:
             continue
@@ -136,7 +134,7 @@ def check_profiles(settings: GatewaySettings) -> None:
             hint = (
                 "Start your own with `splitsecond simulate`, and name its address under providers."
             )
-        message = f"{place}routes.{route}: {SIMULATED}/{name} {what}"
+        message = f"routes.{route}: {SIMULATED}/{name} {what}"
         with mistakes:
             raise CallerFault(
                 message,

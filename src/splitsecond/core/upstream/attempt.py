@@ -266,12 +266,8 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         if exchange is not None and exchange.sparse:
             timeline.record_sparse_read(events, *exchange.packets_read())
         broken = timeline.broken
-        if broken is not None:
-            self._attribute(broken)
         if broken is not None or timeline.ended_well:
-            self._complete = True
-            if self._gathers:
-                self._wake()
+            self._end(broken)
         if self._buffer is not None:
             self._buffer.extend(events)
             if not self._gathers:
@@ -279,19 +275,35 @@ class Attempt(TimerEntry, ReplyBase, eq=False, kw_only=True):
         if broken is not None:
             self._settle(events[-1].at, broken)  # ignore the rest; do not reuse the connection
         elif not last:
-            if not had_token and timeline.has_token and self._exchange is not None:
-                timeline.record_first_read(*self._exchange.packets_read())
-                self._exchange.gather(self._time_left)
-                if self._call.floor is not None:
-                    self._rate_check = timeline.rate_check(self._call.floor)
-            finished = (
-                timeline.has_finish and self._finished_ns is None and self._awaits_only_the_end()
-            )
-            if finished:
-                self._finished_ns = self._last_ns
+            if not had_token:
+                self._record_first_token()
+            finished = timeline.has_finish and self._finish()
             if finished or self._complete or not had_token:
                 # another deadline applies from now on, perhaps an earlier one
                 self._restart_timer()
+
+    def _end(self, broken: Fault | None) -> None:
+        if broken is not None:
+            self._attribute(broken)
+        self._complete = True
+        if self._gathers:
+            self._wake()
+
+    def _record_first_token(self) -> None:
+        exchange = self._exchange
+        if exchange is None or not self._timeline.has_token:
+            return
+        self._timeline.record_first_read(*exchange.packets_read())
+        exchange.gather(self._time_left)
+        if self._call.floor is not None:
+            self._rate_check = self._timeline.rate_check(self._call.floor)
+
+    def _finish(self) -> bool:
+        """Return whether from now on only the end of the response is awaited."""
+        if self._finished_ns is not None or not self._awaits_only_the_end():
+            return False
+        self._finished_ns = self._last_ns
+        return True
 
     def _with_possible_counts(self, events: list[Event], counted: Usage) -> list[Event]:
         """Return `events`, without their counts if `counted`, the largest of them, or earlier ones

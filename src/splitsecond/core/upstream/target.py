@@ -190,21 +190,7 @@ class Target:
             None if call.api_format == spec.api_format else self._transcoder(call),
             len(encoded.body),
         )
-        headers = self._headers_with.get(encoded.headers)
-        if headers is None:
-            headers = tuple({**self._headers, **dict(encoded.headers)}.items())
-            self._headers_with[encoded.headers] = headers
-        fresh: tuple[tuple[str, str], ...] = ((_REQUEST_ID, identity), *credentials)
-        if spec.trusted:
-            parent = call.hints.get("traceparent", "")
-            fresh += (("traceparent", attempt_traceparent(call.id, identity, parent)),)
-        if session := call.hints.get("session"):
-            fresh += ((_SESSION, session),)
-        if self._quirks.session_header and notes.session is not None:
-            fresh += ((self._quirks.session_header, notes.session.id),)
-        if encoded.fresh:
-            fresh += tuple(each for each in encoded.fresh if each[0] not in self._headers)
-        request = Request("POST", self._full_path(encoded.path), headers, encoded.body, fresh)
+        request = self._request(call, encoded, identity, credentials)
         connect_deadline_ns = clock.now_ns() + self._connect_ns
         if attempt.deadline_ns is not None:
             connect_deadline_ns = min(connect_deadline_ns, attempt.deadline_ns)
@@ -235,6 +221,26 @@ class Target:
             attempt.abandon(failed, clock.now_ns())
             raise failed from None
         return attempt
+
+    def _request(
+        self, call: Call, encoded: Encoded, identity: str, credentials: tuple[tuple[str, str], ...]
+    ) -> Request:
+        """Return the request of the attempt `identity`."""
+        headers = self._headers_with.get(encoded.headers)
+        if headers is None:
+            headers = tuple({**self._headers, **dict(encoded.headers)}.items())
+            self._headers_with[encoded.headers] = headers
+        fresh: tuple[tuple[str, str], ...] = ((_REQUEST_ID, identity), *credentials)
+        if self._spec.trusted:
+            parent = call.hints.get("traceparent", "")
+            fresh += (("traceparent", attempt_traceparent(call.id, identity, parent)),)
+        if hint := call.hints.get("session"):
+            fresh += ((_SESSION, hint),)
+        if self._quirks.session_header and call.notes.session is not None:
+            fresh += ((self._quirks.session_header, call.notes.session.id),)
+        if encoded.fresh:
+            fresh += tuple(each for each in encoded.fresh if each[0] not in self._headers)
+        return Request("POST", self._full_path(encoded.path), headers, encoded.body, fresh)
 
     def _encode(self, call: Call) -> Encoded:
         spec, encode = self._spec, self._api_format.encode

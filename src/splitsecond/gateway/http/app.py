@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import lru_cache, partial
 from random import Random
+from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -91,6 +92,15 @@ _KEY_HEADERS = (b"authorization", b"x-splitsecond-key", b"x-api-key", b"x-goog-a
 _SESSION_ID = re.compile("[0-9a-f]{16}")
 _UPGRADE_REQUIRED = ((b"upgrade", b"HTTP/1.1"), (b"connection", b"upgrade"))
 """Headers of a response with status 426, which must name the protocol to use (RFC 9110)."""
+
+
+class Held(NamedTuple):
+    """What a call holds of the limits: `release` ends that, and `charge` counts the cost of an
+    attempt for its session. `service` answers the call."""
+
+    service: Service
+    release: Callable[[], None] | None = None
+    charge: Callable[[Observation], None] | None = None
 
 
 class Gateway:
@@ -228,9 +238,7 @@ class Gateway:
 
     async def _serve_other(self, cycle: RequestCycle, endpoint: Endpoint | None) -> None:
         """Serve a request that is no call: one of our pages, a preflight request, or an error."""
-        handler, origin = self._handlers.get(cycle.path), cycle.header(b"origin")
-        if handler is None and listing_at(cycle.path, cycle.headers) is not None:
-            handler = self._models
+        handler, origin = self._handler(cycle), cycle.header(b"origin")
         if endpoint is None and (handler is None or (cycle.method == "POST" and ":" in cycle.path)):
             raise not_found(cycle)  # an unknown method of a model is no list of models
         if endpoint is not None and cycle.header(b"upgrade").lower() == b"websocket":
@@ -255,6 +263,12 @@ class Gateway:
             cycle.extra = [*cycle.extra, (b"allow", ", ".join(methods).encode())]
             message = f"{cycle.path} takes {methods[0]}, got {cycle.method}"
             raise CallerFault(message, kind="method_not_allowed", status=405)
+
+    def _handler(self, cycle: RequestCycle) -> Callable[[RequestCycle], Awaitable[None]] | None:
+        found = self._handlers.get(cycle.path)
+        if found is None and listing_at(cycle.path, cycle.headers) is not None:
+            return self._models
+        return found
 
     async def _live(self, cycle: RequestCycle) -> None:
         await cycle.answer(200, b'{"status":"live"}')
@@ -425,20 +439,47 @@ class Gateway:
     async def _complete(self, cycle: RequestCycle, endpoint: Endpoint) -> None:
         form, key = endpoint.format, self._key(cycle)
         request, large = await self._request(cycle, endpoint, key)
-        service = self._routes.service(request.model, key, request.routing_preferences)
-        session = ""
+        service, session = self._routes.service(request.model, key, request.routing_preferences), ""
         if endpoint.operation == "chat" and not FIELDS.isdisjoint(request.body):
-            found = await off_loop(cycle.client, _ids_in, request) if large else _ids_in(request)
-            service = self._continued(request.model, found, cycle.client) or service
-            session = self._stored_session(found)
-        if endpoint.details and form.models is not None and form.models.details is not None:
-            body = form.models.details(request.model, self._routes.context_tokens(request.model))
-            await cycle.answer(200, body, id_headers(self._new_id().encode(), form))
+            client = cycle.client
+            ids = await off_loop(client, _ids_in, request) if large else _ids_in(request)
+            service = self._continued(request.model, ids, client, service)
+            session = self._stored_session(ids)
+        if endpoint.details:
+            await self._describe(cycle, request.model, form)
             return
-        limited = cycle.client in self._limited
+        limits = self._limits if cycle.client in self._limited else None
         owners = [] if self._budgets is None else self._budgets.owners(cycle.client, request.model)
-        if limited and key is not None and self._limits is not None:
-            cycle.extra = [*cycle.extra, *self._limits.admit(key)]
+        if limits is not None and key is not None:
+            cycle.extra = [*cycle.extra, *limits.admit(key)]
+        call = self._call(cycle, endpoint, request, limits, owners)
+        if large or form.incoming is not None:
+            call = await _prepared(call, form, large=large)
+        if endpoint.counts:
+            await self._count_tokens(cycle, call, request.model, form)
+            return
+        if call.operation not in WHOLE_OPERATIONS:
+            await self._recognise(cycle, call, session, request.model)
+        held = Held(service)
+        if limits is not None or owners:
+            held = await self._hold(cycle, call, request.model, limits, owners, service)
+        open_call = self._tracker.open(
+            call, request.model, held.release, charged=limits is not None, charge=held.charge
+        )
+        await self._serve(cycle, request, open_call, held.service, form)
+
+    def _call(
+        self,
+        cycle: RequestCycle,
+        endpoint: Endpoint,
+        request: ParsedRequest,
+        limits: KeyLimits | None,
+        owners: list[BudgetOwner],
+    ) -> Call:
+        """Return the call that `request` asks for. What it costs is counted while it arrives if its
+        key has a spending limit in `limits`, or its session has `owners` of a budget: then it is
+        not requested whole."""
+        form = endpoint.format
         call = Call(
             id=self._new_id(),
             operation=endpoint.operation,
@@ -446,71 +487,35 @@ class Gateway:
             api_format=form.name,
             start_ns=cycle.start_ns,
             stream=request.stream and endpoint.operation not in WHOLE_OPERATIONS,
-            allow_whole=not (
-                owners
-                or (limited and self._limits is not None and self._limits.counts(cycle.client))
-            ),
+            allow_whole=not (owners or (limits is not None and limits.counts(cycle.client))),
             client=cycle.client,
             hints={} if HINT_HEADERS.isdisjoint(cycle.headers) else hints(cycle.headers),
             credentials=self._credentials(cycle, form) if self._takes_credentials else None,
         )
         call.notes.dropped.extend(request.dropped)
         call.notes.team = self._teams.get(cycle.client, "")
-        if form.incoming is not None:
-            rewrite = form.incoming
-            call = (
-                await off_loop(cycle.client, _rewritten, rewrite, call)
-                if large
-                else _rewritten(rewrite, call)
-            )
-        if large:
-            call.notes.large = True
-            call.notes.estimate = await off_loop(cycle.client, estimated, call)
-        if endpoint.counts:
-            target = (
-                None
-                if form.incoming is not None
-                else self._routes.counting(request.model, call.api_format)
-            )
-            body, headers = await count_tokens(target, call, form)
-            await cycle.answer(200, body, [*call_headers(cycle, call), *headers])
-            return
-        if call.operation not in WHOLE_OPERATIONS:
-            await self._recognise(cycle, call, session, request.model)
-        release: Callable[[], None] | None = None
-        charge: Callable[[Observation], None] | None = None
-        if limited or owners:
-            try:
-                release, charge = await self._hold(
-                    cycle, call, request.model, owners, limited=limited
-                )
-            except BudgetReached as reached:
-                if not reached.asks:
-                    raise
-                service = partial(_own_answer, str(reached))
-        open_call = self._tracker.open(call, request.model, release, charged=limited, charge=charge)
-        self._metrics.in_flight += 1
-        try:
-            await self._serve(cycle, request, open_call, service, form)
-        except ClientLeft:
-            raise
-        except Exception as error:
-            open_call.fault = InternalFault()
-            if cycle.status:
-                raise
-            report_internal_error("request", error)
-            await cycle.refuse(error_response(open_call.fault, form), call_headers(cycle, call))
-        finally:
-            self._metrics.in_flight -= 1
-            self._tracker.close(open_call, cycle.status, complete=cycle.complete)
-            if call.notes.session is not None and open_call.target != OWN_TARGET:
-                self._sessions.ended(call.notes.session, open_call.end_ns, open_call.target)
+        return call
+
+    async def _describe(self, cycle: RequestCycle, model: str, form: ClientFormat) -> None:
+        if form.models is None or form.models.details is None:
+            raise not_found(cycle)
+        body = form.models.details(model, self._routes.context_tokens(model))
+        await cycle.answer(200, body, id_headers(self._new_id().encode(), form))
+
+    async def _count_tokens(
+        self, cycle: RequestCycle, call: Call, model: str, form: ClientFormat
+    ) -> None:
+        target = None
+        if form.incoming is None:
+            target = self._routes.counting(model, call.api_format)
+        body, headers = await count_tokens(target, call, form)
+        await cycle.answer(200, body, [*call_headers(cycle, call), *headers])
 
     def _continued(
-        self, model: str, found: Iterable[tuple[str, str]], client: str
-    ) -> Service | None:
-        """Return the target that has stored what a request for `model` continues; None if it is not
-        known.
+        self, model: str, found: Iterable[tuple[str, str]], client: str, service: Service
+    ) -> Service:
+        """Return the target that has stored what a request for `model` continues; `service` if it
+        is not known.
 
         `found`: the ids in the request. Raises `CallerFault` if one of them belongs to another
         client, as for an id that does not exist.
@@ -528,7 +533,7 @@ class Gateway:
                 )
             if target is None and field in CONTINUES:
                 target = self._owners.target(identity, targets(self._routes.expression(model)))
-        return None if target is None else self._routes.service(target)
+        return service if target is None else self._routes.service(target)
 
     def _targets(self, route: str) -> tuple[str, ...]:
         return _targets(self._routes.expression(route))
@@ -545,11 +550,12 @@ class Gateway:
     def _advised(self, fault: Fault) -> Fault:
         return fault if self._advise is None else self._advise(fault)
 
-    async def _reserve(self, call: Call, model: str) -> Callable[[], None] | None:
+    async def _reserve(
+        self, call: Call, model: str, limits: KeyLimits
+    ) -> Callable[[], None] | None:
         """Reserve what `call` may cost, if the client's key or team has a spending limit. Return
         what releases it."""
-        limits = self._limits
-        if limits is None or not limits.counts(call.client):
+        if not limits.counts(call.client):
             return None
         expression = self._routes.expression(model)
         await limits.cost_known(call.client, expression)
@@ -564,31 +570,64 @@ class Gateway:
         cycle: RequestCycle,
         call: Call,
         model: str,
+        limits: KeyLimits | None,
         owners: list[BudgetOwner],
-        *,
-        limited: bool,
-    ) -> tuple[Callable[[], None] | None, Callable[[Observation], None] | None]:
+        service: Service,
+    ) -> Held:
         """Reserve what `call` may cost, of its key and of its session, and count a turn of the
-        session. Return what releases it, and what charges the session. Raises what
-        `SessionBudgets.begin` does, and `LimitReached`."""
-        release, session = await self._reserve(call, model) if limited else None, call.notes.session
+        session. At the limit of a session that asks, the gateway answers instead of `service`.
+        Raises `BudgetReached` and `LimitReached`."""
+        release, session = None, call.notes.session
+        if limits is not None:
+            release = await self._reserve(call, model, limits)
         if not owners or self._budgets is None or session is None:
-            return release, None
+            return Held(service, release)
         allow = cycle.header(ALLOW_HEADER) == b"session"
         with ExitStack() as undo:
             if release is not None:
                 undo.callback(release)
-            held = await self._budgets.begin(
-                call, session, owners, self._routes.expression(model), allow=allow
-            )
+            try:
+                held = await self._budgets.begin(
+                    call, session, owners, self._routes.expression(model), allow=allow
+                )
+            except BudgetReached as reached:
+                if not reached.asks:
+                    raise
+                return Held(partial(_own_answer, str(reached)))
             undo.pop_all()
         cycle.extra = [*cycle.extra, *held.headers]
         if held.metered:
             meter = call.notes.meter
             call.notes.meter = held.extend if meter is None else partial(_both, meter, held.extend)
-        return partial(_release, release, held), held.charge
+        return Held(service, partial(_release, release, held), held.charge)
 
     async def _serve(
+        self,
+        cycle: RequestCycle,
+        request: ParsedRequest,
+        open_call: OpenCall,
+        service: Service,
+        form: ClientFormat,
+    ) -> None:
+        call = open_call.call
+        self._metrics.in_flight += 1
+        try:
+            await self._answer(cycle, request, open_call, service, form)
+        except ClientLeft:
+            raise
+        except Exception as error:
+            open_call.fault = InternalFault()
+            if cycle.status:
+                raise
+            report_internal_error("request", error)
+            await cycle.refuse(error_response(open_call.fault, form), call_headers(cycle, call))
+        finally:
+            self._metrics.in_flight -= 1
+            self._tracker.close(open_call, cycle.status, complete=cycle.complete)
+            if call.notes.session is not None and open_call.target != OWN_TARGET:
+                self._sessions.ended(call.notes.session, open_call.end_ns, open_call.target)
+
+    async def _answer(
         self,
         cycle: RequestCycle,
         request: ParsedRequest,
@@ -651,6 +690,22 @@ def _secret(value: bytes) -> bytes:
 
 def _ids_in(request: ParsedRequest) -> list[tuple[str, str]]:
     return list(ids_in_request(request.body))
+
+
+async def _prepared(call: Call, form: ClientFormat, *, large: bool) -> Call:
+    """Return `call` with the body that `form` rewrites. A large one is rewritten and counted in a
+    thread."""
+    if form.incoming is not None:
+        rewrite = form.incoming
+        call = (
+            await off_loop(call.client, _rewritten, rewrite, call)
+            if large
+            else _rewritten(rewrite, call)
+        )
+    if large:
+        call.notes.large = True
+        call.notes.estimate = await off_loop(call.client, estimated, call)
+    return call
 
 
 def _rewritten(rewrite: Callable[[Call], Call], call: Call) -> Call:

@@ -16,7 +16,7 @@ from pathlib import Path
 import uvloop
 
 from splitsecond.core.errors import say
-from splitsecond.core.internal_errors import handling
+from splitsecond.core.internal_errors import first_fault, handling
 from splitsecond.core.serving.accepting import MAX_FILES, Accepting
 from splitsecond.core.serving.listening import base_url, bind
 from splitsecond.core.serving.server import HttpServer, Listener
@@ -86,7 +86,10 @@ def serve(
         hub_at = hub_socket(gateway_folder(stack).path)
         sessions = stack.enter_context(session_table(settings.log, say))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(source, settings, listening, hub_at, sessions, simulated))
+            try:
+                runner.run(_serve(source, settings, listening, hub_at, sessions, simulated))
+            except BaseExceptionGroup as failures:
+                raise first_fault(failures) from None
 
 
 async def _serve(

@@ -22,7 +22,7 @@ import msgspec
 
 from splitsecond.core.child_process import ChildProcess, how_it_ended, passes
 from splitsecond.core.errors import CallerFault, Fault, say
-from splitsecond.core.internal_errors import causes, contained, handling
+from splitsecond.core.internal_errors import contained, first_fault, handling
 from splitsecond.core.serving.listening import base_url, bind
 from splitsecond.gateway.process.hub_process import gateway_folder, hub, hub_socket
 from splitsecond.gateway.process.keeping import keep_running
@@ -101,8 +101,7 @@ def serve(
             if supervisor.settle():
                 remove_journals(journals)
         except BaseExceptionGroup as failures:
-            found = causes(failures)
-            raise next((each for each in found if isinstance(each, Fault)), found[0]) from None
+            raise first_fault(failures) from None
 
 
 class Supervisor:

@@ -132,18 +132,7 @@ class GatewayWorker:
         self._hub = None
         if self._slot.hub is not None:
             self._hub = HubConnection(Path(self._slot.hub), self._slot.number, ToWorker)
-        self._metrics = Metrics(
-            hub=None if shared is None else self._hub,
-            available=self._available,
-            cascades=self._cascades,
-            log=self._log_state,
-            missing=lambda: 0 if self._journal is None else self._journal.missing,
-            billing=Billing(
-                lambda attempt: self.router.cost_usd(attempt),
-                lambda target: self.router.directory.closing_stops_billing(target),
-            ),
-            hedged=self._hedged,
-        )
+        self._metrics = self._own_metrics()
         self._recent = RecentCalls()
         self._telemetry = (
             Telemetry(settings.telemetry, worker=self._slot.number)
@@ -203,22 +192,40 @@ class GatewayWorker:
             slots=self._slot.workers,
             fleet=lambda: None if self._exchange is None else self._exchange.view,
         )
-        sessions = Sessions(self._slot.sessions)
-        self.gateway = Gateway(
+        self.gateway = self._own_gateway()
+        self._serve()
+
+    def __repr__(self) -> str:
+        return repr(self.router)
+
+    def _own_metrics(self) -> Metrics:
+        return Metrics(
+            hub=None if self._slot.shared is None else self._hub,
+            available=self._available,
+            cascades=self._cascades,
+            log=self._log_state,
+            missing=lambda: 0 if self._journal is None else self._journal.missing,
+            billing=Billing(
+                lambda attempt: self.router.cost_usd(attempt),
+                lambda target: self.router.directory.closing_stops_billing(target),
+            ),
+            hedged=self._hedged,
+        )
+
+    def _own_gateway(self) -> Gateway:
+        shared, sessions, conversations = self._slot.shared, Sessions(self._slot.sessions), None
+        if self._slot.workers > 1:
+            conversations = self.router.states.conversations
+            conversations.share = sessions.note_cached
+        return Gateway(
             tracker=self.router.tracker,
             metrics=self._metrics,
             dashboard=self._dashboard,
             owners=ResponseOwners(None if shared is None else shared.owners),
             sessions=sessions,
-            conversations=self.router.states.conversations if self._slot.workers > 1 else None,
+            conversations=conversations,
             access_log=self._access_log,
         )
-        if self._slot.workers > 1:
-            self.router.states.conversations.share = sessions.note_cached
-        self._serve()
-
-    def __repr__(self) -> str:
-        return repr(self.router)
 
     def _join_fleet(self, shared: SharedTables | None) -> None:
         if self._hub is not None and shared is not None:

@@ -42,6 +42,13 @@ FIGURES = {"ttft_ms": ("TTFT", "ms"), "tps": ("TPS", ""), "total_tps": ("total T
 """Figures that are compared, at p50, with their names and units."""
 
 FigureVerdict = Literal["slower", "faster", "same", "unclear"]
+_GROUPS: Mapping[FigureVerdict, str] = {
+    "slower": "Slower in production",
+    "faster": "faster",
+    "same": "the same",
+    "unclear": "cannot tell",
+}
+"""The groups of the sentence for all targets, in their order."""
 
 
 class KnownFigure(Struct, frozen=True):
@@ -240,13 +247,11 @@ def _differences(
     }
     found = []
     prompts = _times(speed.input_tokens, known.input_tokens)
-    if "ttft_ms" in verdicts and _explains(prompts, OTHER_LENGTH, verdicts["ttft_ms"]):
+    if _explains(prompts, OTHER_LENGTH, verdicts.get("ttft_ms")):
         found.append(f"prompts have {_sides(speed.input_tokens, known.input_tokens)} tokens")
-    answers = _times(speed.output_tokens, known.output_tokens)
     # a longer response dilutes the wait, so it makes total TPS higher
-    if "total_tps" in verdicts and _explains(
-        None if answers is None else 1 / answers, OTHER_LENGTH, verdicts["total_tps"]
-    ):
+    shorter = _times(known.output_tokens, speed.output_tokens)
+    if _explains(shorter, OTHER_LENGTH, verdicts.get("total_tps")):
         found.append(f"responses have {_sides(speed.output_tokens, known.output_tokens)} tokens")
     own = max(speed.in_flight or 0.0, 1.0)  # a request is never alone with less than itself
     load = _times(own, known.in_flight)
@@ -264,9 +269,10 @@ def _times(own: float | None, other: float | None) -> float | None:
     return own / other if own and other else None
 
 
-def _explains(times: float | None, least: float, verdict: FigureVerdict) -> bool:
-    """Return whether `times` as much work could make production slower, or look the same."""
-    if times is None or max(times, 1 / times) < least:
+def _explains(times: float | None, least: float, verdict: FigureVerdict | None) -> bool:
+    """Return whether `times` as much work could make production slower, or look the same. `verdict`
+    None: the figure was not compared."""
+    if times is None or verdict is None or max(times, 1 / times) < least:
         return False
     return verdict == "same" or (verdict != "unclear" and (times > 1) == (verdict == "slower"))
 
@@ -289,18 +295,12 @@ def against_statements(
     nothing is known of."""
     if not found:
         return []
-    groups = {
-        "Slower in production": [each for each in found if each.verdict == "slower"],
-        "faster": [each for each in found if each.verdict == "faster"],
-        "the same": [each for each in found if each.verdict == "same"],
-        "cannot tell": [each for each in found if each.verdict == "unclear"],
-    }
     times = Counter(each.target for each in found)
-    parts = [
-        f"{verdict}: {_some([_named(each, times) for each in group])}"
-        for verdict, group in groups.items()
-        if group
-    ]
+    groups = {
+        words: [_named(each, times) for each in found if each.verdict == verdict]
+        for verdict, words in _GROUPS.items()
+    }
+    parts = [f"{words}: {_some(names)}" for words, names in groups.items() if names]
     first = "; ".join(parts)
     unknown = [target for target in targets if target not in times]
     return [

@@ -148,9 +148,12 @@ def _added(keys: Integers, sums: Floats) -> tuple[Integers, Floats]:
     """Return each key once, with the sums of its rows."""
     if not len(keys):
         return keys, sums
-    once, place = np.unique(keys, axis=0, return_inverse=True)
-    place = place.reshape(-1)
-    return once, _binned(place, sums, len(once))
+    # as one number: comparing rows takes twenty times as long
+    numbers = np.zeros(len(keys), np.int64)
+    for column in keys.T:
+        numbers = numbers * (int(column.max()) + 1) + column
+    _, first, place = np.unique(numbers, return_index=True, return_inverse=True)
+    return keys[first], _binned(place, sums, len(first))
 
 
 def _table(values: Integers, periods: Integers, sums: Floats, count: int) -> Floats:

@@ -200,14 +200,10 @@ def reported(
     for came, call in calls:
         turn = _turn(call, (came - began).total_seconds(), price, times)
         _clip(turn, covered_s)
-        if call.target:
-            left = before.get(turn.agent, "")
-            turn.left, before[turn.agent] = (left if left != call.target else ""), call.target
-            turn.left_after = _fault_before(call, left) if turn.left else ""
+        _note_move(turn, call, before)
         covered_s = max(covered_s, turn.at_s + turn.took_s)
         total.add(turn.causes)
         turns.append(turn)
-    sent = [(turn.input_tokens, turn.cached_tokens) for turn in turns if turn.input_tokens]
     return ReportedSession(
         id=(first.session or NO_SESSION).id,
         client=first.client,
@@ -218,12 +214,26 @@ def reported(
         errors=sum(turn.outcome == "failed" for turn in turns),
         usd=sum(turn.usd or 0.0 for turn in turns),
         unpriced=sum(turn.usd is None for turn in turns),
-        cached_share=sum(cached for _, cached in sent) / sum(tokens for tokens, _ in sent)
-        if sent
-        else None,
+        cached_share=_cached_share(turns),
         causes=total,
         others=_elsewhere(turns, times),
     )
+
+
+def _note_move(turn: ReportedTurn, call: CallRecord, targets: dict[str, str]) -> None:
+    """Note whether another target answered the agent before. `targets`: the latest of each
+    agent."""
+    if not call.target:
+        return
+    left = targets.get(turn.agent, "")
+    targets[turn.agent] = call.target
+    if left and left != call.target:
+        turn.left, turn.left_after = left, _fault_before(call, left)
+
+
+def _cached_share(turns: Sequence[ReportedTurn]) -> float | None:
+    sent = [(turn.input_tokens, turn.cached_tokens) for turn in turns if turn.input_tokens]
+    return sum(cached for _, cached in sent) / sum(tokens for tokens, _ in sent) if sent else None
 
 
 def _turn(
@@ -231,12 +241,6 @@ def _turn(
 ) -> ReportedTurn:
     session = call.session or NO_SESSION
     winner = next((each for each in reversed(call.attempts) if each.role == "winner"), None)
-    tokens = None if winner is None else winner.input_tokens
-    cached = 0 if winner is None else winner.cached_tokens or 0
-    missed = 0
-    if tokens and (known := session.new_tokens + session.reusable_tokens):
-        missed = round(tokens * session.reusable_tokens / known) - cached
-    costs = [_cost_usd(each, price) for each in call.attempts if each.input_tokens is not None]
     turn = ReportedTurn(
         call=call.call,
         agent=session.agent,
@@ -247,19 +251,40 @@ def _turn(
         target=call.target,
         outcome=call.outcome,
         fault=call.fault,
-        input_tokens=tokens,
-        cached_tokens=cached,
-        output_tokens=None if winner is None else winner.output_tokens,
         repeated=session.repeated,
-        missed_tokens=missed if missed >= MIN_MISSED_TOKENS else 0,
-        usd=None if None in costs else sum(each or 0.0 for each in costs),
+        usd=_call_usd(call, price),
         causes=Causes(),
     )
-    found = price(call.target) if call.target else None
-    if turn.missed_tokens and found is not None and found.cached_usd is not None:
-        turn.missed_usd = turn.missed_tokens * (found.input_usd - found.cached_usd) / MILLION
+    if winner is not None:
+        turn.input_tokens, turn.output_tokens = winner.input_tokens, winner.output_tokens
+        turn.cached_tokens = winner.cached_tokens or 0
+        turn.missed_tokens = _missed_tokens(session, winner)
+    if turn.missed_tokens and call.target:
+        turn.missed_usd = _missed_usd(turn.missed_tokens, price(call.target))
     turn.causes = _causes(call, winner, turn, times.get(call.target))
     return turn
+
+
+def _missed_tokens(session: CallSession, winner: Observation) -> int:
+    """Return how many input tokens were read again; 0 if they are too few for a cache miss."""
+    known = session.new_tokens + session.reusable_tokens
+    if not winner.input_tokens or not known:
+        return 0
+    reusable = round(winner.input_tokens * session.reusable_tokens / known)
+    missed = reusable - (winner.cached_tokens or 0)
+    return missed if missed >= MIN_MISSED_TOKENS else 0
+
+
+def _missed_usd(tokens: int, price: Price | None) -> float | None:
+    if price is None or price.cached_usd is None:
+        return None
+    return tokens * (price.input_usd - price.cached_usd) / MILLION
+
+
+def _call_usd(call: CallRecord, price: Pricing) -> float | None:
+    """Return what the attempts with token counts cost; None if one of them has no price."""
+    costs = [_cost_usd(each, price) for each in call.attempts if each.input_tokens is not None]
+    return None if None in costs else sum(each or 0.0 for each in costs)
 
 
 def _causes(

@@ -1,7 +1,7 @@
 """The chart and the page of production speeds: one bar for each target, coloured by its grade, with
 filters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -106,13 +106,14 @@ def speed_plot(speeds: Sequence[ProductionSpeed]) -> Plot | None:
 
 def day_plot(speeds: Sequence[ProductionSpeed], entries: Mapping[str, LegendEntry]) -> Plot | None:
     """Return the plot of TTFT and errors of each target by day, or None with one day."""
-    moments_s = sorted({_moment(day) for speed in speeds for day in speed.by_period})
-    medians = [day.ttft_ms for speed in speeds for day in speed.by_period if day.ttft_ms]
+    days = [day for speed in speeds for day in speed.by_period]
+    moments_s = sorted({_moment(day) for day in days})
+    medians = [day.ttft_ms for day in days if day.ttft_ms]
     if len(moments_s) < 2 or not medians:
         return None
     x = moments(moments_s[0], moments_s[-1])
     ttft = Chart(x, fitted("TTFT p50, ms", medians), height=DAY_HEIGHT, left=DAY_LEFT)
-    highest = max(day.error_share for speed in speeds for day in speed.by_period)
+    highest = max(day.error_share for day in days)
     errors = Chart(
         x,
         linear("errors", 0, max(highest * 1.1, 0.05), percent=True),
@@ -120,13 +121,9 @@ def day_plot(speeds: Sequence[ProductionSpeed], entries: Mapping[str, LegendEntr
         left=DAY_LEFT,
     )
     for speed in speeds:
-        for chart, points in (
-            (ttft, [(_moment(day), day.ttft_ms) for day in speed.by_period]),
-            (errors, [(_moment(day), day.error_share) for day in speed.by_period]),
-        ):
-            known = [(at, value) for at, value in points if value is not None]
-            chart.add(entries[speed.name], chart.line(known, tip=speed.name), look="thin")
-            chart.add(entries[speed.name], *[chart.dot(*each, tip=speed.name) for each in known])
+        entry = entries[speed.name]
+        _add_days(ttft, speed, entry, lambda day: day.ttft_ms)
+        _add_days(errors, speed, entry, lambda day: day.error_share)
     return picture(
         ttft,
         errors,
@@ -136,6 +133,18 @@ def day_plot(speeds: Sequence[ProductionSpeed], entries: Mapping[str, LegendEntr
         description="Median TTFT of each target, and below it the share of its requests that "
         f"failed, on each day: {', '.join(speed.name for speed in speeds)}.",
     )
+
+
+def _add_days(
+    chart: Chart,
+    speed: ProductionSpeed,
+    entry: LegendEntry,
+    figure: Callable[[SpeedOfPeriod], float | None],
+) -> None:
+    points = [(_moment(day), figure(day)) for day in speed.by_period]
+    known = [(at, value) for at, value in points if value is not None]
+    chart.add(entry, chart.line(known, tip=speed.name), look="thin")
+    chart.add(entry, *[chart.dot(*each, tip=speed.name) for each in known])
 
 
 def _shown_by_day(speeds: Sequence[ProductionSpeed]) -> list[ProductionSpeed]:
@@ -180,19 +189,9 @@ def render_speed(
     prices = {speed.name: speed.usd_per_million for speed in speeds}
     speed_and_price = logged_speed_and_price(speeds, prices) if by == "target" else None
     by_day = _shown_by_day(speeds) if by == "target" else []
-    targets = target_entries(
-        list(
-            dict.fromkeys(
-                [
-                    *(speed.name for speed in by_day),
-                    *(
-                        point.target
-                        for point in (speed_and_price.targets if speed_and_price else ())
-                    ),
-                ]
-            )
-        )
-    )
+    priced = speed_and_price.targets if speed_and_price else ()
+    drawn_names = [speed.name for speed in by_day] + [point.target for point in priced]
+    targets = target_entries(list(dict.fromkeys(drawn_names)))
     days = day_plot(by_day, targets)
     sentence = _main_finding(speeds, statements, least)
     rows = [_properties(speed, by) for speed in speeds]
@@ -207,18 +206,21 @@ def render_speed(
         lead=f"{counted_as(sum(speed.requests for speed in speeds), 'request')}, {period}, one "
         f"row for each {by}.",
         statements=[statement for statement in statements if statement != sentence],
-        meaning=f"Grades: "
-        f"{', '.join(f'{number} from {tps:g} tokens/s' for tps, number in GRADES)}, else "
-        f"{SLOWEST}.",
+        meaning=_meaning_of_grades(),
         **_filters(rows),
         least=f"{least:,}",
         periods=batches,
         money_statements=full(speed_and_price_statements(speed_and_price)),
         last=_table(speeds, by),
         against=_against_table(against) if against else None,
-        drivers=_driver_table(drivers) if any(each.drivers for each in drivers) else None,
+        drivers=_driver_table(drivers),
         lines=speed_remarks(speeds),
     )
+
+
+def _meaning_of_grades() -> str:
+    bounds = ", ".join(f"{grade} from {tps:g} tokens/s" for tps, grade in GRADES)
+    return f"Grades: {bounds}, else {SLOWEST}."
 
 
 def _filters(rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
@@ -295,12 +297,14 @@ def _against_table(against: Sequence[SpeedAgainst]) -> HtmlTable:
     return HtmlTable(caption="Production against it", head=head, body=body, export=True)
 
 
-def _driver_table(drivers: Sequence[SpeedDrivers]) -> HtmlTable:
+def _driver_table(drivers: Sequence[SpeedDrivers]) -> HtmlTable | None:
     body: list[list[str | TableCell]] = [
         [DRIVEN[found.figure], WORDS[each.by], f"{each.values:,}", share_words(each, interval=True)]
         for found in drivers
         for each in found.drivers
     ]
+    if not body:
+        return None
     head = ["figure", "property", "values", "share of the variation"]
     return HtmlTable(caption="What speed goes with", head=head, body=body, export=True)
 

@@ -15,8 +15,8 @@ from splitsecond.core.timing.columns import Floats, Integers, Mask
 
 DEALS = 999
 """With the arms as they are they make 1,000."""
-BLOCK = 1 << 22
-"""Calls or units times deals that are held in memory at once."""
+BLOCK = 1 << 18
+"""Calls or units times deals that are counted at once: they fit into the cache of a processor."""
 
 
 class Reassignment:

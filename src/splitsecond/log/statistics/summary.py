@@ -317,20 +317,17 @@ def summary_of(
     nothing about the error then. In the interval of a percentile, a round counts as at most
     `of_round` independent values (None: as many as it has).
     """
-    sample = values if isinstance(values, FigureSample) else None
-    unordered = np.asarray(sample.values if sample else values, dtype=np.float64)
-    batches = [_Batches(sample.values, groups) for groups in sample.groupings] if sample else []
-    independent = independent and (not sample or sample.clusters is None or bool(batches))
-    ordered = np.sort(unordered)
-    n, rounds = len(ordered), batches[0].count if sample and sample.spread and batches else 0
-    answered = ordered[np.isfinite(ordered)]
+    sample = values if isinstance(values, FigureSample) else _of_one_round(values)
+    batches = [_Batches(sample.values, groups) for groups in sample.groupings]
+    independent = independent and (sample.clusters is None or bool(batches))
+    ordered = np.sort(sample.values)
+    n, answered = len(ordered), ordered[np.isfinite(ordered)]
     fewest = min((each.count for each in batches), default=0)
-    most = n if of_round is None else min(n, of_round * rounds)
     if not len(answered):
         return Summary(n=0, needs=still_needed(0, fewest) if independent else {})
     places = {name: 1 - q if higher_is_better else q for name, q in PERCENTILES.items()}
     at = {name: percentile(ordered, q) for name, q in places.items()}
-    return Summary(
+    found = Summary(
         n=n,
         failed=n - len(answered),
         p50=finite(at["p50"]),
@@ -339,13 +336,30 @@ def summary_of(
         mean=float(answered.mean()),
         min=float(answered[0]),
         max=float(answered[-1]),
-        ci95=_intervals(ordered, places, batches, most) if independent else {},
-        needs=still_needed(n, fewest) if independent else {},
-        rounds=rounds,
-        sessions=batches[-1].count if len(batches) > bool(rounds) else 0,
-        n_effective=min([each.worth(at["p50"]) for each in batches] + [n]) if batches else None,
-        autocorrelation=batches[0].autocorrelation() if rounds else None,
     )
+    _add_scatter(found, batches, at["p50"], spread=sample.spread)
+    if independent:
+        most = n if of_round is None else min(n, of_round * found.rounds)
+        found.ci95 = _intervals(ordered, places, batches, most)
+        found.needs = still_needed(n, fewest)
+    return found
+
+
+def _of_one_round(values: Sequence[float] | Floats) -> FigureSample:
+    numbers = np.asarray(values, dtype=np.float64)
+    return FigureSample(numbers, np.zeros(len(numbers), dtype=np.int64), spread=False)
+
+
+def _add_scatter(
+    found: Summary, batches: Sequence["_Batches"], median: float, *, spread: bool
+) -> None:
+    """Add what is known of the scatter between rounds (with `spread`) and between sessions."""
+    if spread:
+        found.rounds, found.autocorrelation = batches[0].count, batches[0].autocorrelation()
+    if len(batches) > spread:
+        found.sessions = batches[-1].count
+    if batches:
+        found.n_effective = min([each.worth(median) for each in batches] + [found.n])
 
 
 def _intervals(

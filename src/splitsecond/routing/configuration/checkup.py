@@ -16,7 +16,6 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.redaction import redacted
 from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.core.wording import counted_as
-from splitsecond.log.store.database import check_url
 from splitsecond.routing.configuration.error_messages import Mistakes
 from splitsecond.routing.configuration.settings import FleetSettings, GatewaySettings, summary
 from splitsecond.routing.configuration.warnings import misspelt, problems, unpriced
@@ -68,11 +67,6 @@ def checkup(settings: GatewaySettings) -> list[str]:
     listen = settings.listen
     where = f"{listen.host}:{listen.port}, {counted_as(listen.workers, 'worker')}"
     return [*found, f"ok: {summary(settings)}, listens on {where}"]
-
-
-def check_log(settings: GatewaySettings) -> None:
-    if settings.log is not None:
-        check_url(settings.log.url)
 
 
 def check_policies(settings: GatewaySettings) -> None:

@@ -144,5 +144,14 @@ def check_reach(settings: GatewaySettings) -> None:
         )
 
 
+def check_log(settings: GatewaySettings) -> None:
+    """Raise `CallerFault` if no log can be kept where the configuration names one."""
+    if settings.log is not None:
+        # it imports SQLAlchemy, which a gateway without a log does not need
+        from splitsecond.log.store.database import check_url
+
+        check_url(settings.log.url)
+
+
 def summary(settings: GatewaySettings) -> str:
     return f"{counted_as(len(settings.routes), 'route')}, {counted_as(len(settings.keys), 'key')}"
