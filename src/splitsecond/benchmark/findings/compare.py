@@ -262,7 +262,7 @@ def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
         figure for name, figure in FIGURES.items() if name in more and figure not in figures
     ]
     totals = [total for name, total in TOTALS.items() if total.compared or name in more]
-    compared = [each for figure in figures for each in _compared(figure, old, new)]
+    compared = [each for figure in figures for each in _compared_percentiles(figure, old, new)]
     for total in totals:
         values = old.total(total), new.total(total)
         fits = total.name != THROUGHPUT or (_counted_alike(old, new) and not open_loop)
@@ -274,7 +274,7 @@ def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
     return _Changed(old, new, compared, totals)
 
 
-def _compared(figure: Figure, old: _Side, new: _Side) -> Iterator[Compared]:
+def _compared_percentiles(figure: Figure, old: _Side, new: _Side) -> Iterator[Compared]:
     found = compare_figure(figure, old.sample(figure), new.sample(figure), paired=False)
     tested = not figure.counts_tokens or _counted_alike(old, new)
     for name, each in found.items():
