@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from functools import partial
 
 from rich.console import Console
 
@@ -42,21 +43,20 @@ def concluded(
     `UNCHECKED`."""
     unchecked = [breach for breach in breaches if isinstance(breach, Unchecked)]
     missed = [breach for breach in breaches if not isinstance(breach, Unchecked)]
+    show = partial(console.print, markup=False, highlight=False)
     for breach in missed:
-        console.print(f"FAILED: {breach}", style="bold red", markup=False, highlight=False)
+        show(f"FAILED: {breach}", style="bold red")
     for breach in unchecked:
-        console.print(f"NOT CHECKED: {breach}", style="bold yellow", markup=False, highlight=False)
-    if (gates or equivalences) and not breaches:
-        absent = [f"none of {', '.join(gate.text for gate in gates)}"] if gates else []
-        shown = [", ".join(each.text for each in equivalences)] if equivalences else []
-        console.print(
-            f"Passed: {'; '.join(absent + shown)}.", style="green", markup=False, highlight=False
-        )
-    if (gates or equivalences) and close_rounds is not None:
-        console.print(
-            f"The gates judge {close_rounds.period()} only.",
-            style="dim",
-            markup=False,
-            highlight=False,
-        )
+        show(f"NOT CHECKED: {breach}", style="bold yellow")
+    if gates or equivalences:
+        if not breaches:
+            show(f"Passed: {_conditions(gates, equivalences)}.", style="green")
+        if close_rounds is not None:
+            show(f"The gates judge {close_rounds.period()} only.", style="dim")
     return 1 if missed else UNCHECKED if unchecked else 0
+
+
+def _conditions(gates: Sequence[Gate], equivalences: Sequence[Equivalence]) -> str:
+    absent = ", ".join(gate.text for gate in gates)
+    shown = ", ".join(each.text for each in equivalences)
+    return "; ".join(filter(None, [absent and f"none of {absent}", shown]))

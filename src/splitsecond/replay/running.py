@@ -393,17 +393,7 @@ class _LoggedReply(ReplyBase):
         self._over = True
         now_ns, answer = clock.now_ns(), self._answer
         first = self._token_ns or None
-        record, status = None, 200 if first else 0
-        if outcome == "failed":
-            logged = self._replay.fault(answer.fault)
-            phase: Phase = logged.phase or "head"  # type: ignore[assignment] # the log has nothing but phases
-            record = FaultRecord(
-                type=logged.type, kind=logged.kind, phase=phase, message="", status=logged.status
-            )
-            status = logged.status
-        output = answer.output_tokens if first and outcome == "ok" else 0
-        if first and outcome != "ok" and (span_ns := answer.end_ns - answer.wait_ns) > 0:
-            output = round(answer.output_tokens * min((now_ns - first) / span_ns, 1.0))
+        record = self._fault_record() if outcome == "failed" else None
         observed = Observation(
             id=self._id,
             call=self._call.id,
@@ -420,10 +410,10 @@ class _LoggedReply(ReplyBase):
             first_answer_ns=first,
             last_token_ns=now_ns if first else None,
             end_ns=now_ns,
-            status=status,
+            status=record.status if record is not None else 200 if first else 0,
             input_tokens=answer.input_tokens if outcome == "ok" else None,
             cached_tokens=answer.cached_tokens,
-            output_tokens=output,
+            output_tokens=self._output_tokens(now_ns, complete=outcome == "ok"),
             token_source="usage" if outcome == "ok" else "events",
         )
         self._replay.ended(self._opened, self._number, answer, self._begin_ns, observed)
@@ -431,6 +421,25 @@ class _LoggedReply(ReplyBase):
             self._ended.set_result(None)
         if self._then is not None:
             self._then()
+
+    def _fault_record(self) -> FaultRecord:
+        logged = self._replay.fault(self._answer.fault)
+        phase: Phase = logged.phase or "head"  # type: ignore[assignment] # the log has nothing but phases
+        return FaultRecord(
+            type=logged.type, kind=logged.kind, phase=phase, message="", status=logged.status
+        )
+
+    def _output_tokens(self, now_ns: int, *, complete: bool) -> int:
+        """Return the output tokens that have come: all of them, or those of the time that has
+        passed."""
+        answer = self._answer
+        if not self._token_ns:
+            return 0
+        if complete:
+            return answer.output_tokens
+        span_ns = answer.end_ns - answer.wait_ns
+        part = min((now_ns - self._token_ns) / span_ns, 1.0) if span_ns > 0 else 0.0
+        return round(answer.output_tokens * part)
 
     def then(self, call_back: Callable[[], None]) -> None:
         """Call back when it ends, which saves a task that waits."""

@@ -224,11 +224,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def __post_init__(self) -> None:
         if bool(self.table) == (self.engine is not None):
             raise ValueError("a profile has either [[table]] rows or an [engine], and not both")
-        if (
-            self.engine is not None
-            and self.prompt_cache is not None
-            and self.prompt_cache.saves is not None
-        ):
+        saves = None if self.prompt_cache is None else self.prompt_cache.saves
+        if self.engine is not None and saves is not None:
             raise ValueError(
                 "prompt_cache.saves is for tables only; an [engine] computes its savings"
             )
@@ -236,9 +233,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError(
                 "prefill_tokens_per_s beside a table is for tables only; an [engine] has its own"
             )
-        cache, count = self.prompt_cache, self.replicas.count if self.replicas is not None else 1
-        if self.prefill_tokens_per_s is not None and cache is not None and cache.saves is not None:
+        if self.prefill_tokens_per_s is not None and saves is not None:
             raise ValueError("give either prefill_tokens_per_s or prompt_cache.saves, and not both")
+        self._check_replicas()
+        levels = [row.concurrency for row in self.table]
+        if levels != sorted(set(levels)):
+            raise ValueError(
+                f"the rows of the table must have increasing concurrency, not {levels}"
+            )
+
+    def _check_replicas(self) -> None:
+        cache, count = self.prompt_cache, self.replicas.count if self.replicas is not None else 1
         if cache is None and self.replicas is not None and self.replicas.routing == "prefix":
             raise ValueError('replicas.routing = "prefix" needs a [prompt_cache]')
         if (
@@ -248,11 +253,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise ValueError(
                 f"the capacity of all replicas is more than {MAX_PREFIXES:,} "
                 f"blocks; take longer blocks"
-            )
-        levels = [row.concurrency for row in self.table]
-        if levels != sorted(set(levels)):
-            raise ValueError(
-                f"the rows of the table must have increasing concurrency, not {levels}"
             )
 
 

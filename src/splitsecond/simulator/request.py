@@ -167,10 +167,7 @@ def read_request(
     """
     number, headers = count(""), cycle.headers
     try:
-        parsed = endpoint.parse(body, full_path(cycle))
-        check_model(profile, parsed.model)
-        if isinstance(parsed, EmbeddingRequest):
-            parsed = with_dimensions(parsed, profile.embedding_dimensions)
+        parsed = _parsed(profile, endpoint, body, full_path(cycle))
         wants = read_wants(parsed)
         conversation = read_conversation(parsed) if rules or wants.tools else ConversationEnd()
         rule = rules.take(parsed, wants, conversation) if rules else None
@@ -181,8 +178,6 @@ def read_request(
         fault = _fault_for(profile, rule, headers, number, count)
     except CallerFault as error:
         raise _invalid(error) from error
-    if profile.usage == "always":
-        parsed = msgspec.structs.replace(parsed, include_usage=True)
     output_tokens, ends_itself = _length(profile, parsed)
     given_id = headers.get(b"x-client-request-id", b"").decode("latin-1")[:MAX_ID_CHARACTERS]
     request = SimulatedRequest(
@@ -209,6 +204,16 @@ def read_request(
         return _with_content(request, profile, rule, wants, conversation)
     except CallerFault as error:
         raise _invalid(error) from error
+
+
+def _parsed(profile: Profile, endpoint: ApiEndpoint, body: bytes, path: str) -> ServerRequest:
+    parsed = endpoint.parse(body, path)
+    check_model(profile, parsed.model)
+    if isinstance(parsed, EmbeddingRequest):
+        parsed = with_dimensions(parsed, profile.embedding_dimensions)
+    if profile.usage == "always":
+        parsed = msgspec.structs.replace(parsed, include_usage=True)
+    return parsed
 
 
 def _reasoning_tokens(profile: Profile, parsed: ServerRequest) -> int:

@@ -47,17 +47,10 @@ def _families(
     profile: Profile, engines: Sequence[Engine[int]], counts: ServerCounts, now_ns: int
 ) -> Iterator[Metric]:
     spec = profile.engine
-    each = [(str(number), engine) for number, engine in enumerate(engines)]
-    yield _gauge(
-        "vllm:num_requests_running", "engine", [(name, engine.running) for name, engine in each]
-    )
-    yield _gauge(
-        "vllm:num_requests_waiting", "engine", [(name, engine.waiting) for name, engine in each]
-    )
+    yield _gauge("vllm:num_requests_running", "engine", [each.running for each in engines])
+    yield _gauge("vllm:num_requests_waiting", "engine", [each.waiting for each in engines])
     if spec is not None and spec.kv_cache_tokens is not None:
-        yield _gauge(
-            "vllm:kv_cache_usage_perc", "engine", [(name, engine.kv_use) for name, engine in each]
-        )
+        yield _gauge("vllm:kv_cache_usage_perc", "engine", [each.kv_use for each in engines])
     yield _counter("vllm:num_preemptions", sum(engine.counts.preemptions for engine in engines))
     yield _counter("vllm:prompt_tokens", counts.prompt_tokens)
     yield _counter("vllm:generation_tokens", sum(engine.counts.output_tokens for engine in engines))
@@ -70,21 +63,24 @@ def _families(
     yield _histogram("vllm:request_decode_time_seconds", counts.decode)
     yield _histogram("vllm:e2e_request_latency_seconds", counts.e2e)
     if spec is not None and spec.gpu is not None:
-        busy = [(name, 100.0 * bool(engine.running)) for name, engine in each]
-        reasons = [(name, POWER_CAP * engine.capped) for name, engine in each]
-        yield _gauge(
-            "DCGM_FI_DEV_POWER_USAGE", "gpu", [(name, engine.power_w) for name, engine in each]
-        )
-        yield _gauge("DCGM_FI_DEV_GPU_UTIL", "gpu", busy)
-        yield _gauge("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gpu", reasons)
-        millijoules = [(name, MJ_PER_J * engine.energy_j(now_ns)) for name, engine in each]
-        yield _gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "gpu", millijoules)
+        yield from _gpu_families(engines, now_ns)
 
 
-def _gauge(name: str, label: str, values: Iterable[tuple[str, float]]) -> Metric:
+def _gpu_families(engines: Sequence[Engine[int]], now_ns: int) -> Iterator[Metric]:
+    yield _gauge("DCGM_FI_DEV_POWER_USAGE", "gpu", [each.power_w for each in engines])
+    busy = [100.0 * bool(each.running) for each in engines]
+    yield _gauge("DCGM_FI_DEV_GPU_UTIL", "gpu", busy)
+    reasons = [POWER_CAP * each.capped for each in engines]
+    yield _gauge("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "gpu", reasons)
+    millijoules = [MJ_PER_J * each.energy_j(now_ns) for each in engines]
+    yield _gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "gpu", millijoules)
+
+
+def _gauge(name: str, label: str, values: Iterable[float]) -> Metric:
+    """Return a gauge with the value of each engine, which are numbered in its `label`."""
     family = GaugeMetricFamily(name, name, labels=[label])
-    for of, value in values:
-        family.add_metric([of], value)
+    for number, value in enumerate(values):
+        family.add_metric([str(number)], value)
     return family
 
 

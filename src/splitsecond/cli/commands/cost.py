@@ -112,10 +112,8 @@ def cost(
     monthly = per_month(total.usd + total.rented_usd, span_s)
     found = logged_speed_and_price(measured, {row.name: row.usd_per_million for row in rows})
     statements = speed_and_price_statements(found)
-    outlook = ""
-    if span_s >= MIN_S and (monthly or not total.unpriced):
-        outlook = f"At the rate of these {span_s / DAY_S:.3g} days, 30 days cost {usd(monthly)}."
-
+    # 0 USD would be wrong if the calls have no known price
+    outlook = _outlook(monthly, span_s) if monthly or not total.unpriced else ""
     notes = [
         *logged.price_notes(total.unpriced),
         *comparison.statements(),
@@ -153,6 +151,13 @@ def cost(
         write_file(page.encode(), html, "--html")
     if png:
         write_file(cost_png(found), png, "--png")
+
+
+def _outlook(monthly: float, span_s: float) -> str:
+    """Return the sentence about the next 30 days; "" if the log is too short for it."""
+    if span_s < MIN_S:
+        return ""
+    return f"At the rate of these {span_s / DAY_S:.3g} days, 30 days cost {usd(monthly)}."
 
 
 def _cost_of_calls(runs: Sequence[Path], calls: str, output: Output) -> None:

@@ -221,8 +221,17 @@ def _columns(width: int) -> dict[str, Callable[[Provider], str]]:
 
 
 def show_one(entry: ProviderEntry) -> None:
+    facts = [(name, fact) for name, fact in _facts(entry) if fact]
+    width = max(len(name) for name, _ in facts)
+    console = Console()
+    for name, fact in facts:
+        console.print(f"{name:{width}}  {fact}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _facts(entry: ProviderEntry) -> list[tuple[str, str]]:
+    """Return names and values; a value is empty where there is nothing to tell."""
     found = entry.provider
-    facts = [
+    return [
         ("name", f"{found.name}, {found.title}"),
         ("address", found.base_url),
         *(
@@ -251,11 +260,6 @@ def show_one(entry: ProviderEntry) -> None:
         *(("note", note) for note in found.notes),
         ("source", found.source + (f", checked {found.checked}" if found.checked else "")),
     ]
-    width = max(len(name) for name, _ in facts)
-    console = Console()
-    for name, fact in facts:
-        if fact:
-            console.print(f"{name:{width}}  {fact}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _quirk(name: str, value: Any) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from splitsecond.core import clock
 from splitsecond.core.catalog.prices import prices
 from splitsecond.core.catalog.provider import provider
 from splitsecond.core.errors import CallerFault, NetworkFault, file_faults
+from splitsecond.core.grouping import grouped
 from splitsecond.core.loading import module_command
 from splitsecond.core.money.cost import usd
 from splitsecond.core.scratch import scratch_folder
@@ -244,7 +245,8 @@ def summary(
     where = f"The log is {log}."
     if not calls:
         return [f"splitsecond: {name} made no calls through the gateway. {where}"]
-    named = sorted({call.target or call.route for call in calls})
+    by_target = grouped(found, lambda each: each[1].target or each[1].route)
+    named = sorted(by_target)
     price = prices([target for target in named if "/" in target]).get
     whole = reported(found, price, usual)
     waited_s = whole.causes.waited_s
@@ -255,17 +257,24 @@ def summary(
         f"{f', {whole.errors:,} of them failed' if whole.errors else ''}."
     ]
     for target in named:
-        own = [(came, call) for came, call in found if (call.target or call.route) == target]
+        own = by_target[target]
         lines.append(_line(target, [call for _, call in own], reported(own, price)))
-    sessions: dict[str, list[tuple[datetime, CallRecord]]] = {}
-    for came, call in found:
-        if call.session is not None:
-            sessions.setdefault(call.session.id, []).append((came, call))
+    sessions = _by_session(found)
     for session, own in list(sessions.items())[:MAX_SESSIONS]:
         lines.append(f"  Session {session[:8]}: {sentence(reported(own, price, usual))}")
     if sessions:
         where += f" `splitsecond sessions ID --log {log}` shows each turn of a session."
     return [*lines, where]
+
+
+def _by_session(
+    calls: list[tuple[datetime, CallRecord]],
+) -> dict[str, list[tuple[datetime, CallRecord]]]:
+    sessions: dict[str, list[tuple[datetime, CallRecord]]] = {}
+    for came, call in calls:
+        if call.session is not None:
+            sessions.setdefault(call.session.id, []).append((came, call))
+    return sessions
 
 
 def _line(target: str, calls: list[CallRecord], report: ReportedSession) -> str:

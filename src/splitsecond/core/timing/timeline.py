@@ -361,9 +361,8 @@ class Timeline(Struct, kw_only=True):
         if fault is not None:
             fields["fault"] = record_fault(fault)
         if not sending.reused or sending.resent:
-            fields |= {
-                name: getattr(sending, name) for name in ("dns_ns", "tcp_ns", "tls_ns", "resent")
-            }
+            fields["dns_ns"], fields["tcp_ns"] = sending.dns_ns, sending.tcp_ns
+            fields["tls_ns"], fields["resent"] = sending.tls_ns, sending.resent
         if sending.written_ns:
             fields["written_ns"] = sending.written_ns
         so_far = len(self._so_far)

@@ -193,15 +193,20 @@ def merge(into: dict[str, Any], new: dict[str, Any], added: Added, *, joins: boo
                 old = into[name] = _Items()
             _merge_list(old, value, added, joins=joins)
         elif isinstance(value, str) and (name == "text" or (joins and name not in _NOT_JOINED)):
-            if not isinstance(old, Text):
-                old = into[name] = Text()
-            if value:
-                old.append(value)
-                added.append(old)
+            _merge_text(into, name, value, added)
         elif old is None or (
             value is not None and value != ""
         ):  # some repeat an id or a name as an empty text
             into[name] = value
+
+
+def _merge_text(into: dict[str, Any], name: str, value: str, added: Added) -> None:
+    old = into.get(name)
+    text = old if isinstance(old, Text) else Text()
+    into[name] = text
+    if value:
+        text.append(value)
+        added.append(text)
 
 
 def _merge_list(into: _Items, new: list[Any], added: Added, *, joins: bool) -> None:

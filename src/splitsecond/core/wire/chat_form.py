@@ -222,29 +222,28 @@ def chat_messages(
     if not messages:
         raise CallerFault("the request has no messages")
     for number, (message, fields) in enumerate(zip(messages, value, strict=True)):
-        where = f"messages[{number}]"
-        if message.role == "function" or message.function_call is not None:
-            raise not_translatable(
-                f"{where}, with the function calls that tools replaced,",
-                api_format,
-                "Use tools and tool_calls.",
-            )
-        if message.audio is not None:
-            raise not_translatable(f"{where}.audio", api_format)
-        if message.role not in _ROLES:
-            raise CallerFault(
-                f"{where}.role is {message.role!r}: expected one of {', '.join(_ROLES)}"
-            )
-        for place, call in enumerate(message.tool_calls or ()):
-            if not call.function.name:
-                raise not_translatable(
-                    f"{where}.tool_calls[{place}].type {call.type!r}", api_format
-                )
+        _check(message, f"messages[{number}]", api_format)
         message.role = _ROLES[message.role]
         if isinstance(message.content, list):
             message.content = [standard_part(part) for part in message.content]
         message.native = {name: own for name, own in fields.items() if name not in _OPENAI_FIELDS}
     return messages
+
+
+def _check(message: Message, where: str, api_format: str) -> None:
+    if message.role == "function" or message.function_call is not None:
+        raise not_translatable(
+            f"{where}, with the function calls that tools replaced,",
+            api_format,
+            "Use tools and tool_calls.",
+        )
+    if message.audio is not None:
+        raise not_translatable(f"{where}.audio", api_format)
+    if message.role not in _ROLES:
+        raise CallerFault(f"{where}.role is {message.role!r}: expected one of {', '.join(_ROLES)}")
+    for place, call in enumerate(message.tool_calls or ()):
+        if not call.function.name:
+            raise not_translatable(f"{where}.tool_calls[{place}].type {call.type!r}", api_format)
 
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,]*)?;base64,", re.ASCII)

@@ -18,6 +18,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from splitsecond.core import clock
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
@@ -263,35 +264,21 @@ def fault_from_response(
     None: the wall clock). Waits are at most a day.
     """
     payload = _json(body)
-    error = error_of(payload) if payload is not None else ProviderError(excerpt(body))
-    shown = excerpt(body)
+    error, shown = _error_in(payload, body), excerpt(body)
     message = f"HTTP {status}: {error.message or shown or 'the body is empty'}"
-    html = body.lstrip()[:1] == b"<"
-    hint = HTML_HINT if html and status < 500 else _HINTS.get(status, "")
-    kind = f"http_{status}"
-    wait_s = None
-    rule, certain = _rule_of(status, error)
-    if rule is not None:
-        hint = rule.hint or _RULE_HINTS[rule.kind]
-        if certain or rule.kind in _OF_ONE_REQUEST:
-            kind = rule.kind or kind
-        if kind == USAGE_LIMIT:
-            wait_s = _until_access_s(rule, error, now)
-    hint = hints.get(status, hint)
-    known: dict[str, Any] = {"kind": kind, "phase": phase, "excerpt": shown}
-    callers = (
-        status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error)
-    )
-    if kind == CONTEXT_EXCEEDED or (rule is None and callers):
-        code = "" if kind == CONTEXT_EXCEEDED else error.code
+    rule, kind = _rule_of(status, error)
+    hint = hints.get(status, _hint(rule, status, body))
+    known: dict[str, Any] = {"kind": kind or f"http_{status}", "phase": phase, "excerpt": shown}
+    too_long = kind == CONTEXT_EXCEEDED
+    if too_long or (rule is None and _is_callers(status, payload, error)):
+        code = "" if too_long else error.code
         status = status if status < 500 else 400
         return CallerFault(message, **known, status=status, hint=hint, code=code, param=error.param)
+    wait_s = _until_access_s(rule, error, now) if kind == USAGE_LIMIT else None
     if wait_s is None and _is_daily(payload):
         hint, wait_s = _DAY_HINT, _DAY_S
     if wait_s is None:
-        wait_s = _retry_after_s({name.lower(): value for name, value in headers.items()}, now)
-    if wait_s is None:
-        wait_s = _retry_delay_s(payload)
+        wait_s = _requested_wait_s(headers, payload, now)
     wait_ns = None if wait_s is None else round(min(max(wait_s, 0.0), _LONGEST_WAIT_S) * NS_PER_S)
     return ProviderFault(message, **known, status=status, hint=hint, retry_after_ns=wait_ns)
 
@@ -305,12 +292,12 @@ def in_band_fault(error: ProviderError, data: bytes, *, phase: Phase) -> Fault:
     """
     words = error.message or ", ".join(error.codes) or "no message"
     message, shown = f"the provider put an error inside a 200: {words}", excerpt(data)
-    rule, certain = _rule_of(IN_BAND, error) if phase == "first token" else (None, False)
-    if rule is None or not (rule.kind and (certain or rule.kind in _OF_ONE_REQUEST)):
+    kind = _rule_of(IN_BAND, error)[1] if phase == "first token" else ""
+    if not kind:
         return ProviderFault(
             message, kind="in_band_error", phase=phase, status=IN_BAND, excerpt=shown
         )
-    kind, hint = rule.kind, _RULE_HINTS[rule.kind]
+    hint = _RULE_HINTS[kind]
     if kind == CONTEXT_EXCEEDED:
         return CallerFault(
             message, kind=kind, phase=phase, excerpt=shown, hint=hint, param=error.param
@@ -318,16 +305,32 @@ def in_band_fault(error: ProviderError, data: bytes, *, phase: Phase) -> Fault:
     return ProviderFault(message, kind=kind, phase=phase, status=IN_BAND, excerpt=shown, hint=hint)
 
 
-def _rule_of(status: int, error: ProviderError) -> tuple[Rule | None, bool]:
+def _rule_of(status: int, error: ProviderError) -> tuple[Rule | None, str]:
+    """Return the rule for `error`, and the kind of its fault: "" for that of the status."""
     rule = next((each for each in RULES if each.matches(status, error)), None)
     if rule is not None:
-        return rule, True
-    return next((each for each in RULES if each.resembles(status, error)), None), False
+        return rule, rule.kind
+    rule = next((each for each in RULES if each.resembles(status, error)), None)
+    return rule, rule.kind if rule is not None and rule.kind in _OF_ONE_REQUEST else ""
 
 
-def _until_access_s(rule: Rule, error: ProviderError, now: datetime | None) -> float | None:
+def _hint(rule: Rule | None, status: int, body: bytes) -> str:
+    if rule is not None:
+        return rule.hint or _RULE_HINTS[rule.kind]
+    html = body.lstrip()[:1] == b"<"
+    return HTML_HINT if html and status < 500 else _HINTS.get(status, "")
+
+
+def _is_callers(status: int, payload: Any, error: ProviderError) -> bool:
+    """Return whether an error without a rule is the caller's."""
+    return (
+        status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error)
+    )
+
+
+def _until_access_s(rule: Rule | None, error: ProviderError, now: datetime | None) -> float | None:
     """Return the seconds until the moment that the message names; None if it names none."""
-    match = rule.sentence.fullmatch(error.message) if rule.sentence else None
+    match = rule.sentence.fullmatch(error.message) if rule and rule.sentence else None
     try:
         until = match and datetime.fromisoformat(f"{match['date']}T{match['time']}+00:00")
     except ValueError:
@@ -342,7 +345,11 @@ def address_hints(address: str, model: str = "Check the model's name") -> Mappin
 
 
 def parse_error(data: bytes) -> ProviderError:
-    payload = _json(data)
+    return _error_in(_json(data), data)
+
+
+def _error_in(payload: Any, data: bytes) -> ProviderError:
+    """Return the error in `payload`, the JSON of `data`; None: `data` is no JSON, but a text."""
     return error_of(payload) if payload is not None else ProviderError(excerpt(data))
 
 
@@ -358,39 +365,34 @@ def _find_error(payload: Any) -> ProviderError:
         case str():
             return ProviderError(excerpt(payload))
         case [dict() as first, *_] if "msg" in first:  # FastAPI, inside "detail"
-            return ProviderError(
-                excerpt(
-                    "; ".join(
-                        _validation_message(entry) for entry in payload if isinstance(entry, dict)
-                    )
-                )
-            )
+            entries = (each for each in payload if isinstance(each, dict))
+            return ProviderError(excerpt("; ".join(map(_validation_message, entries))))
         case [first, *_]:  # Gemini wraps its error in a list
             return _find_error(first)
         case {"error": (str() | dict() | list()) as inner} if inner:
             error = _find_error(inner)
-            return ProviderError(
-                error.message, error.codes + _codes(payload), error.code, error.param
-            )
+            return replace(error, codes=error.codes + _codes(payload))
         case {"message": str(message)} if message:
-            details = payload.get("details")  # Anthropic's code of the problem is in here
-            code = _word(payload, "code") or (
-                _word(details, "error_code") if isinstance(details, dict) else ""
-            )
-            match payload.get("metadata"):
-                case {"raw": str(raw)} if raw:  # OpenRouter quotes what its own provider said
-                    message = f"{message}: {parse_error(raw.encode(errors='replace')).message}"
-            return ProviderError(excerpt(message), _codes(payload), code, _word(payload, "param"))
+            return _error_with_message(message, payload)
         case {"base_resp": {"status_msg": str(message), **rest}}:
-            return ProviderError(
-                excerpt(message), tuple(excerpt(str(value)) for value in rest.values())
-            )
+            return ProviderError(excerpt(message), tuple(map(_code, rest.values())))
         case {"detail": (str() | list()) as inner}:
             return _find_error(inner)
         case None:
             return ProviderError("")
         case _:
             return ProviderError(excerpt(json.dumps(payload, default=str)), _codes(payload))
+
+
+def _error_with_message(message: str, fields: dict[str, Any]) -> ProviderError:
+    code = _word(fields, "code")
+    match fields.get("details"):
+        case dict() as details if not code:  # Anthropic's code of the problem is in here
+            code = _word(details, "error_code")
+    match fields.get("metadata"):
+        case {"raw": str(raw)} if raw:  # OpenRouter quotes what its own provider said
+            message = f"{message}: {parse_error(raw.encode(errors='replace')).message}"
+    return ProviderError(excerpt(message), _codes(fields), code, _word(fields, "param"))
 
 
 def _codes(payload: Any) -> tuple[str, ...]:
@@ -400,7 +402,11 @@ def _codes(payload: Any) -> tuple[str, ...]:
     details = payload.get("details")
     if isinstance(details, list):  # the reasons of Google's ErrorInfo
         values += [each.get("reason") for each in details if isinstance(each, dict)]
-    return tuple(excerpt(str(value)) for value in values if isinstance(value, str | int))
+    return tuple(_code(value) for value in values if isinstance(value, str | int))
+
+
+def _code(value: Any) -> str:
+    return excerpt(str(value))
 
 
 def _word(payload: dict[str, Any], name: str) -> str:
@@ -420,6 +426,13 @@ def _json(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         return None
+
+
+def _requested_wait_s(
+    headers: Mapping[str, str], payload: Any, now: datetime | None
+) -> float | None:
+    wait_s = _retry_after_s({name.lower(): value for name, value in headers.items()}, now)
+    return _retry_delay_s(payload) if wait_s is None else wait_s
 
 
 def _retry_after_s(headers: Mapping[str, str], now: datetime | None) -> float | None:

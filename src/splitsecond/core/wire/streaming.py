@@ -544,10 +544,7 @@ def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
         try:
             return form.decode(data), odd
         except msgspec.ValidationError as error:
-            found = _PLACE.search(str(error))
-            steps = (
-                [name or int(number) for name, number in _STEP.findall(found[1])] if found else []
-            )
+            steps = _steps_to(error)
             name = next((step for step in reversed(steps) if isinstance(step, str)), "")
             value = holder = value if odd else json.loads(data)
             for step in steps[:-1]:
@@ -559,6 +556,12 @@ def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
             del holder[steps[-1]]
             odd.append(name)
             data = msgspec.json.encode(value)
+
+
+def _steps_to(error: msgspec.ValidationError) -> list[str | int]:
+    """Return the names and numbers that lead to the value that did not fit; none for the whole."""
+    found = _PLACE.search(str(error))
+    return [name or int(number) for name, number in _STEP.findall(found[1])] if found else []
 
 
 def _integer(text: str) -> int | None:

@@ -25,6 +25,13 @@ class _Call(Struct):
     id: str = ""
     name: str = ""
 
+    def is_other(self, id: str, name: str) -> bool:
+        """Return whether a fragment with this `id` and `name` begins another call."""
+        if not name:
+            return False
+        other_id = bool(id and self.id and id != self.id)
+        return other_id or bool(self.name and name != self.name)
+
 
 class ToolCalls(Struct, eq=False):
     _begun: dict[tuple[int, Hashable], _Call] = {}
@@ -42,9 +49,7 @@ class ToolCalls(Struct, eq=False):
             return call.rest
         if call is None and not name and (key is None or not id):
             call = self._latest.get(index)
-        if call is None or (
-            name and ((id and call.id and id != call.id) or (call.name and name != call.name))
-        ):
+        if call is None or call.is_other(id, name):
             number = self._counts.get(index, 0)
             self._counts[index] = number + 1
             call = _Call(ToolPart(number))

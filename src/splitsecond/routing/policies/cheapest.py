@@ -90,21 +90,20 @@ class Cheapest(PolicyService):
     ) -> Iterator[Choice]:
         unknown = [offer for offer in offers if offer.fast is None]
         fast = [offer for offer in offers if offer.fast]
-        session = None if self._sessions is None else call.notes.session
-        if session is not None and (fast or unknown):
-            yield from self._of_session(
-                call, session, [offer.branch for offer in (*fast, *unknown)]
-            )
-            return
-        if not fast and not unknown:
+        possible = [*fast, *unknown]
+        if not possible:
             for prospect in self._speeds.ranked(call, available):
                 why = f"cheapest, none is fast enough: {prospect}"
                 yield prospect.branch, why, UNKNOWN_ODDS, available
             return
+        session = None if self._sessions is None else call.notes.session
+        if session is not None:
+            yield from self._of_session(call, session, [offer.branch for offer in possible])
+            return
         explored = self._explored(offers, fast, now_ns)
         for offer in explored:
             yield offer.branch, f"cheapest: {offer}, explored", UNKNOWN_ODDS, available
-        for offer in (*fast, *unknown):
+        for offer in possible:
             if offer not in explored:
                 yield offer.branch, f"cheapest: {offer}", UNKNOWN_ODDS, available
 

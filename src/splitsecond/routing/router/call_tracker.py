@@ -134,12 +134,7 @@ class CallTracker:
             # was charged
             attempt = with_estimated_tokens(attempt, call, self._context)
         open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
-        if open_call.charged and self._charge is not None:
-            with contained("observer"):
-                self._charge(call.client, attempt)
-        if open_call.charge is not None:
-            with contained("observer"):
-                open_call.charge(attempt)
+        self._charge_for(attempt, open_call)
         if open_call.recorded:
             if open_call.has_all_attempts:
                 call.notes.observer = None  # see `_record`
@@ -150,6 +145,14 @@ class CallTracker:
                 self._record(open_call)
             if self._all_recorded is not None and not self._waiting:
                 self._end_wait(self._all_recorded)
+
+    def _charge_for(self, attempt: Observation, open_call: OpenCall) -> None:
+        if open_call.charged and self._charge is not None:
+            with contained("observer"):
+                self._charge(open_call.call.client, attempt)
+        if open_call.charge is not None:
+            with contained("observer"):
+                open_call.charge(attempt)
 
     def _end_wait(self, waiting: asyncio.Future[None]) -> None:
         if not waiting.done():

@@ -110,7 +110,11 @@ class _GeminiBatch(Struct):
     requests: list[_Gemini]
 
 
-def _read(form: str, body: bytes, path: str) -> tuple[str, tuple[str, ...], int | None, str]:
+_Parsed = tuple[str, tuple[str, ...], int | None, str]
+"""Model, texts, dimensions and form of the response."""
+
+
+def _read(form: str, body: bytes, path: str) -> _Parsed:
     decode = msgspec.json.decode
     match form:
         case "openai":
@@ -140,12 +144,15 @@ def _read(form: str, body: bytes, path: str) -> tuple[str, tuple[str, ...], int 
                 to_ollama.dimensions,
                 form,
             )
+    return _read_gemini(form, body, path)
+
+
+def _read_gemini(form: str, body: bytes, path: str) -> _Parsed:
     found = _PATH_MODEL.search(path)
-    requests = (
-        decode(body, type=_GeminiBatch).requests
-        if form == "gemini batch"
-        else [decode(body, type=_Gemini)]
-    )
+    if form == "gemini batch":
+        requests = msgspec.json.decode(body, type=_GeminiBatch).requests
+    else:
+        requests = [msgspec.json.decode(body, type=_Gemini)]
     texts = tuple(" ".join(part.text for part in each.content.parts) for each in requests)
     dimensions = next((each.output_dimensionality for each in requests), None)
     return unquote(found[1]) if found else "", texts, dimensions, form

@@ -87,6 +87,9 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
                 raise ValueError(f"fault {self.kind} has no setting {name}")
             if value is not None and not value >= 0:
                 raise ValueError(f"{name} must not be negative, got {value}")
+        self._check_frequency()
+
+    def _check_frequency(self) -> None:
         if sum(value is not None for value in (self.share, self.every, self.first)) > 1:
             raise ValueError("a fault has one of share, every and first")
         if self.share is not None and not 0 <= self.share <= 1:

@@ -75,18 +75,12 @@ class _Filler:
         if (ref := schema.get("$ref")) is not None:
             if ref in refs:  # a schema that has a finite value has one without it
                 raise _NoValue
-            return self.value(
-                _both(self._target(ref), _without(schema, "$ref")), name, (*refs, ref)
-            )
+            found = _both(self._target(ref), _without(schema, "$ref"))
+            return self.value(found, name, (*refs, ref))
         if schema.get("allOf"):
-            first, *others = schema["allOf"]
-            rest = _without(schema, "allOf") | ({"allOf": others} if others else {})
-            return self.value(_both(first, rest), name, refs)
+            return self.value(_first_of_all(schema), name, refs)
         if key := next((key for key in ("anyOf", "oneOf") if key in schema), ""):
-            rest = _without(schema, key)
-            return self._first(
-                [_both(choice, rest) for choice in sorted(schema[key], key=_is_null)], name, refs
-            )
+            return self._first(_alternatives(schema, key), name, refs)
         if "const" in schema:
             return schema["const"]
         if "enum" in schema:
@@ -177,6 +171,19 @@ def _both(one: Any, other: Schema) -> Any:
 
 def _without(schema: Schema, key: str) -> dict[str, Any]:
     return {name: value for name, value in schema.items() if name != key}
+
+
+def _first_of_all(schema: Schema) -> Any:
+    """Return `schema` with the first schema of its ``allOf`` merged into it."""
+    first, *others = schema["allOf"]
+    rest = _without(schema, "allOf")
+    return _both(first, rest | {"allOf": others} if others else rest)
+
+
+def _alternatives(schema: Schema, key: str) -> list[Any]:
+    """Return `schema` once with each choice of its ``anyOf`` or ``oneOf``, null last."""
+    rest = _without(schema, key)
+    return [_both(choice, rest) for choice in sorted(schema[key], key=_is_null)]
 
 
 def _types(schema: Schema) -> list[str]:

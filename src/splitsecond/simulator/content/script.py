@@ -100,12 +100,7 @@ def plain_script(
 
 
 def scripted(answer: ServerAnswer, stop: Sequence[str], limit: int) -> ReplyScript:
-    at, _, sequence = min(
-        ((at, -len(each), each) for each in stop if (at := answer.text.find(each)) >= 0),
-        default=(-1, 0, None),
-    )
-    if sequence is not None:
-        answer = replace(answer, text=answer.text[:at], calls=(), finish="stop")
+    answer, sequence = _until_stop(answer, stop)
     pieces = [Piece(word, kind) for kind in _TEXTS for word in _words(getattr(answer, kind))]
     room = limit - len(answer.calls)
     if len(pieces) > room or room < 0:
@@ -122,6 +117,18 @@ def scripted(answer: ServerAnswer, stop: Sequence[str], limit: int) -> ReplyScri
             Piece(text, "tool", None if place else call) for place, text in enumerate(fragments)
         ]
     return ReplyScript(answer, pieces or [Piece("")], sequence)
+
+
+def _until_stop(answer: ServerAnswer, stop: Sequence[str]) -> tuple[ServerAnswer, str | None]:
+    """Return the answer up to the first of the stop sequences, and that sequence; of those at one
+    place, the longest."""
+    at, _, sequence = min(
+        ((at, -len(each), each) for each in stop if (at := answer.text.find(each)) >= 0),
+        default=(-1, 0, None),
+    )
+    if sequence is None:
+        return answer, None
+    return replace(answer, text=answer.text[:at], calls=(), finish="stop"), sequence
 
 
 _TEXTS: tuple[TokenKind, ...] = ("reasoning", "text", "refusal")

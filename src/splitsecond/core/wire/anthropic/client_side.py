@@ -57,17 +57,18 @@ class MessageAssembly(Assembly):
                 self.merged |= {str(name): value for name, value in rest.items()}
                 self.merged |= delta if isinstance(delta, dict) else {}
                 if isinstance(usage, dict):
-                    known = self.merged.get("usage")
-                    counts = self.merged["usage"] = dict(known) if isinstance(known, dict) else {}
-                    # counts never decrease: some servers send 0 for those that they sent before
-                    counts |= {
-                        name: count
-                        for name, count in usage.items()
-                        if count or not counts.get(name, count)
-                    }
+                    self._merge_usage(usage)
             case {"type": "message_stop"}:
                 self._ended = True
         return added
+
+    def _merge_usage(self, usage: dict[str, Any]) -> None:
+        known = self.merged.get("usage")
+        counts = self.merged["usage"] = dict(known) if isinstance(known, dict) else {}
+        # counts never decrease: some servers send 0 for those that they sent before
+        counts |= {
+            name: count for name, count in usage.items() if count or not counts.get(name, count)
+        }
 
     def fields(self) -> dict[str, Any]:
         blocks = [plain(self._blocks[number]) for number in sorted(self._blocks)]

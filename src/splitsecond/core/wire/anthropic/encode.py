@@ -89,11 +89,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         tier := chat_form.mapped_field(fields, "service_tier", _SERVICE_TIERS, "Anthropic")
     ) is not None:
         body["service_tier"] = tier
-    older, newer = fields.pop("user", None), fields.pop("safety_identifier", None)
-    user = older if newer is None else newer
-    if isinstance(user, str):
-        body["metadata"] = {"user_id": user}
-    body |= _tools(fields)
+    body |= _metadata(fields) | _tools(fields)
     limit = chat_form.take_output_limit(fields)
     kind, schema = chat_form.output_format(fields, "Anthropic")
     if kind == "json_object":
@@ -114,15 +110,24 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["output_config"] = config
     body |= quirks.native(call, fields, _OWN)
     if limit is None:
-        limit = quirks.default_max_tokens
-        match body.get("thinking"):
-            case {"budget_tokens": int(budget)}:  # the limit must exceed it
-                limit = limit if limit and limit > budget else budget + DEFAULT_MAX_TOKENS
-            case _:
-                limit = limit or DEFAULT_MAX_TOKENS
+        limit = _default_limit(body.get("thinking"), quirks)
         call.notes.added[""] = f"max_tokens={limit}"
     body["max_tokens"] = limit
     return _request(body, model, quirks, streamed)
+
+
+def _metadata(fields: dict[str, Any]) -> dict[str, Any]:
+    older, newer = fields.pop("user", None), fields.pop("safety_identifier", None)
+    user = older if newer is None else newer
+    return {"metadata": {"user_id": user}} if isinstance(user, str) else {}
+
+
+def _default_limit(thinking: Any, quirks: Quirks) -> int:
+    limit = quirks.default_max_tokens
+    match thinking:
+        case {"budget_tokens": int(budget)}:  # the limit must exceed it
+            return limit if limit and limit > budget else budget + DEFAULT_MAX_TOKENS
+    return limit or DEFAULT_MAX_TOKENS
 
 
 def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
@@ -263,9 +268,7 @@ def _thinking(
     config = (
         {"effort": wanted.level(call, _EFFORTS)} if adaptive and wanted.tokens is not None else {}
     )
-    budget = wanted.tokens or BUDGETS["medium"]
-    if isinstance(limit, int):
-        budget = min(budget, limit - 1)
+    budget = _budget(wanted, limit)
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
     unable = version is not None and version < _FIRST_THINKING
     if (
@@ -278,6 +281,11 @@ def _thinking(
     shown = {} if wanted.shown is None else {"display": "summarized" if wanted.shown else "omitted"}
     how = {"type": "adaptive"} if adaptive else {"type": "enabled", "budget_tokens": budget}
     return {"thinking": {**how, **shown}}, config
+
+
+def _budget(wanted: ReasoningRequest, limit: Any) -> int:
+    budget = wanted.tokens or BUDGETS["medium"]
+    return min(budget, limit - 1) if isinstance(limit, int) else budget
 
 
 def _version(model: str) -> tuple[int, int] | None:

@@ -105,6 +105,11 @@ class Chunk(Struct, gc=False, rename="camel"):
     prompt_feedback: PromptFeedback | None = None
     error: Any = None
 
+    @property
+    def quiet_kind(self) -> str:
+        """The kind of `Quiet` that the event is if it holds nothing else."""
+        return "empty" if self.candidates else "no candidates"
+
 
 _decode_usage = msgspec.json.Decoder(UsageMetadata, strict=False).decode
 _JSON_BEGINS = (b"{", b"[")
@@ -160,12 +165,16 @@ class GeminiDecoder(Decoder):
                 self._add_finish(at, out, candidate.finish_reason, data, index)
             if self._ended:
                 return
-        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
-            self._blocked = True
-            out.append(Finish(at, chunk.prompt_feedback.block_reason))
+        if chunk.prompt_feedback is not None:
+            self._note_block(chunk.prompt_feedback, at, out)
         self._add_usage(out, usage)
         if len(out) == before:
-            out.append(Quiet(at, "empty" if chunk.candidates else "no candidates"))
+            out.append(Quiet(at, chunk.quiet_kind))
+
+    def _note_block(self, feedback: PromptFeedback, at: int, out: list[Event]) -> None:
+        if feedback.block_reason:
+            self._blocked = True
+            out.append(Finish(at, feedback.block_reason))
 
     def _so_far(
         self, kind: TokenKind, shape: UsageMetadata | None, usage: Usage | None

@@ -130,14 +130,15 @@ def _thinking(call: Call, wanted: ReasoningRequest, model: str) -> dict[str, Any
         if wanted.tokens is not None:  # else the model decides
             made["thinkingLevel"] = wanted.level(call, _LEVELS).upper()
     elif wanted.is_set:
-        least, most = _BUDGETS_OF_PRO if "pro" in model else _BUDGETS
-        tokens = wanted.tokens
-        if wanted.off and least:
-            left_out(call, wanted.name)
-        made["thinkingBudget"] = (
-            _DYNAMIC_BUDGET if tokens is None else min(max(tokens, least), most)
-        )
+        made["thinkingBudget"] = _budget(call, wanted, model)
     return {"thinkingConfig": made} if made else {}
+
+
+def _budget(call: Call, wanted: ReasoningRequest, model: str) -> int:
+    least, most = _BUDGETS_OF_PRO if "pro" in model else _BUDGETS
+    if wanted.off and least:
+        left_out(call, wanted.name)
+    return _DYNAMIC_BUDGET if wanted.tokens is None else min(max(wanted.tokens, least), most)
 
 
 def _is_new(model: str) -> bool:

@@ -208,23 +208,22 @@ def _tools(tools: Any, config: Any) -> Fields:
     ]
     if not functions:
         return {}
+    choice = _tool_choice(config)
+    return {"tools": functions} | ({} if choice == "auto" else {"tool_choice": choice})
+
+
+def _tool_choice(config: Any) -> str | Fields:
     calling = camel(object_field("toolConfig", config or {})).get("functionCallingConfig") or {}
     calling = camel(object_field("toolConfig.functionCallingConfig", calling))
     mode, names = calling.get("mode", "AUTO"), calling.get("allowedFunctionNames") or []
     if not isinstance(mode, str) or mode not in _MODES or not isinstance(names, list):
         raise not_translatable(f"toolConfig {short(config)}", "a chat")
-    made: Fields = {"tools": functions}
-    named = [{"type": "function", "function": {"name": name}} for name in names]
-    if _MODES[mode] == "required" and len(named) == 1:
-        made["tool_choice"] = named[0]
-    elif _MODES[mode] == "required" and named:
-        made["tool_choice"] = {
-            "type": "allowed_tools",
-            "allowed_tools": {"mode": "required", "tools": named},
-        }
-    elif _MODES[mode] != "auto":
-        made["tool_choice"] = _MODES[mode]
-    return made
+    named: list[Fields] = [{"type": "function", "function": {"name": name}} for name in names]
+    if _MODES[mode] != "required" or not named:
+        return _MODES[mode]
+    if len(named) == 1:
+        return named[0]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": named}}
 
 
 def _declarations(tool: Any, place: str) -> list[Fields]:

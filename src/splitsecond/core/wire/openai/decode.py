@@ -145,40 +145,49 @@ class OpenAIDecoder(Decoder):
         may_fail = chunk.error or groq is not None or chunk.base_resp is not None
         if may_fail and self._failed(chunk, data, at, out):
             return
-        choices = chunk.choices or ()
         counted = None
         if chunk.usage is not ABSENT or groq is not None:
             counted = self._count(chunk, at, out)
-        for choice in choices:
-            index = choice.index
-            self._choices.add(index)
-            if len(self._choices) > MAX_CHOICES:
-                self._break(at, out, "malformed", f"the answer has more than {MAX_CHOICES} choices")
+        for choice in chunk.choices or ():
+            counted = self._take_choice(choice, fresh, counted, data, at, out)
+            if self._ended:
                 return
-            if choice.usage is not ABSENT:
-                counted = self._count_choice(choice, at, out) or counted
-            if pieces := _pieces(choice, fresh, self._calls):
-                so_far = (
-                    None if counted is None or self._json is not None else self._so_far(counted)
-                )
-                logprobs = None if choice.logprobs in NOTHING else _token_logprobs(choice.logprobs)
-                for kind, text, tool in pieces:
-                    out.append(Token(at, text, kind, index, so_far, tool, logprobs))
-                    logprobs = None  # only the first token of a chunk has them
-                self._tokens += len(pieces)
-            if choice.finish_reason:
-                self._add_finish(at, out, choice.finish_reason, data, index)
-                if self._ended:
-                    return
         if counted is not None:
-            if not choices and (counted.output_tokens or 0) >= max(self._tokens, 1):
-                self._closed_at = self._tokens
             self._add_usage(out, counted)
         if chunk.time_info is not ABSENT or chunk.timings is not ABSENT:
             self._note_timings(chunk)
         if len(out) == before:
-            role = any(choice.delta is not None and choice.delta.role for choice in choices)
-            out.append(Quiet(at, "role" if role else "empty" if choices else "no choices"))
+            out.append(Quiet(at, chunk.quiet_kind))
+
+    def _take_choice(
+        self,
+        choice: Choice,
+        fresh: bool,
+        counted: Usage | None,
+        data: bytes,
+        at: int,
+        out: list[Event],
+    ) -> Usage | None:
+        """Take one choice of an event. `fresh`: nothing was streamed before the event. Return the
+        counts so far: those of the choice, or else `counted`."""
+        index = choice.index
+        if index not in self._choices:
+            if len(self._choices) == MAX_CHOICES:
+                self._break(at, out, "malformed", f"the answer has more than {MAX_CHOICES} choices")
+                return counted
+            self._choices.add(index)
+        if choice.usage is not ABSENT:
+            counted = self._count_choice(choice, at, out) or counted
+        if pieces := _pieces(choice, fresh, self._calls):
+            so_far = None if counted is None or self._json is not None else self._so_far(counted)
+            logprobs = None if choice.logprobs in NOTHING else _token_logprobs(choice.logprobs)
+            for kind, text, tool in pieces:
+                out.append(Token(at, text, kind, index, so_far, tool, logprobs))
+                logprobs = None  # only the first token of a chunk has them
+            self._tokens += len(pieces)
+        if choice.finish_reason:
+            self._add_finish(at, out, choice.finish_reason, data, index)
+        return counted
 
     def _so_far(self, counted: Usage) -> int | None:
         """Return the running count if `counted` came with a token and holds one."""
@@ -205,7 +214,10 @@ class OpenAIDecoder(Decoder):
             self.server_timings.update(times)
         if chunk.choices:
             return self._usage.take(shape, at, chunk.choices[0].index)
-        return self._usage.take_alone(shape, at, several=len(self._choices) > 1)
+        counted = self._usage.take_alone(shape, at, several=len(self._choices) > 1)
+        if counted is not None and (counted.output_tokens or 0) >= max(self._tokens, 1):
+            self._closed_at = self._tokens
+        return counted
 
     def _is_whole(self, marker: bool) -> bool:
         if self._closed_at == self._tokens:
@@ -241,21 +253,32 @@ def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
         if isinstance(content, str):
             pieces.append(("text", content, None))
         else:
-            inner_text, text = texts_of(content)
-            pieces += [("reasoning", inner_text, None)] if inner_text else []
-            pieces += [("text", text, None)] if text else []
+            pieces += _listed(content)
     if delta.refusal:
         pieces.append(("refusal", delta.refusal, None))
     if delta.tool_calls or delta.function_call:
-        for part, text in tool_fragments(delta, choice.index, calls, whole=choice.delta is None):
-            if part.name or text:
-                pieces.append(("tool", part.name + text, part))
-    if delta.audio and (sound := delta.audio.data or delta.audio.transcript):
-        pieces.append(("audio", sound, None))
-    if delta.images:
-        links = [image.image_url for image in delta.images if image.image_url is not None]
-        pieces.extend(("image", link.url, None) for link in links if link.url)
+        pieces += _tools(delta, choice, calls)
+    if delta.audio or delta.images:
+        pieces += _media(delta)
     return pieces
+
+
+def _listed(parts: Sequence[Part]) -> list[_Piece]:
+    reasoning, text = texts_of(parts)
+    pieces: list[_Piece] = [("reasoning", reasoning, None), ("text", text, None)]
+    return [piece for piece in pieces if piece[1]]
+
+
+def _tools(delta: Delta, choice: Choice, calls: ToolCalls) -> list[_Piece]:
+    fragments = tool_fragments(delta, choice.index, calls, whole=choice.delta is None)
+    return [("tool", part.name + text, part) for part, text in fragments if part.name or text]
+
+
+def _media(delta: Delta) -> list[_Piece]:
+    sound = (delta.audio.data or delta.audio.transcript) if delta.audio else None
+    links = [image.image_url for image in delta.images or () if image.image_url is not None]
+    images: list[_Piece] = [("image", link.url, None) for link in links if link.url]
+    return [("audio", sound, None), *images] if sound else images
 
 
 def texts_of(parts: Sequence[Part]) -> tuple[str, str]:

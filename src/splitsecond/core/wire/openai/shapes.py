@@ -204,3 +204,11 @@ class Chunk(Struct, gc=False):
     timings: Raw = ABSENT
     time_info: Raw = ABSENT
     service_tier: Any = None
+
+    @property
+    def quiet_kind(self) -> str:
+        """The kind of `Quiet` that the event is if it holds nothing else."""
+        if not self.choices:
+            return "no choices"
+        role = any(choice.delta is not None and choice.delta.role for choice in self.choices)
+        return "role" if role else "empty"

@@ -64,6 +64,13 @@ class Response(Struct, gc=False):
     incomplete_details: Incomplete | None = None
     service_tier: Any = None
 
+    @property
+    def finish_reason(self) -> str:
+        why = self.incomplete_details.reason if self.incomplete_details else None
+        if why and self.status == "incomplete" and not meaning(why):
+            return "incomplete"  # for a reason that is not known to leave a good answer
+        return why or self.status or "completed"
+
 
 class ResponseEvent(Response, gc=False):
     type: str = ""
@@ -148,31 +155,31 @@ class ResponsesDecoder(Decoder):
         """Take item `number` at its start or (`whole`) at its end: the content that no delta
         held."""
         if item.type in _CALLS:
-            self._called.add(item.call_id or "")
-            tool = self._calls.part(number, item.call_id or "", item.name or "")
+            identity = item.call_id or ""
+            self._called.add(identity)
+            tool = self._calls.part(number, identity, item.name or "")
             self._add_token(at, out, tool.name, "tool", tool)
         if not whole:
             return
         if number not in self._with_deltas | self._with_parts:
-            content = item.summary or item.content or ()
-            for part in [Part(text=content)] if isinstance(content, str) else content:
-                kind: TokenKind = "reasoning" if item.type == "reasoning" else "text"
-                self._add_token(at, out, part.text or "", kind)
-                self._add_token(at, out, part.refusal or "", "refusal")
-            if item.type in _CALLS:
-                self._add_token(
-                    at,
-                    out,
-                    arguments_text(item.arguments or item.input),
-                    "tool",
-                    self._calls.begun(number),
-                )
+            self._take_content(item, number, at, out)
         if item.type == "image_generation_call" and isinstance(item.result, str) and item.result:
             self._add_token(
                 at, out, f"data:image/{item.output_format or 'png'};base64,{item.result}", "image"
             )
         if item.encrypted_content:
             out.append(Quiet(at, "signature", item.encrypted_content))
+
+    def _take_content(self, item: Item, number: int, at: int, out: list[Event]) -> None:
+        """Take the content of an item of which nothing has come before."""
+        content = item.summary or item.content or ()
+        kind: TokenKind = "reasoning" if item.type == "reasoning" else "text"
+        for part in [Part(text=content)] if isinstance(content, str) else content:
+            self._add_token(at, out, part.text or "", kind)
+            self._add_token(at, out, part.refusal or "", "refusal")
+        if item.type in _CALLS:
+            arguments = arguments_text(item.arguments or item.input)
+            self._add_token(at, out, arguments, "tool", self._calls.begun(number))
 
     def _take_end(
         self, response: Response, data: bytes, at: int, out: list[Event], *, marker: bool
@@ -188,10 +195,7 @@ class ResponsesDecoder(Decoder):
             ):
                 self._take_item(item, self._items.end(None), at, out, whole=True)
         self._note_tier(response.service_tier)
-        why = response.incomplete_details.reason if response.incomplete_details else None
-        if why and response.status == "incomplete" and not meaning(why):
-            why = "incomplete"  # for a reason that is not known to leave a good answer
-        self._add_finish(at, out, why or response.status or "completed", data)
+        self._add_finish(at, out, response.finish_reason, data)
         if self._ended:
             return
         if (shape := self._read_counts(response.usage, _decode_usage, at, out)) is not None:

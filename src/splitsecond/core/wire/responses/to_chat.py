@@ -208,18 +208,7 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
         case {"role": str(role), "content": str() | list() as content} if (
             item.get("type", "message") == "message"
         ):
-            if role not in _ROLES:
-                raise CallerFault(f"{where}.role is {role!r}: expected one of {', '.join(_ROLES)}")
-            parts = _parts(content, f"{where}.content")
-            if role != "assistant":
-                chat.add(
-                    {
-                        "role": "user" if role == "user" else "system",
-                        "content": plain_content(parts),
-                    }
-                )
-            elif text := _texts(parts, where):
-                chat.assistant().texts.append(text)
+            _message(role, content, where, chat)
         case {"type": "reasoning"}:
             _think(item, chat)
         case {
@@ -259,6 +248,17 @@ def _item(item: Any, where: str, chat: _Chat) -> None:
             raise CallerFault(
                 f"{where} must be an object with a type, or a role and content, got {short(item)}"
             )
+
+
+def _message(role: str, content: str | list[Any], where: str, chat: _Chat) -> None:
+    if role not in _ROLES:
+        raise CallerFault(f"{where}.role is {role!r}: expected one of {', '.join(_ROLES)}")
+    parts = _parts(content, f"{where}.content")
+    if role != "assistant":
+        role = "user" if role == "user" else "system"
+        chat.add({"role": role, "content": plain_content(parts)})
+    elif text := _texts(parts, where):
+        chat.assistant().texts.append(text)
 
 
 def _is_object(value: Any) -> bool:
