@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from tests.golden import golden as golden  # fixtures for all tests
@@ -252,6 +253,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         finally:
             _guarded.clear()
             _refused.clear()
+
+
+class BriefReports:
+    """Plugin of a worker process of pytest-xdist: sends one report of a test that passes, not its
+    setup, teardown, start and end too. Sending them takes as long as most tests do."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        for report in runtestprotocol(item, nextitem=nextitem, log=False):
+            if report.when == "call" or not report.passed:
+                item.ihook.pytest_runtest_logreport(report=report)
+        return True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the reports of setups and teardowns only where their durations are shown."""
+    if hasattr(config, "workerinput") and config.option.durations is None:
+        config.pluginmanager.register(BriefReports())
 
 
 @pytest.hookimpl(wrapper=True)
