@@ -25,7 +25,7 @@ SEED := $(shell date +%s)
 SEVERAL := -n 4 --dist loadgroup --durations=25
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-all fuzz lint style types clients clients-newest bench docs shots dist clean
+.PHONY: demo test test-all examples system fuzz lint style types all-clients clients clients-newest bench docs shots dist clean
 
 # Benchmark simulated providers, and write a report. Needs no key, and no network once installed.
 demo: $(VENV)/.runs
@@ -37,10 +37,14 @@ demo: $(VENV)/.runs
 test: $(VENV)/.develops
 	@$(PYTEST) -m 'not system' --assert=plain || { $(BIN)/pytest -q -m 'not system' --last-failed --last-failed-no-failures=none; false; }
 
-# Run all tests: after the fast ones those with more generated examples, then those with processes, browsers, PostgreSQL,
-# the real engine and other clients, and those that take long.
-test-all: test $(CLIENTS)/.installed $(CODEX)/.installed $(CLAUDE)/.installed
+# Run all tests: after the fast ones those with more generated examples, then the others.
+test-all: test examples system
+
+examples: $(VENV)/.develops
 	@HYPOTHESIS_PROFILE=all $(PYTEST) -m 'hypothesis and not system'
+
+# Run the tests with processes, browsers, PostgreSQL, the real engine and other clients, and those that take long.
+system: $(VENV)/.develops all-clients
 	@$(PYTEST) $(SEVERAL) -m system
 
 # Search for faults: the fast tests that generate examples, with new ones, eight times as many. To repeat a search, give
@@ -51,6 +55,8 @@ fuzz: $(VENV)/.develops
 
 # Install the clients that tests/clients runs, and axe-core for tests of pages, at their pinned versions. Needs Node.js 18 or later, with npm.
 clients: $(CLIENTS)/.installed
+
+all-clients: $(CLIENTS)/.installed $(CODEX)/.installed $(CLAUDE)/.installed
 
 # The same tests with the newest version of every client, the tests of the vendors' own libraries, and the table of every client,
 # feature and target in docs/reference/client-matrix.md. Needs Node.js 22.

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from tests.golden import golden as golden  # fixtures for all tests
@@ -61,6 +62,9 @@ STARTS_PROCESSES = (
 HERE = Path(__file__).parent
 ONLY_SYSTEM = re.compile(r"^pytestmark = pytest\.mark\.system$", re.MULTILINE)
 MAX_ID = 80
+YOUNG_OBJECTS = 20_000
+"""New objects until the garbage collector runs, as in a gateway. With Python's 700, it takes a
+tenth of the tests' time."""
 _guarded: list[pytest.Item] = []
 _refused: list[str] = []
 
@@ -138,6 +142,7 @@ def _frozen_heap() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "unfreeze", lambda: None)  # each of them ends with it
         gc.freeze()
+        gc.set_threshold(YOUNG_OBJECTS)
         yield
     gc.unfreeze()
 
@@ -252,6 +257,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         finally:
             _guarded.clear()
             _refused.clear()
+
+
+class BriefReports:
+    """Plugin of a worker process of pytest-xdist: sends one report of a test that passes, not its
+    setup, teardown, start and end too. Sending them takes as long as most tests do."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        for report in runtestprotocol(item, nextitem=nextitem, log=False):
+            if report.when == "call" or not report.passed:
+                item.ihook.pytest_runtest_logreport(report=report)
+        return True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the reports of setups and teardowns only where their durations are shown."""
+    if hasattr(config, "workerinput") and config.option.durations is None:
+        config.pluginmanager.register(BriefReports())
 
 
 @pytest.hookimpl(wrapper=True)

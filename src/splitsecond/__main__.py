@@ -1,5 +1,8 @@
 """`python -m splitsecond` is `splitsecond`."""
 
-from splitsecond.cli.app import main
+from splitsecond.core.loading import loading
+
+with loading():
+    from splitsecond.cli.app import main
 
 main()

@@ -33,7 +33,7 @@ def test_explain_without_a_gateway_simulates_a_new_one(split: Split, tmp_path: P
     ended = split("explain", "safe", "--json", "-")
     assert ended.code == 0
     assert ended.json["choices"] == [
-        {"calls": 100, "targets": ["gone/m"], "why": "", "refused": ""}
+        {"calls": 100, "targets": ["gone/m"], "why": "", "refused": "", "odds": None}
     ]
     assert [each["status"]["state"] for each in ended.json["targets"]] == ["untested", "untested"]
     assert "none runs" in ended.json["source"]

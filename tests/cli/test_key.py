@@ -47,7 +47,7 @@ def test_an_added_key_is_printed_once_and_valid(split: Split, configuration: Pat
     _, alice = load(configuration, {}).keys
     assert (alice.team and alice.team.name, alice.usd_per_day) == ("research", 5)
     listed = split("key", "list")
-    assert "alice research fast 5 USD a day" in listed.words
+    assert "alice research fast 5 USD a file:splitsecond.alice.key" in listed.words
     assert secret not in listed.out + split("key", "list", "--json", "-").out
 
 

@@ -356,6 +356,20 @@ def test_prices_that_cannot_be_read_refuse_limited_keys(
     play(priced_by_the_list(configured(FAST + LIMITED)), main)
 
 
+def test_only_the_first_worker_reports_what_all_read(
+    configured: Configured, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    settings, shared = configured(FAST + "seeds: [empty]"), SharedTables.create(2)
+    for number in (0, 1):
+        worker = GatewayWorker(settings, WorkerSlot(number=number, workers=2, shared=shared))
+        try:
+            asyncio.run(worker.router.warm_start())
+        finally:
+            worker.close()
+    assert capsys.readouterr().err.count("no run at") == 1
+
+
 def test_other_workers_wait_until_the_first_has_read_the_log(configured: Configured) -> None:
     settings, shared = configured(FAST + LIMITED + LOGGED), SharedTables.create(2)
     first, second = (

@@ -36,6 +36,7 @@ from splitsecond.core.errors import (
     ProviderFault,
     TimedOut,
 )
+from splitsecond.core.loading import module_command
 from splitsecond.core.timing.timeline import record_fault
 from splitsecond.core.upstream.spec import TargetSpec
 from splitsecond.simulator.process import RunningProvider
@@ -101,8 +102,7 @@ def test_a_worker_closes_its_connections_before_it_exits(simulated: RunningProvi
         sys.executable,
         "-W",
         "always::ResourceWarning",
-        "-m",
-        "splitsecond.benchmark.load.worker",
+        *module_command("splitsecond.benchmark.load.worker")[1:],
     )
     with Process[bytes](real, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
         say(process, Configure([target], 1))

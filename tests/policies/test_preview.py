@@ -1,5 +1,7 @@
 """Previews: the targets that calls would go to, without sending one."""
 
+import pytest
+from tests.cases import each_case
 from tests.policies.world import priced
 
 from splitsecond.core import clock
@@ -34,13 +36,13 @@ def failed(target: str) -> Observation:
 
 
 def choices(
-    policy: str, states: TargetStates | None = None, prompt: str = "Hello."
+    policy: str, states: TargetStates | None = None, prompt: str = "Hello.", calls: int = 20
 ) -> list[PreviewedChoice]:
     found: list[PreviewedChoice] = []
 
     async def act() -> None:
         found.extend(
-            await preview(parse(policy), states or TargetStates(), sample(prompt), calls=20)
+            await preview(parse(policy), states or TargetStates(), sample(prompt), calls=calls)
         )
 
     run_virtual(act())
@@ -140,3 +142,19 @@ def test_the_next_turn_of_a_session_is_explained() -> None:
         )
 
     run_virtual(act())
+
+
+@each_case(
+    ("policy", "odds"),
+    [
+        ('split("a/x", "b/x", share=0.3)', {"a/x": 0.7, "b/x": 0.3}),
+        ('split(weighted("a/x", "b/x"), "a/x", share=0.5)', {"a/x": 0.75, "b/x": 0.25}),
+        ('weighted("a/x", "b/x", weights="2,1")', {"a/x": 2 / 3, "b/x": 1 / 3}),
+        ('fallback("a/x", "b/x")', {"a/x": None}),
+    ],
+)
+def test_shares_are_those_of_the_policy_and_not_of_the_sample(
+    policy: str, odds: dict[str, float | None]
+) -> None:
+    found = {each.targets[0]: each.odds for each in choices(policy, calls=100)}
+    assert found == pytest.approx(odds)

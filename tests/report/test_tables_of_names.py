@@ -1,20 +1,28 @@
 """Tables whose rows are names of targets: a narrow console loses columns before it folds a name."""
 
+import io
+import re
 from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
 from tests.cases import each_case
+from tests.report.invented import invented_run
+from tests.report.searched import searched_run
 
+from splitsecond.benchmark.report.first_screen import first_screen
 from splitsecond.benchmark.report.production import speed_table, spending_table
 from splitsecond.benchmark.report.recommendation import recommendation_table
+from splitsecond.benchmark.report.terminal import print_steps
 from splitsecond.benchmark.rows.records import Recommendation, TargetRating
 from splitsecond.log.production.speed import ProductionSpeed
 from splitsecond.log.production.spending import Spending
 from splitsecond.log.statistics.summary import summary_of
 
 NAMES = ["fireworks/accounts/fireworks/models/llama-v3p1-405b-instruct", "groq/openai/gpt-oss-120b"]
+
+FIGURE = re.compile(r"(?<![\w/.-])[\d.,]*\d(?![\w-])")
 
 
 def speeds(console: Console) -> None:
@@ -50,6 +58,22 @@ def spending(console: Console) -> None:
     )  # fmt: skip
     spending_table(
         [replace(row, name=name) for name in NAMES], replace(row, name="all"), "target", console
+    )
+
+
+def steps(console: Console) -> None:
+    run, _ = searched_run()
+    assert run.capacity is not None
+    print_steps(run, run.capacity, console)
+
+
+def rows(console: Console) -> None:
+    first_screen(
+        invented_run(
+            ("generalcompute/llama-3.1-70b-instruct", "groq/llama-3.1-70b-versatile"),
+            concurrencies=(1, 8),
+        )[0],
+        console,
     )
 
 
@@ -90,3 +114,19 @@ def test_reasons_against_a_target_move_below_a_narrow_table() -> None:
             )
             != beside
         )
+
+
+@each_case("table", [speeds, recommendations, spending, steps, rows])
+@each_case("width", [30, 40, 60])
+def test_no_console_is_so_narrow_that_a_figure_is_cut(
+    table: Callable[[Console], None], width: int
+) -> None:
+    figures = []
+    for each in (200, width):
+        out = io.StringIO()
+        table(Console(width=each, file=out))
+        text = out.getvalue().partition("•")[0]
+        figures.append(set(FIGURE.findall(text)))
+    assert not re.search(r"\d…", text)
+    assert figures[1]
+    assert figures[1] <= figures[0]

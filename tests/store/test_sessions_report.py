@@ -16,7 +16,7 @@ from splitsecond.core.session import CallSession
 from splitsecond.core.timing.columns import AttemptColumns
 from splitsecond.log.production.sessions import TargetTimes, moved, reported, sentence, span
 from splitsecond.log.production.target_times import target_times
-from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.call_record import OWN_TARGET, CallRecord
 from splitsecond.log.store.log import Log, Past
 
 BEGAN = datetime(2026, 11, 26, 12, tzinfo=UTC)
@@ -227,6 +227,8 @@ def test_the_log_lists_sessions_and_their_calls(tmp_path: Path) -> None:
             log.put(answered(number, session=in_session(number + 1, mine, agent=agent)))
         log.put(answered(7, session=in_session(1, other), outcome="failed"))
         log.put(answered(8))
+        # the gateway answered it itself, at a limit
+        log.put(answered(9, session=in_session(7, mine), target=OWN_TARGET))
     past, until = Past.open(url), datetime.now(UTC) + timedelta(hours=1)
     since = until - timedelta(days=1)
     found = {each.id: each for each in past.sessions(since, until)}
@@ -236,7 +238,9 @@ def test_the_log_lists_sessions_and_their_calls(tmp_path: Path) -> None:
     }
     assert found[mine].input_tokens == 600
     assert sum(tokens.output_tokens for tokens in found[mine].spent) == 120
-    calls = list(past.calls(since, until, session=mine))
+    *calls, limited = past.calls(since, until, session=mine)
+    report = reported([*calls, limited])
+    assert (len(report.turns), report.limited) == (6, 1)
     assert [record.session.turn for _, record in calls if record.session] == [1, 2, 3, 4, 5, 6]
     assert all(len(record.attempts) == 1 for _, record in calls)
     assert reported(calls).causes.total_s == pytest.approx(reported(calls).wall_s)
@@ -244,3 +248,4 @@ def test_the_log_lists_sessions_and_their_calls(tmp_path: Path) -> None:
 
 def test_times_are_in_words() -> None:
     assert [span(each) for each in (3.21, 71.4, 125, 7800)] == ["3.2 s", "71 s", "2 min", "2 h 10"]
+    assert [span(each) for each in (0.0, 0.0042, 0.048)] == ["0.0 s", "4.2 ms", "48 ms"]

@@ -22,6 +22,7 @@ from splitsecond import __version__
 from splitsecond.cli.help import Command, Group
 from splitsecond.cli.interruption import Interrupted, discard_output
 from splitsecond.core.errors import CallerFault, Fault, printable
+from splitsecond.core.loading import loading
 
 COMMANDS = {
     "Measure": {
@@ -87,7 +88,9 @@ class CommandTable(Mapping[str, Command]):
     def _make(self, name: str) -> Command:
         heading = self._headings[name]
         python_name = f"{name}_" if name in _KEYWORDS else name.replace("-", "_")
-        function = getattr(import_module(f"splitsecond.cli.commands.{python_name}"), python_name)
+        with loading():
+            module = import_module(f"splitsecond.cli.commands.{python_name}")
+        function = getattr(module, python_name)
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         settings = {"allow_interspersed_args": name not in _RUN_PROGRAMS}
         alone.command(

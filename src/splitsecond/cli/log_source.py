@@ -60,9 +60,11 @@ class LoggedTraffic:
         self._past = Past.open(self.url)
         self._billing: TargetDirectory | None = None
 
-    @property
-    def configured(self) -> bool:
-        return self._settings is not None
+    def price_notes(self, unpriced: int) -> list[str]:
+        """Return why some attempts may have no price, if the configuration is not known."""
+        if not unpriced or self._settings is not None:
+            return []
+        return ["Prices from the gateway's configuration are missing: name it with --config."]
 
     @property
     def span_s(self) -> float:

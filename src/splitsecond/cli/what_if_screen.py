@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.report.tables import print_item
+from splitsecond.benchmark.report.tables import print_item, print_table
 from splitsecond.core.errors import printable
 from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import MISSING, counted_as, number, percent
@@ -185,7 +185,7 @@ def _print_answer(answer: PolicyAnswer, console: Console) -> None:
         table.add_row(
             printable(name), *cells, Text(_difference(each), "" if each.is_real else "dim")
         )
-    console.print(table)
+    print_table(table, console)
     _print_robust(answer.robust, console)
 
 

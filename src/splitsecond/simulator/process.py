@@ -5,7 +5,6 @@ interpreter. It must not outlive the program, however that ends: it exits when i
 closes, whose other end only the program holds.
 """
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -16,6 +15,7 @@ import msgspec
 
 from splitsecond.core.child_process import server_process
 from splitsecond.core.errors import CallerFault, NetworkFault
+from splitsecond.core.loading import module_command
 
 CONTROL_S = 60.0
 """How long a request to the simulator itself may take, on a machine that is busy with other
@@ -118,9 +118,7 @@ def run_simulator(
     with the process's error output if they do not become ready.
     """
     command = [
-        sys.executable,
-        "-m",
-        "splitsecond.simulator",
+        *module_command("splitsecond.simulator"),
         *profiles,
         "--port",
         "0",

@@ -15,15 +15,19 @@ every clearly heavier one has little more throughput.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from splitsecond.benchmark.findings.causes import cause_of_row, evidence, with_evidence
 from splitsecond.benchmark.rows.figures import ended, ttft_figure
-from splitsecond.benchmark.rows.records import Capacity, CapacityStep, ConditionFindings
+from splitsecond.benchmark.rows.records import (
+    Capacity,
+    CapacityCause,
+    CapacityStep,
+    ConditionFindings,
+)
 from splitsecond.benchmark.rows.slo import Slo
 from splitsecond.benchmark.rows.stationary import NOT_STATIONARY
 from splitsecond.benchmark.rows.usable_rows import load_of
-from splitsecond.benchmark.statistics.search import Verdict, edges
+from splitsecond.benchmark.statistics.search import Edges, Verdict, edges
 from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation
@@ -117,12 +121,6 @@ def capacity_of(
     ]
     verdicts = {step.load: verdict for step, verdict in judged}
     known = edges(verdicts)
-    by_load = {load_of(row): row for row in rows}
-    lighter = [
-        each
-        for each in (known.holds, *known.undecided)
-        if each is not None and verdicts[each] in PASSED
-    ]
     return Capacity(
         target=rows[0].target,
         limits=slo.limits,
@@ -137,9 +135,7 @@ def capacity_of(
         likely=max(
             (each for each in known.undecided if verdicts[each] == "promising"), default=None
         ),
-        cause=cause_of(by_load[known.ceiling], by_load[lighter[-1]] if lighter else None)
-        if known.ceiling
-        else "",
+        cause=_cause_at_ceiling(known, verdicts, rows),
         knee=knee_of([row for row in rows if not row.invalid]),
     )
 
@@ -165,9 +161,19 @@ def _step(
     return step, verdict
 
 
-def cause_of(
-    failed: Row, passed: Row | None
-) -> Literal["", "eviction", "computing", "memory", "slots", "throttling"]:
+def _cause_at_ceiling(
+    known: Edges, verdicts: Mapping[float, Verdict], rows: Sequence[Row]
+) -> CapacityCause:
+    """Return what limits the server at the ceiling, compared with the heaviest load that passed."""
+    if not known.ceiling:
+        return ""
+    by_load = {load_of(row): row for row in rows}
+    lighter = [each for each in (known.holds, *known.undecided) if each is not None]
+    passed = [by_load[each] for each in lighter if verdicts[each] in PASSED]
+    return cause_of(by_load[known.ceiling], passed[-1] if passed else None)
+
+
+def cause_of(failed: Row, passed: Row | None) -> CapacityCause:
     """Return what limits the server: eviction, by the usage of sessions, before what its own series
     shows."""
     more, less = computed_again(failed), computed_again(passed) if passed is not None else None
@@ -236,20 +242,8 @@ def _capacity(
         else []
     )
     if found.holds is not None:
-        heaviest = not unsure and found.ceiling is None
-        limit = (
-            "the --to limit"
-            if short
-            else "the heaviest load of this search: use --to for heavier ones"
-        )
         handled = f"{load(rows[found.holds], short=short)} {within} ({_count(steps[found.holds])})"
-        end = (
-            f", not {_with_count(ceiling)}"
-            if ceiling
-            else f", {limit}"
-            if heaviest and likely is None
-            else ""
-        )
+        end = _end(found, ceiling, short=short)
         also = [] if likely is None else [f"Likely also {_with_count(steps[likely])}."]
         return [f"{target} handles {handled}{end}.", *also, *undecided]
     if unsure:
@@ -271,6 +265,18 @@ def _capacity(
         f"{target} does not even handle {load(rows[lightest], short=short)} {within} "
         f"({_count(steps[lightest])})."
     ]
+
+
+def _end(found: Capacity, ceiling: CapacityStep | None, *, short: bool) -> str:
+    """Return where the loads end that a target handles: at one that is too much, or with the
+    search."""
+    if ceiling:
+        return f", not {_with_count(ceiling)}"
+    if found.undecided or found.ceiling is not None:
+        return ""
+    if short:
+        return ", the --to limit"
+    return ", the heaviest load of this search: use --to for heavier ones"
 
 
 def _with_count(step: CapacityStep) -> str:

@@ -262,24 +262,31 @@ def _changed(old: _Side, new: _Side, more: Collection[str]) -> _Changed:
         figure for name, figure in FIGURES.items() if name in more and figure not in figures
     ]
     totals = [total for name, total in TOTALS.items() if total.compared or name in more]
-    alike = old.rows[-1].token_source == new.rows[-1].token_source
-    compared: list[Compared] = []
-    for figure in figures:
-        for name, found in compare_figure(
-            figure, old.sample(figure), new.sample(figure), paired=False
-        ).items():
-            if figure.counts_tokens and not alike:
-                found = untested(found.first, found.second, found.needs)
-            compared.append((figure.name, name, found))
+    compared = [each for figure in figures for each in _compared_percentiles(figure, old, new)]
     for total in totals:
         values = old.total(total), new.total(total)
-        fits = total.name != THROUGHPUT or (alike and not open_loop)
+        fits = total.name != THROUGHPUT or (_counted_alike(old, new) and not open_loop)
         if total.tested and fits and None not in values:
             blocks = old.blocks(total), new.blocks(total)
             compared.append(
                 (total.name, "", compare_blocks(*blocks, paired=False, percentiles=values))
             )
     return _Changed(old, new, compared, totals)
+
+
+def _compared_percentiles(figure: Figure, old: _Side, new: _Side) -> Iterator[Compared]:
+    found = compare_figure(figure, old.sample(figure), new.sample(figure), paired=False)
+    tested = not figure.counts_tokens or _counted_alike(old, new)
+    for name, each in found.items():
+        yield (
+            figure.name,
+            name,
+            each if tested else untested(each.first, each.second, each.needs),
+        )
+
+
+def _counted_alike(old: _Side, new: _Side) -> bool:
+    return old.rows[-1].token_source == new.rows[-1].token_source
 
 
 def _corrected(changed: Sequence[_Changed]) -> list[ConditionChange]:

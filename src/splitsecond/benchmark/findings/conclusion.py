@@ -5,7 +5,7 @@ What was asked is the use of the run's limits (`--slo voice`); without one, whic
 fastest at the lightest and at the heaviest load.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from splitsecond.benchmark.findings.recommendation import asked_for, figure_words, limit_words
 from splitsecond.benchmark.findings.statements import Lead, leads
@@ -52,7 +52,7 @@ def _for_use(run: Run, use: str) -> str:
 
 
 def _of_use(run: Run, found: Recommendation, use: str) -> str:
-    best, tense = found.candidates[0], "" if _claims(run) else f" in {_period(run)}"
+    best, tense = found.candidates[0], _within(run)
     limit, value = limit_words(found.use), _judged(found)
     at = f" at {best.load}" if best.load else ""
     if best.keeps == "no":
@@ -92,25 +92,19 @@ def _fastest(run: Run, observations: Sequence[Observation]) -> str:
     (loads,) = workloads
     lightest, heaviest = loads[min(loads)], loads[max(loads)]
     if len(lightest) == 1:
-        heavier = (
-            []
-            if lightest == heaviest
-            else [row for row in heaviest if row.target == lightest[0].target]
-        )
-        return " ".join(
-            [_alone(lightest[0]), *(_alone(row, brief=True) for row in heavier)]
-        ).strip()
-    within = "" if _claims(run) else f" in {_period(run)}"
+        (first,) = lightest
+        heavier = [row for row in heaviest if row.target == first.target and row is not first]
+        return _of_one_target(first, heavier)
+    within = _within(run)
+    tense, verb = ("was", "was ahead") if within else ("is", "is the fastest")
     if _leads_everywhere(loads, found):
         of = by_figure(found, lightest)
-        verb = "was ahead" if within else "is the fastest"
-        where = f"at every load{within}; {level(lightest[0])} it {'was' if within else 'is'}"
+        where = f"at every load{within}; {level(lightest[0])} it {tense}"
         return f"{_winner(of)} {verb} {where} {_margins(_clear(of))} as the next target."
     if lightest is heaviest:
         return _of_load(lightest, by_figure(found, lightest), within)
     light, heavy = by_figure(found, lightest), by_figure(found, heaviest)
     if (winner := _winner(light)) and winner == _winner(heavy):
-        verb = "was ahead" if within else "is the fastest"
         return (
             f"{winner} {verb} {level(lightest[0])} and {level(heaviest[0])}{within}: "
             f"{level(heaviest[0])}, {_margins(_clear(heavy))} as the next target."
@@ -130,12 +124,16 @@ def _by_workload(
     lightest."""
     if len({row.target for loads in workloads for rows in loads.values() for row in rows}) == 1:
         first, *others = (loads[min(loads)][0] for loads in workloads)
-        return " ".join([_alone(first), *(_alone(row, brief=True) for row in others)]).strip()
-    within = "" if _claims(run) else f" in {_period(run)}"
+        return _of_one_target(first, others)
+    within = _within(run)
     heaviest = [loads[max(loads)] for loads in workloads]
     return " ".join(
         _of_load(rows, by_figure(found, rows), within) for rows in heaviest if len(rows) > 1
     )
+
+
+def _of_one_target(first: Row, others: Iterable[Row]) -> str:
+    return " ".join([_alone(first), *(_alone(row, brief=True) for row in others)]).strip()
 
 
 def _of_load(rows: Sequence[Row], of: Mapping[str, Lead], within: str) -> str:
@@ -160,24 +158,11 @@ def _sure(run: Run) -> str:
         return f"The run is INVALID: {run.invalid[0]}."
     rows = run.conditions
     invalid = [row for row in rows if row.invalid]
-    counts = [row.requests for row in rows]
-    spread = run.spread
-    rounds = f" in {counted_as(spread.rounds, 'round')}" if spread else ""
-    least = f"{min(counts):,} to " if min(counts) < max(counts) else ""
-    sent = f"{least}{counted_as(max(counts), 'request')} per row{rounds}"
     if not run.capacity and not any(has_interval(row) for row in rows):
-        return f"It is not sure: {sent} give no intervals. Use -n {advised(0.95)}."
-    needs = [] if any(_has_p95(row) for row in rows) else [f"a p95 needs -n {advised(0.95)}"]
-    if not _claims(run):
-        needs.append("other minutes need --over 15m")
+        return f"It is not sure: {_sent(run)} give no intervals. Use -n {advised(0.95)}."
     sentences = []
     if not run.capacity:  # its own sentence says how certain it is
-        how = (
-            "It is sure within the intervals"
-            if _claims(run)
-            else f"It holds for {_period(run)} only"
-        )
-        sentences.append(f"{how} ({sent}){f'; {listed(needs)}' if needs else ''}.")
+        sentences.append(_holds_for(run))
     if not run.finished:
         sentences.append("The run was stopped before its end.")
     if invalid:
@@ -188,6 +173,23 @@ def _sure(run: Run) -> str:
     if all(row.target.startswith((SIMULATED, ENGINE)) for row in rows):
         sentences.append("The targets are simulated: no provider was measured.")
     return " ".join(sentences)
+
+
+def _sent(run: Run) -> str:
+    counts = [row.requests for row in run.conditions]
+    rounds = f" in {counted_as(run.spread.rounds, 'round')}" if run.spread else ""
+    least = f"{min(counts):,} to " if min(counts) < max(counts) else ""
+    return f"{least}{counted_as(max(counts), 'request')} per row{rounds}"
+
+
+def _holds_for(run: Run) -> str:
+    how, needs = "It is sure within the intervals", []
+    if not any(_has_p95(row) for row in run.conditions):
+        needs.append(f"a p95 needs -n {advised(0.95)}")
+    if not _claims(run):
+        how = f"It holds for {_period(run)} only"
+        needs.append("other minutes need --over 15m")
+    return f"{how} ({_sent(run)}){f'; {listed(needs)}' if needs else ''}."
 
 
 def _cost(run: Run) -> str:
@@ -202,29 +204,27 @@ def _cost(run: Run) -> str:
         for name, row in heaviest.items()
         if row.usd_per_million is not None
     }
-    ranked = sorted(priced, key=lambda name: priced[name] or 0.0)
-    prices = [
-        f"{usd(priced[name]) if priced[name] else 'nothing'} at {name}"
-        for name in ranked[:MAX_NAMED]
-    ]
-    more = (
-        f" and more at {counted_as(len(ranked) - MAX_NAMED, 'other', 'others')}"
-        if len(ranked) > MAX_NAMED
-        else ""
-    )
-    each = f"a million tokens cost {listed(prices)}{more}{on}" if prices else ""
-    unknown = [name for name in heaviest if name not in priced]
-    if not prices:
-        return "What it costs is unknown without a price: name one with --price." if unknown else ""
-    return (
-        f"The run cost {usd(run.cost_usd)}; {each}."
-        if run.cost_usd
-        else f"{each[0].upper()}{each[1:]}."
-    )
+    if not priced:
+        unknown = "What it costs is unknown without a price: name one with --price."
+        return unknown if heaviest else ""
+    rate = f"million tokens cost {_prices(priced)}{on}"
+    return f"The run cost {usd(run.cost_usd)}; a {rate}." if run.cost_usd else f"A {rate}."
+
+
+def _prices(usd_per_million: Mapping[str, float]) -> str:
+    ranked = sorted(usd_per_million.items(), key=lambda each: each[1])
+    prices = [f"{usd(price) if price else 'nothing'} at {name}" for name, price in ranked]
+    others = len(ranked) - MAX_NAMED
+    more = f" and more at {counted_as(others, 'other', 'others')}" if others > 0 else ""
+    return f"{listed(prices[:MAX_NAMED])}{more}"
 
 
 def _claims(run: Run) -> bool:
     return run.spread is None or run.spread.claims
+
+
+def _within(run: Run) -> str:
+    return "" if _claims(run) else f" in {_period(run)}"
 
 
 def _period(run: Run) -> str:

@@ -378,14 +378,7 @@ def parse_gate(text: str) -> Gate:
     if match is None:
         raise _wrong(text, "it is not a figure, a comparison and a number")
     figure, statistic, relative = match["figure"], match["statistic"] or "", bool(match["percent"])
-    if figure not in FIGURES and figure not in TOTALS:
-        raise _wrong(text, f"there is no figure {figure!r}{_similar(figure)}")
-    if figure in FIGURES and statistic not in STATISTICS:
-        raise _wrong(text, f"{figure} needs one of .{', .'.join(STATISTICS)}")
-    if figure in TOTALS and statistic:
-        raise _wrong(text, f"{figure} is one number, it has no .{statistic}")
-    if figure in TOTALS and TOTALS[figure].unit == "requests" and relative:
-        raise _wrong(text, f"{figure} is a count, which may be 0: give a number, not a percentage")
+    _check_figure(text, figure, statistic, relative=relative)
     limit = float(match["limit"].replace("−", "-"))
     if not math.isfinite(limit):
         raise _wrong(text, "the number is too large")
@@ -399,6 +392,17 @@ def parse_gate(text: str) -> Gate:
         limit=limit / 100 if relative else limit,
         relative=relative,
     )
+
+
+def _check_figure(text: str, figure: str, statistic: str, *, relative: bool) -> None:
+    if figure not in FIGURES and figure not in TOTALS:
+        raise _wrong(text, f"there is no figure {figure!r}{_similar(figure)}")
+    if figure in FIGURES and statistic not in STATISTICS:
+        raise _wrong(text, f"{figure} needs one of .{', .'.join(STATISTICS)}")
+    if figure in TOTALS and statistic:
+        raise _wrong(text, f"{figure} is one number, it has no .{statistic}")
+    if figure in TOTALS and TOTALS[figure].unit == "requests" and relative:
+        raise _wrong(text, f"{figure} is a count, which may be 0: give a number, not a percentage")
 
 
 def _name(changed: ConditionChange) -> str:

@@ -95,9 +95,8 @@ def _for_use(
     ordered = sorted(
         rated, key=lambda r: (_ORDER[r.keeps], r.target in apart, _beyond(use, r), *_rank(r, use))
     )
-    surest = next((r.keeps for r in ordered), "no")
-    able = [r for r in ordered if r.keeps == surest and surest != "no" and r.target not in apart]
-    chosen = [r for r in able if r.requests >= MIN_REQUESTS and not _beyond(use, r)]
+    comparable = [r for r in ordered if r.target not in apart]
+    chosen = _chosen(use, comparable)
     by_name = sorted((r for r in chosen if r.quality is not None), key=lambda r: r.target)
     cheapest = _least(chosen, lambda r: r.usd_per_million)
     return Recommendation(
@@ -111,15 +110,21 @@ def _for_use(
         cheapest=cheapest,
         smallest=_least(by_name, lambda r: r.billions),
         policy=_policy(name, use, [r.target for r in chosen], priced=bool(cheapest)),
-        would_change=_would_change(
-            use, chosen, [r for r in ordered if r not in chosen and r.target not in apart]
-        ),
+        would_change=_would_change(use, chosen, [r for r in comparable if r not in chosen]),
         candidates=ordered,
-        may_be_first=_may_be_first(use, [r for r in ordered if r.target not in apart])
-        if chosen
-        else [],
+        may_be_first=_may_be_first(use, comparable) if chosen else [],
         quality_front=_quality_front(ordered, use),
     )
+
+
+def _chosen(use: Use, ranked: Sequence[TargetRating]) -> list[TargetRating]:
+    """Return those that can be recommended: none is surer to meet the limit than they are."""
+    surest = ranked[0].keeps if ranked else "no"
+    return [
+        r
+        for r in ranked
+        if r.keeps == surest != "no" and r.requests >= MIN_REQUESTS and not _beyond(use, r)
+    ]
 
 
 def _quality_front(rated: Sequence[TargetRating], use: Use) -> list[str]:
@@ -384,20 +389,22 @@ def _would_change(
     unsure = [r for r in (*chosen, *others) if r.keeps == "unsure"]
     if unsure:
         sentences.append(f"More requests would decide on {listed([r.target for r in unsure])}.")
-    if use.limit is not None:
-        name, limit = use.limit
-        missed = {
-            r.target: abs(r.value / limit - 1)
-            for r in others
-            if r.keeps == "no" and r.value is not None and _beyond(use, r)
-        }
-        if missed:
-            near = min(missed, key=lambda target: missed[target])
-            sentences.append(
-                f"{near} misses the limit of {figure_words(name, limit)} by "
-                f"{percent(missed[near])}."
-            )
-    return sentences
+    return sentences + _nearest_miss(use, others)
+
+
+def _nearest_miss(use: Use, others: Sequence[TargetRating]) -> list[str]:
+    if use.limit is None:
+        return []
+    name, limit = use.limit
+    missed = {
+        r.target: abs(r.value / limit - 1)
+        for r in others
+        if r.keeps == "no" and r.value is not None and _beyond(use, r)
+    }
+    if not missed:
+        return []
+    near = min(missed, key=lambda target: missed[target])
+    return [f"{near} misses the limit of {figure_words(name, limit)} by {percent(missed[near])}."]
 
 
 def _runner_up(use: Use, chosen: Sequence[TargetRating]) -> list[str]:

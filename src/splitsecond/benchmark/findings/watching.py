@@ -289,6 +289,14 @@ class _Track:
         return len(self._points)
 
 
+def _why_not_judged(found: ConditionFindings, one: WatchRound) -> str:
+    if not found.requests:
+        return " ".join(["not measured.", *found.notes])
+    if not one.finished:
+        return "interrupted, so it is not judged."
+    return f"INVALID: {' '.join(found.invalid)}" if found.invalid else ""
+
+
 class WatchHistory:
     def __init__(self) -> None:
         self._moments: list[str] = []
@@ -325,14 +333,7 @@ class WatchHistory:
         )
 
     def _judged(self, place: Place, found: ConditionFindings, one: WatchRound) -> list[RoundNews]:
-        why = ""
-        if not found.requests:
-            why = " ".join(["not measured.", *found.notes])
-        elif not one.finished:
-            why = "interrupted, so it is not judged."
-        elif found.invalid:
-            why = f"INVALID: {' '.join(found.invalid)}"
-        if why:
+        if why := _why_not_judged(found, one):
             if not one.failed:
                 self._left_out[row(found)][one.at] = why
             return [

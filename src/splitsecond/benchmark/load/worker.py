@@ -276,7 +276,3 @@ def main(connect_fake: ConnectTarget | None = None) -> None:
         # Attempts are numbered across targets, because a policy makes attempts at several targets
         # for one call.
         runner.run(_serve(client, connect_fake or partial(connect, client=client), out.put))
-
-
-if __name__ == "__main__":
-    main()

@@ -6,7 +6,6 @@ and is then killed.
 """
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from itertools import count
 from types import TracebackType
@@ -30,8 +29,9 @@ from splitsecond.benchmark.load.worker import LONGEST_LINE
 from splitsecond.core import clock
 from splitsecond.core.child_process import ChildProcess
 from splitsecond.core.errors import Fault
+from splitsecond.core.loading import module_command
 
-WORKER_COMMAND = (sys.executable, "-m", "splitsecond.benchmark.load.worker")
+WORKER_COMMAND = module_command("splitsecond.benchmark.load.worker")
 PATIENCE_S = 1.5
 START_AFTER_NS = 100 * clock.NS_PER_MS
 """Time for every process to receive its slice before all of them start together."""

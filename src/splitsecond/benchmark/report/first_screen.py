@@ -20,6 +20,7 @@ from splitsecond.benchmark.report.tables import (
     SHORTEST_NAME,
     name_text,
     print_item,
+    print_table,
     room_left,
     titled_table,
 )
@@ -126,12 +127,17 @@ def _print_rows(run: Run, console: Console) -> ShortNames:
         - INDENT
         for each in CHOICES
     }
-    choice = next((each for each in CHOICES if room[each] >= 0), CHOICES[-1])
+    fits = next((each for each in CHOICES if room[each] >= 0), None)
+    choice = fits or CHOICES[0]
     if choice.name_width:
-        choice = replace(choice, name_width=choice.name_width + max(room[choice], 0))
+        choice = replace(choice, name_width=choice.name_width + room[choice])
     names = short if choice.short else full
+    table = _table(shown, choice, priced, names)
     console.print()
-    console.print(Padding.indent(_table(shown, choice, priced, names), INDENT))
+    if fits:
+        console.print(Padding.indent(table, INDENT))
+    else:
+        print_table(table, console)
     hidden = [f"{level.title.lower()}" for level in levels if level not in shown]
     notes = [*choice.left_out(priced=priced), *hidden]
     words = [f"Not shown: {listed(notes)}."] if notes else []

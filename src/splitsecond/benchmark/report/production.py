@@ -7,7 +7,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.report.tables import MORE_THAN_ANY_CONSOLE, SHORTEST_NAME, name_text
+from splitsecond.benchmark.report.tables import (
+    MORE_THAN_ANY_CONSOLE,
+    SHORTEST_NAME,
+    name_text,
+    print_table,
+)
 from splitsecond.core.money.cost import usd, usd_or_free
 from splitsecond.core.pages.figure_cells import MISSING, FigureCell, cell, number, share
 from splitsecond.log.production.speed import ProductionSpeed, speed_remarks
@@ -39,7 +44,7 @@ broken at a width (0: whole)."""
 
 
 def speed_table(speeds: Sequence[ProductionSpeed], console: Console, by: str = "target") -> None:
-    console.print(fitting(console, partial(_speeds, speeds, by), _FEWER))
+    print_table(fitting(console, partial(_speeds, speeds, by), _FEWER), console)
     for line in speed_remarks(speeds):
         console.print(Text(line, "dim"))
 
@@ -127,7 +132,7 @@ def _grade(speed: ProductionSpeed) -> Text:
 
 
 def spending_table(rows: Sequence[Spending], total: Spending, by: str, console: Console) -> None:
-    console.print(fitting(console, partial(_spending, rows, total, by), _FEWER_OF_SPENDING))
+    print_table(fitting(console, partial(_spending, rows, total, by), _FEWER_OF_SPENDING), console)
     for line in spending_remarks(total):
         console.print(Text(line, "dim"))
 

@@ -7,7 +7,7 @@ from rich.text import Text
 
 from splitsecond.benchmark.findings.recommendation import asked_for, limit_words, quality_sentence
 from splitsecond.benchmark.report.production import figure_text, fitting, table_of_names
-from splitsecond.benchmark.report.tables import name_text, print_item
+from splitsecond.benchmark.report.tables import name_text, print_item, print_table
 from splitsecond.benchmark.report.use_matrix import KEEPS, short_load
 from splitsecond.benchmark.rows.records import Recommendation, TargetRating
 from splitsecond.core.money.cost import usd_or_free
@@ -41,7 +41,7 @@ def recommendation_table(found: Recommendation, console: Console) -> None:
         print_item(console, "  ", line, "dim")
     if found.candidates:
         table = fitting(console, partial(_candidates, found), _FEWER)
-        console.print(table)
+        print_table(table, console)
         if all(column.header != WHY_NOT for column in table.columns):
             for c in found.candidates:
                 if c.why:

@@ -85,18 +85,36 @@ def room_left(console: Console, tables: Sequence[Table]) -> int:
 
 
 def print_table(table: Table, console: Console) -> None:
-    if room_left(console, [table]) >= 0:
+    """Print a table, or a line for each row where the console would cut a figure."""
+    if room_left(console, [table]) + _room_by_wrapping(table, console) >= 0:
         console.print(table)
         return
-    console.print(Text(str(table.title), "bold"))
-    headings = [str(column.header).replace("\n", " ") for column in table.columns[1:]]
+    if table.title:
+        console.print(Text(str(table.title), "bold"))
+    first, *headings = [str(column.header).replace("\n", " ") for column in table.columns]
+    counted = f"{first} " if table.columns[0].justify == "right" else ""
     for name, *cells in zip(*(map(_plain, column.cells) for column in table.columns), strict=True):
-        figures = (
-            f"{heading} {cell}".replace("\n", " ")
+        figures = [
+            f"{heading} {cell}".replace("\n", " ").strip()
             for heading, cell in zip(headings, cells, strict=True)
-        )
+            if cell
+        ]
         name = name.replace("\nINVALID", " INVALID").replace("\n", "")
-        print_item(console, "  ", f"{name}: {', '.join(figures)}")
+        row = f"{counted}{name}: {', '.join(figures)}" if figures else name
+        print_item(console, "  ", row)
+
+
+def _room_by_wrapping(table: Table, console: Console) -> int:
+    """Return how many columns of the console wrapping between words can free."""
+    unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
+    freed = 0
+    for column in table.columns:
+        cells = [
+            console.measure(cell, options=unlimited) for cell in (column.header, *column.cells)
+        ]
+        if not column.no_wrap:
+            freed += max(c.maximum for c in cells) - max(c.minimum for c in cells)
+    return freed
 
 
 def _plain(cell: object) -> str:

@@ -302,7 +302,9 @@ def _step_table(run: Run, found: Capacity) -> Table:
         ("load", *capacity.HEADINGS, *capacity.limit_headings(found), "verdict")
     ):
         table.add_column(
-            heading.replace(" ", "\n", 1), justify="right" if at else "left", overflow="fold"
+            heading.replace(" ", "\n", 1),
+            justify="right" if at else "left",
+            no_wrap=heading not in ("load", "verdict"),
         )
     for line in capacity.step_rows(run, found):
         bad = line.verdict in capacity.BAD

@@ -72,11 +72,8 @@ def condition_findings(
     sent = [o for o in observations if o.role in LOAD_ROLES]
     measured = ended(sent)
     ok = successful(measured)
-    load = (
-        session_load(sent, asked.concurrency, readings)
-        if asked.concurrency is not None and any(o.turn for o in sent)
-        else measured_load(sent, asked.concurrency, readings)
-    )
+    load = _load(asked, sent, readings)
+    prices = prices or {}
     ended_per_s = request_rate(sent, measured, load, closed_loop=asked.concurrency is not None)
     error_kinds, error_examples = failures_by_kind(measured)
 
@@ -105,7 +102,7 @@ def condition_findings(
         **checked(ok, of_round),
         phases_ms={} if asked.inputs else phases_ms(ok),
         server_ms=server_ms(ok),
-        session=session_findings(sent, prices or {}, intervals=summaries),
+        session=session_findings(sent, prices, intervals=summaries),
         instrument=instrument_of(measured, readings, load, tokens_in(sent, load.whole)),
         **{
             name: figure.summarise(measured, of_round)
@@ -124,17 +121,31 @@ def condition_findings(
         searched=searched,
     )
     nodes = node_findings(inputs, sent)
-    of_nodes = [
+    findings = msgspec.structs.replace(
+        findings,
+        nodes=nodes,
+        invalid=invalid_reasons(inputs),
+        notes=[*notes(inputs), *_notes_of_nodes(nodes)],
+    )
+    return with_cost(
+        findings, observations, prices, hours=load.whole.length_ns / NS_PER_S / S_PER_HOUR
+    )
+
+
+def _load(
+    asked: AskedCondition, sent: Sequence[Observation], readings: Sequence[InstrumentReading]
+) -> MeasuredLoad:
+    if asked.concurrency is not None and any(o.turn for o in sent):
+        return session_load(sent, asked.concurrency, readings)
+    return measured_load(sent, asked.concurrency, readings)
+
+
+def _notes_of_nodes(nodes: Sequence[NodeFindings]) -> list[str]:
+    return [
         f"the part of node {each.node} is INVALID: {reason}"
         for each in nodes
         for reason in each.invalid
     ]
-    findings = msgspec.structs.replace(
-        findings, nodes=nodes, invalid=invalid_reasons(inputs), notes=[*notes(inputs), *of_nodes]
-    )
-    return with_cost(
-        findings, observations, prices or {}, hours=load.whole.length_ns / NS_PER_S / S_PER_HOUR
-    )
 
 
 def request_rate(

@@ -82,21 +82,21 @@ class Figure(Struct, frozen=True, kw_only=True):
 
         Gaps within a request are those of the answers.
         """
-        requests = [o for o in requests if self.among(o)]
+        found = self._values([o for o in requests if self.among(o)])
+        rounds = np.array([o.round for o, _ in found], dtype=np.int64)
+        if self.per_request:
+            values = np.array([value for _, value in found], dtype=np.float64)
+            return _in_rounds(values / self._scale, rounds, session_numbers([o for o, _ in found]))
+        values = np.concatenate([np.empty(0), *(gaps for _, gaps in found)])
+        rounds = np.repeat(rounds, [np.size(gaps) for _, gaps in found])
+        return _in_rounds(values / self._scale, rounds, None)
+
+    def _values(self, requests: Sequence[Observation]) -> list[tuple[Observation, float | Floats]]:
         if self.answered_only or not self.per_request:
             requests = [o for o in requests if o.ok]
         failed = -np.inf if self.higher_is_better else np.inf
-        found = [
-            (o, value) for o in requests if (value := self.of(o) if o.ok else failed) is not None
-        ]
-        numbers = np.array([o.round for o, _ in found], dtype=np.int64)
-        if self.per_request:
-            values, rounds = np.array([value for _, value in found], dtype=np.float64), numbers
-        else:
-            values = np.concatenate([np.empty(0), *(gaps for _, gaps in found)])
-            rounds = np.repeat(numbers, [np.size(gaps) for _, gaps in found])
-        clusters = session_numbers([o for o, _ in found]) if self.per_request else None
-        return _in_rounds(values / self._scale, rounds, clusters)
+        found = [(o, self.of(o) if o.ok else failed) for o in requests]
+        return [(o, value) for o, value in found if value is not None]
 
     def summarise(self, requests: Sequence[Observation], of_round: int | None = None) -> Summary:
         """Return the distribution over `requests` (see `ended`). `of_round`: see `summary_of`.

@@ -90,6 +90,9 @@ class CapacityStep(Struct, kw_only=True):
     missed: dict[str, int] = {}
 
 
+CapacityCause = Literal["", "eviction", "computing", "memory", "slots", "throttling"]
+
+
 class Capacity(Struct, kw_only=True):
     """Load that a server handles while at least `share` of its requests meet `limits`, found by a
     search (`steps`).
@@ -116,7 +119,7 @@ class Capacity(Struct, kw_only=True):
     why: str = ""
     undecided: list[float] = []
     likely: float | None = None
-    cause: Literal["", "eviction", "computing", "memory", "slots", "throttling"] = ""
+    cause: CapacityCause = ""
     knee: float | None = None
 
 

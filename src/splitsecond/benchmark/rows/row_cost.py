@@ -25,18 +25,17 @@ def with_cost(
     total = bill(observations, prices)
     by_hour = price.per_hour_usd if price else None
     if by_hour is None and total.unpriced == total.attempts:
-        uncounted = price is not None and price.by_token and total.attempts
-        return replace(row, price=price, notes=[*row.notes, *([_UNKNOWN] if uncounted else [])])
-    own = [o for o in observations if o.role in LOAD_ROLES]
-    measured = {o.call for o in own if o.role == "measured" and o.outcome != "cancelled"}
-    answers = [o for o in own if o.ok and o.call in measured]
+        return replace(row, price=price, notes=[*row.notes, *_uncounted_note(total, price)])
+    rent = by_hour or 0.0
+    measured = {o.call for o in observations if o.role == "measured" and o.outcome != "cancelled"}
+    answers = [o for o in observations if o.role in LOAD_ROLES and o.ok and o.call in measured]
     by_tokens = bill([o for o in observations if o.call in measured], prices).usd
     return replace(
         row,
         price=price,
-        cost_usd=total.usd + (by_hour or 0.0) * hours,
+        cost_usd=total.usd + rent * hours,
         cost_estimated=total.estimated + (0 if by_hour is not None else total.unpriced),
-        usd_per_request=_usd_per_request(row, by_tokens, by_hour or 0.0, hours, len(answers)),
+        usd_per_request=_usd_per_request(row, by_tokens, rent, hours, len(answers)),
         **_usd_per_million(row, by_tokens, by_hour, hours, answers),
         notes=[
             *row.notes,
@@ -108,6 +107,10 @@ def cost_statements(rows: Sequence[ConditionFindings]) -> list[Statement]:
         )
         for ranking, at in places.items()
     ]
+
+
+def _uncounted_note(total: Bill, price: Price | None) -> list[str]:
+    return [_UNKNOWN] if price is not None and price.by_token and total.attempts else []
 
 
 def _cache_note(answers: Sequence[Observation], price: Price | None) -> list[str]:

@@ -24,7 +24,7 @@ from splitsecond.benchmark.statistics.sessions import (
 )
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.money.cost import Prices, costs_usd
-from splitsecond.core.observation import Observation
+from splitsecond.core.observation import Observation, SessionTurn
 from splitsecond.log.statistics.jackknife import Flags, jackknife_intervals
 from splitsecond.log.statistics.prefill import MAD, MIN_SCALE, PrefillModel, fitted
 from splitsecond.log.statistics.summary import (
@@ -81,11 +81,13 @@ class Turns(Struct, frozen=True):
         return self.ideal >= MIN_CACHEABLE
 
 
+_NO_TURN = SessionTurn(session="")
+
+
 def turns_of(answered: Sequence[Observation]) -> Turns:
-    planned = np.array(
-        [o.turn.new_tokens + o.turn.reusable_tokens if o.turn else 0 for o in answered], dtype=float
-    )
-    reusable = np.array([o.turn.reusable_tokens if o.turn else 0 for o in answered], dtype=float)
+    plan = [o.turn or _NO_TURN for o in answered]
+    planned = np.array([turn.new_tokens + turn.reusable_tokens for turn in plan], dtype=float)
+    reusable = np.array([turn.reusable_tokens for turn in plan], dtype=float)
     counts = [o.input_tokens for o in answered]
     total = np.array(
         [p if n is None else n for p, n in zip(planned, counts, strict=True)], dtype=float
@@ -94,7 +96,7 @@ def turns_of(answered: Sequence[Observation]) -> Turns:
     reported = any(o.cached_tokens for o in answered)
     cached = np.array([o.cached_tokens or 0 for o in answered], dtype=float) if reported else ideal
     ttft_s = np.array([(o.ttft_ns or 0) / NS_PER_S for o in answered])
-    names = np.array([o.turn.session if o.turn else "" for o in answered])
+    names = np.array([turn.session for turn in plan])
     return Turns(
         total,
         ideal,
@@ -165,41 +167,23 @@ def session_findings(
     times = session_times(sent)
     spent, spent_by_round = _times(times)
     costs, costs_by_round = _costs(times, prices)
-    over = [each for each in times if each.finished or each.broken]
-    judged = basis.reported or model is not None
+    cached, cached_by_round = _cached(turns, answered, by)
     fit = _FitFindings(model, basis, counted, miss, session_groupings(known) if intervals else [])
     return SessionFindings(
         sessions=len(sessions),
         turns=len(measured),
-        finished=sum(each.finished for each in times),
-        broken=sum(each.broken for each in times),
+        **_ended(times),
         **_priming(sessions, known, known_well, miss & _slow_as_fresh(basis, model)),
         cache_by="usage" if basis.reported else "times" if model else "",
-        ok_share=_share(
-            np.array([each.finished for each in over], dtype=bool),
-            session_groupings([each.session.any_request for each in over]),
-        ),
         **spent,
-        cached_share=_ratio(turns.cached, turns.total, by) if turns.reported else Estimated(),
-        ideal_cached_share=_ratio(turns.ideal, turns.total, by),
-        cached_of_ideal=_ratio(turns.cached, turns.ideal, by) if turns.reported else Estimated(),
+        **cached,
         misses=int(miss.sum()),
         reusing=int(could.sum()),
-        miss_share=_share(miss[counted][could], [each[could] for each in by])
-        if judged
-        else Estimated(),
+        miss_share=_share(miss[counted][could], [each[could] for each in by]),
         **fit.fields(),
         **costs,
         classes=_classes(turns, measured, answered),
-        by_round={
-            **spent_by_round,
-            **costs_by_round,
-            **(
-                {"cached_of_ideal": _by_round(turns.cached, turns.ideal, answered)}
-                if turns.reported
-                else {}
-            ),
-        },
+        by_round=spent_by_round | costs_by_round | cached_by_round,
     )
 
 
@@ -269,6 +253,32 @@ def _share(met: Flags, by: Sequence[RoundNumbers]) -> Estimated:
 
 Fields = dict[str, Any]
 RoundParts = dict[int, tuple[float, float]]
+
+
+def _ended(times: Sequence[SessionTime]) -> Fields:
+    """Return how many sessions were finished and broken, and the share of the first, as fields."""
+    over = [each for each in times if each.finished or each.broken]
+    return {
+        "finished": sum(each.finished for each in times),
+        "broken": sum(each.broken for each in times),
+        "ok_share": _share(
+            np.array([each.finished for each in over], dtype=bool),
+            session_groupings([each.session.any_request for each in over]),
+        ),
+    }
+
+
+def _cached(
+    turns: Turns, answered: Sequence[Observation], by: Sequence[RoundNumbers]
+) -> tuple[Fields, dict[str, RoundParts]]:
+    """Return the share of the input that could be cached and, if reported, that was, as fields, and
+    by round."""
+    fields = {"ideal_cached_share": _ratio(turns.ideal, turns.total, by)}
+    if not turns.reported:
+        return fields, {}
+    fields["cached_share"] = _ratio(turns.cached, turns.total, by)
+    fields["cached_of_ideal"] = _ratio(turns.cached, turns.ideal, by)
+    return fields, {"cached_of_ideal": _by_round(turns.cached, turns.ideal, answered)}
 
 
 def _times(times: Sequence[SessionTime]) -> tuple[Fields, dict[str, RoundParts]]:

@@ -24,7 +24,13 @@ from splitsecond.benchmark.money.caching import cache_savings
 from splitsecond.benchmark.money.route_gain import route_gain_statements, route_gains
 from splitsecond.benchmark.rows.condition import condition_rows
 from splitsecond.benchmark.rows.figures import TOTALS
-from splitsecond.benchmark.rows.records import SCHEMA, AskedCondition, ConditionFindings, Run
+from splitsecond.benchmark.rows.records import (
+    SCHEMA,
+    AskedCondition,
+    Capacity,
+    ConditionFindings,
+    Run,
+)
 from splitsecond.benchmark.rows.round_spread import round_spread, spread_statement
 from splitsecond.benchmark.rows.server_view import add_server_views
 from splitsecond.benchmark.rows.slo import parse_slo
@@ -131,15 +137,7 @@ def conclude(
     run.capacity = capacity_of(run.conditions, observations, slo, share) if slo and share else None
     run.statements, run.short_statements, run.highlights = [], [], []
     if run.capacity:
-        confirmed = [
-            step.condition for step in run.capacity.steps if step.load == run.capacity.holds
-        ]
-        run.spread = round_spread(
-            o for o in observations if not confirmed or o.condition in confirmed
-        )
-        run.state(capacity_statements(run.capacity, run.conditions))
-        run.state([spread_statement(run.spread)] if run.spread else [])
-        run.conclusion = conclusion(run, observations)
+        _conclude_search(run, run.capacity, observations)
     else:
         found = [] if asked.failures is None else front_statements(run.conditions, asked.failures)
         found += [Statement(saving.verdict, saving.short_verdict) for saving in run.cache_savings]
@@ -151,19 +149,27 @@ def conclude(
             slo.use if slo else "",
         )
         add_forecasts(run, observations)
+    _add_notes(run.conditions, asked.notes)
+
+
+def _conclude_search(run: Run, found: Capacity, observations: Sequence[Observation]) -> None:
+    confirmed = [step.condition for step in found.steps if step.load == found.holds]
+    run.spread = round_spread(o for o in observations if not confirmed or o.condition in confirmed)
+    run.state(capacity_statements(found, run.conditions))
+    run.state([spread_statement(run.spread)] if run.spread else [])
+    run.conclusion = conclusion(run, observations)
+
+
+def _add_notes(rows: Sequence[ConditionFindings], notes: Sequence[str]) -> None:
+    """Add each note to the rows that it begins with: a row, a target with its workload, or a
+    target."""
     by_target: dict[str, list[str]] = {}
-    for note in asked.notes:
+    for note in notes:
         place, _, text = note.partition(": ")
         by_target.setdefault(place, []).append(text)
-    for condition in run.conditions:
-        places = (
-            condition.condition,
-            swept(condition.target, condition.workload),
-            condition.target,
-        )
-        condition.notes += [
-            note for place in dict.fromkeys(places) for note in by_target.get(place, [])
-        ]
+    for row in rows:
+        places = (row.condition, swept(row.target, row.workload), row.target)
+        row.notes += [note for place in dict.fromkeys(places) for note in by_target.get(place, [])]
 
 
 def read_series(path: Path) -> ServerSeries:

@@ -287,11 +287,6 @@ def announce_duration(
     rounds = max(plan.rounds, 1) if by_round else 1
     count = round(sum(map(_count, plan.conditions)) / rounds)
     measured = round(sum(condition.requests for condition in plan.conditions) / rounds)
-    minutes = (
-        f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
-        if seconds >= 60
-        else f"{max(seconds, 1):.0f} s"
-    )
     spread = f", in rounds {apart_s:.0f} s apart" if plan.apart_s else ""
     traced = any(condition.load.trace for condition in plan.conditions)
     claim = (
@@ -301,22 +296,36 @@ def announce_duration(
     )
     least = "about" if usd_at_least is None else f"about {usd(usd_at_least / rounds)} to"
     cost = f", {least} {usd(usd_at_most / rounds)}" if usd_at_most else ""
+    more = "" if by_round or traced else _p95_advice(plan)
+    return (
+        f"{'A round' if by_round else 'This run'} takes about {_duration(seconds)}{spread}, longer "
+        f"if responses slow down under load: {counted_as(count, 'request')}, {measured:,} of them "
+        f"measured{cost}.{_shorter(plan, seconds, by_round=by_round)}{more}{claim}"
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
+
+
+def _p95_advice(plan: RunPlan) -> str:
     fewest = min((condition.requests for condition in plan.conditions), default=0)
-    few = fewest < needed(0.95, plan.rounds) and not by_round and not traced
-    more = f" A p95 gets no interval; for one: -n {advised(0.95)}." if few else ""
-    many = any(condition.requests > FEW for condition in plan.conditions)
-    long = seconds >= LONG_S and many and not by_round and not plan.apart_s
-    shorter = f" For a first look: -n {FEW} --output-tokens 64." if long else ""
+    few = fewest < needed(0.95, plan.rounds)
+    return f" A p95 gets no interval; for one: -n {advised(0.95)}." if few else ""
+
+
+def _shorter(plan: RunPlan, seconds: float, *, by_round: bool) -> str:
+    """Return how to get a first look in less time; "" if the run is short."""
     if plan.apart_s:
-        shorter = (
+        return (
             " For less: --quick, a first look without pauses. Ctrl-C keeps what was "
             "measured until then."
         )
-    return (
-        f"{'A round' if by_round else 'This run'} takes about {minutes}{spread}, longer if "
-        f"responses slow down under load: {counted_as(count, 'request')}, {measured:,} of them "
-        f"measured{cost}.{shorter}{more}{claim}"
-    )
+    many = any(condition.requests > FEW for condition in plan.conditions)
+    long = seconds >= LONG_S and many and not by_round
+    return f" For a first look: -n {FEW} --output-tokens 64." if long else ""
 
 
 def _expected_s(lane: Iterable[RequestBlock], piloted: Mapping[str, Calibrated]) -> float:

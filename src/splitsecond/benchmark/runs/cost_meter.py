@@ -7,7 +7,8 @@ longest so far.
 """
 
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -15,6 +16,7 @@ from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import CHECKS
 from splitsecond.benchmark.load.cost_lease import CostLease, spent_usd
 from splitsecond.benchmark.load.sweep import plain
+from splitsecond.benchmark.workload.sessions import SessionSet
 from splitsecond.benchmark.workload.workload import Workload
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price
@@ -211,25 +213,37 @@ def longest_tokens(workload: Workload, input_tokens: int) -> tuple[int, int | No
     """Return the most tokens of a prompt, by estimate, and of an answer; None: without limit."""
     output_tokens = workload.output_tokens
     if workload.sessions is not None:
-        turns = [turn for each in workload.sessions.sessions for turn in each.all_turns()]
-        input_tokens = max(turn.input_tokens for turn in turns)
-        output_tokens = max(max(turn.output_tokens for turn in turns), output_tokens or 0)
+        input_tokens, output_tokens = _longest_turns(workload.sessions, output_tokens)
     elif workload.traced:
         input_tokens = max(each.input_tokens or 0 for each in workload.traced)
         output_tokens = max(each.output_tokens or 0 for each in workload.traced) or output_tokens
     elif workload.prompts:
-        input_tokens = max(
-            len(msgspec.json.encode(prompt["messages"])) // MIN_CHARACTERS_PER_TOKEN
-            for prompt in workload.prompts
-        )
-        limits = [output_limit(prompt) or output_tokens for prompt in workload.prompts]
-        output_tokens = None if None in limits else max(filter(None, limits), default=None)
+        input_tokens, output_tokens = _longest_prompts(workload.prompts, output_tokens)
     input_tokens *= workload.inputs or 1
     if workload.images is not None:
         input_tokens += IMAGE_TOKENS * workload.images.count
     if workload.extra.keys() & LIMITS.keys():
         output_tokens = output_limit(workload.extra)
     return input_tokens, output_tokens
+
+
+def _longest_turns(sessions: SessionSet, output_tokens: int | None) -> tuple[int, int]:
+    turns = [turn for each in sessions.sessions for turn in each.all_turns()]
+    return (
+        max(turn.input_tokens for turn in turns),
+        max(output_tokens or 0, *(turn.output_tokens for turn in turns)),
+    )
+
+
+def _longest_prompts(
+    prompts: Sequence[Mapping[str, Any]], output_tokens: int | None
+) -> tuple[int, int | None]:
+    texts = [msgspec.json.encode(prompt["messages"]) for prompt in prompts]
+    limits = [output_limit(prompt) or output_tokens for prompt in prompts]
+    return (
+        max(len(text) // MIN_CHARACTERS_PER_TOKEN for text in texts),
+        None if None in limits else max(filter(None, limits), default=None),
+    )
 
 
 def called(target: str, prices: Container[str]) -> list[str]:

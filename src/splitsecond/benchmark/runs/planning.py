@@ -260,14 +260,8 @@ def _workload(
     sessions: SessionSet | None,
 ) -> Workload:
     traced = trace.requests if trace is not None and trace.has_lengths and prompts is None else []
-    if traced and settings.input_tokens is not None:
-        raise wrong(
-            "input_tokens", settings.input_tokens, "nothing, because the trace has the lengths"
-        )
-    if traced and settings.images:
-        raise wrong("images", settings.images, "no trace of lengths with it")
-    if traced and cache_reuse:
-        raise wrong("cache", "reuse", "fresh, because the trace says what prompts share")
+    if traced:
+        _check_traced(settings, cache_reuse=cache_reuse)
     operation: Operation = "chat"
     batch = 1
     if isinstance(settings, BenchSettings):
@@ -300,6 +294,29 @@ def _workload(
     )
 
 
+def _check_traced(settings: RunSettings, *, cache_reuse: bool) -> None:
+    if settings.input_tokens is not None:
+        raise wrong(
+            "input_tokens", settings.input_tokens, "nothing, because the trace has the lengths"
+        )
+    if settings.images:
+        raise wrong("images", settings.images, "no trace of lengths with it")
+    if cache_reuse:
+        raise wrong("cache", "reuse", "fresh, because the trace says what prompts share")
+
+
+def _prompts(settings: RunSettings) -> tuple[PromptFile | None, AnswerChecks | None]:
+    """Read the prompts or the questions of a run, and what its answers must be."""
+    prompts = read_prompts(settings.prompts) if settings.prompts else None
+    if not isinstance(settings, BenchSettings):
+        return prompts, None
+    checks = read_checks(settings.schema, settings.tools)
+    if settings.check_file is not None:
+        prompts, expected = read_questions(settings.check_file)
+        checks = msgspec.structs.replace(checks or AnswerChecks(), expected=expected)
+    return prompts, checks
+
+
 def _of_images(images: str) -> list[str]:
     if not images:
         return []
@@ -329,13 +346,7 @@ class _Prepared:
         workloads = settings.workloads if isinstance(settings, BenchSettings) else ()
         longest = max((each.input_tokens for each in workloads), default=settings.input_tokens)
         self._input_tokens = longest or INPUT_TOKENS["reuse" if cache_reuse else "fresh"]
-        prompts = read_prompts(settings.prompts) if settings.prompts else None
-        checks = None
-        if isinstance(settings, BenchSettings):
-            checks = read_checks(settings.schema, settings.tools)
-            if settings.check_file is not None:
-                prompts, expected = read_questions(settings.check_file)
-                checks = msgspec.structs.replace(checks or AnswerChecks(), expected=expected)
+        prompts, checks = _prompts(settings)
         self._remarks = [trace.in_words(trace_name)] if trace is not None else []
         self._remarks += [prompts.in_words(str(settings.prompts))] if prompts is not None else []
         self._remarks += [sessions.in_words()] if sessions is not None else []

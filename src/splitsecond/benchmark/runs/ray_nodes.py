@@ -12,7 +12,6 @@ import ipaddress
 import itertools
 import logging
 import platform
-import sys
 import warnings
 import zlib
 from collections import deque
@@ -31,6 +30,7 @@ from splitsecond.benchmark.runs.environment import environment
 from splitsecond.benchmark.runs.targets import in_thread
 from splitsecond.core.child_process import ChildProcess
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.loading import module_command
 from splitsecond.core.transport.packets import packet_clock_refusal
 
 PLACED_S = 60
@@ -73,7 +73,7 @@ class Relay:
     async def start(self, arguments: Sequence[str]) -> int:
         number = next(self._numbers)
         self._pipes[number] = await ChildProcess.start(
-            sys.executable, "-m", MODULE, *arguments, longest_line=MAX_BYTES
+            *module_command(MODULE), *arguments, longest_line=MAX_BYTES
         )
         return number
 

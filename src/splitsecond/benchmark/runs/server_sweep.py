@@ -191,6 +191,12 @@ class Sweep:
         places = (self._place(setup, trial) / FAILURE for trial in range(1, self._plan.trials + 1))
         return [place.read_text("utf-8") for place in places if place.is_file()]
 
+    def _places(self) -> list[tuple[int, Path]]:
+        """Return the trials that left a run, and its folder."""
+        trials = range(1, self._plan.trials + 1)
+        places = ((trial, self._place(setup, trial)) for trial in trials for setup in self._setups)
+        return [(trial, place) for trial, place in places if (place / RUN).is_file()]
+
     async def _trial(self, setup: Setup, place: Path, trial: int) -> None:
         async with _started(setup, place / LOG, self._plan.ready_s) as (base_url, process):
             settings = BenchSettings(
@@ -228,13 +234,7 @@ class Sweep:
 
         Raises `CallerFault` if nothing was measured.
         """
-        places = [
-            (trial, place)
-            for trial in range(1, self._plan.trials + 1)
-            for setup in self._setups
-            if (place := self._place(setup, trial)) and (place / RUN).is_file()
-        ]
-        runs = [(trial, place, read_run(place, Run)) for trial, place in places]
+        runs = [(trial, place, read_run(place, Run)) for trial, place in self._places()]
         failures = {each.name: why for each in self._setups if (why := self._failures(each))}
         if not any(run.finished for _, _, run in runs):
             reasons = "; ".join(f"{name}: {why[0]}" for name, why in failures.items())

@@ -291,6 +291,7 @@ def resolve(
     target that is named twice, an unknown provider or profile, a missing key.
     """
     _check_names(names, servers)
+    headers = headers or {}
     simulated = [name for name in names if name.startswith(SIMULATED)]
     engines = [name for name in names if name.startswith(ENGINE)]
     specs = dict(configured or {})
@@ -300,7 +301,7 @@ def resolve(
         if name not in (*simulated, *engines, *specs)
     }
     for server in servers:
-        _add_server(specs, server, names, headers or {})
+        _add_server(specs, server, names, headers)
     for name in engines:
         _known_engine(name)
     for name in simulated:
@@ -311,7 +312,7 @@ def resolve(
     return {
         name: msgspec.structs.replace(
             specs[name],
-            headers=specs[name].headers | dict(headers or {}),
+            headers=specs[name].headers | dict(headers),
             timeouts=timeouts or specs[name].timeouts,
         )
         for name in dict.fromkeys((*names, *specs))

@@ -88,7 +88,3 @@ def main() -> None:
             lines = [encoder.encode(sample) for sample in pool.map(PageReader.read, readers)]
             os.write(1, b"\n".join([*lines, *[b""] * requests, b""]))
             requests = 0
-
-
-if __name__ == "__main__":
-    main()

@@ -1,5 +1,4 @@
 import asyncio
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -10,8 +9,9 @@ import msgspec
 from splitsecond.benchmark.server_view.reader import MetricsPage
 from splitsecond.benchmark.server_view.samples import ServerSample
 from splitsecond.core.child_process import ChildProcess
+from splitsecond.core.loading import module_command
 
-READER_COMMAND = (sys.executable, "-m", "splitsecond.benchmark.server_view.reader")
+READER_COMMAND = module_command("splitsecond.benchmark.server_view.reader")
 EDGE_S = 2.0
 """Longest wait for a reading at the edge of a block."""
 

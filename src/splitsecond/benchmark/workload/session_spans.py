@@ -108,35 +108,46 @@ def _call(span: Mapping[str, Any], place: str) -> Iterator[_Call]:
     attributes = _attributes(span.get("attributes"))
     if attributes.get("gen_ai.operation.name", "chat") not in _OPERATIONS:
         return
+    counts = _token_counts(attributes, place)
+    if counts is None:
+        return
+    prompt, answer = counts
+    session = str(attributes.get(_CONVERSATION) or _trace_id(span) or "")
+    if not session:
+        raise bad_session(
+            place, f"a span with {prompt:,} tokens has no conversation and no trace id"
+        )
+    if prompt < 1 or answer < 0:
+        raise bad_session(place, f"a span has {prompt:,} input and {answer:,} output tokens")
+    begin_ns, end_ns = (_time_ns(span, names, place) for names in _TIMES)
+    yield _Call(
+        begin_ns, max(begin_ns, end_ns), prompt, answer, session, str(attributes.get(_AGENT) or "")
+    )
+
+
+def _token_counts(attributes: Mapping[str, Any], place: str) -> tuple[int, int] | None:
+    """Return the input and output tokens of a span; None if it has neither."""
     counts = [
         next((attributes[name] for name in names if name in attributes), None)
         for names in (_INPUT, _OUTPUT)
     ]
     if counts == [None, None]:
-        return
+        return None
     try:
         prompt, answer = (int(count) for count in counts)  # type: ignore[arg-type]  # None is refused, too
     except (TypeError, ValueError):
         raise bad_session(
             place, f"a span has the token counts {counts}, expected two numbers"
         ) from None
+    return prompt, answer
+
+
+def _trace_id(span: Mapping[str, Any]) -> Any:
     context = span.get("context")
-    trace = (
+    return (
         span.get("traceId")
         or span.get("trace_id")
         or (context.get("trace_id") if isinstance(context, dict) else "")
-    )
-    session = str(attributes.get(_CONVERSATION) or trace or "")
-    if not session or prompt < 1 or answer < 0:
-        raise bad_session(
-            place,
-            f"a span with {prompt:,} tokens has no conversation and no trace id"
-            if not session
-            else f"a span has {prompt:,} input and {answer:,} output tokens",
-        )
-    begin_ns, end_ns = (_time_ns(span, names, place) for names in _TIMES)
-    yield _Call(
-        begin_ns, max(begin_ns, end_ns), prompt, answer, session, str(attributes.get(_AGENT) or "")
     )
 
 

@@ -109,6 +109,25 @@ class _Agentic(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     delay_seconds: Annotated[float, Meta(ge=0, lt=1e9)] | None = None
     model: str | None = None
 
+    def timed_messages(self, place: str) -> "list[tuple[_Message, int]]":
+        """Return the messages of the row, each with the tool time before it."""
+        if self.role == "tool" and not self.tool_results:
+            raise bad_session(place, "a row of a tool has no tool_results")
+        messages = [
+            _Message(role="tool", tool_call_id=each.tool_call_id, content=each.content)
+            for each in self.tool_results or ()
+        ] or [
+            _Message(
+                role=self.role,
+                content=self.content,
+                name=self.name,
+                tool_calls=self.tool_calls,
+                reasoning_content=self.reasoning_content,
+            )
+        ]
+        wait_ns = round((self.delay_seconds or 0) * NS_PER_S)
+        return [(message, wait_ns) for message in messages]
+
 
 def agentic_messages(records: Iterator[tuple[str, Any]]) -> Iterator[Session]:
     rows = (
@@ -128,27 +147,7 @@ def agentic_messages(records: Iterator[tuple[str, Any]]) -> Iterator[Session]:
             before, tools = row.turn, tools or row.tools
             if row.system and not listed:
                 listed.append((_Message(role="system", content=row.system), 0))
-            wait_ns = round((row.delay_seconds or 0) * NS_PER_S)
-            if row.role == "tool" and not row.tool_results:
-                raise bad_session(place, "a row of a tool has no tool_results")
-            listed += [
-                (
-                    _Message(role="tool", tool_call_id=each.tool_call_id, content=each.content),
-                    wait_ns,
-                )
-                for each in row.tool_results or ()
-            ] or [
-                (
-                    _Message(
-                        role=row.role,
-                        content=row.content,
-                        name=row.name,
-                        tool_calls=row.tool_calls,
-                        reasoning_content=row.reasoning_content,
-                    ),
-                    wait_ns,
-                )
-            ]
+            listed += row.timed_messages(place)
         seen.add(name)
         yield _session(name, listed, tools, place)
 

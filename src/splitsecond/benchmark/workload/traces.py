@@ -25,7 +25,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import median
 from typing import Annotated, NoReturn, TypeVar
@@ -113,48 +113,26 @@ def read_trace(
     """
     requests: list[TracedRequest] = []
     times_ns: list[int] = []
-    left_out = blocks = before_ns = 0
-    parse: _Format | None = None
-    begun_ns: int | None = None
-    for number, line in _lines(path):
-        place = f"{path}:{number}"
-        if parse is None:
-            parse, is_header = _recognised(line, place)
-            if is_header:
-                continue
-        found = parse.request(line, place)
-        if begun_ns is None:
-            begun_ns = 0 if parse is _SECONDS else found.due_ns
-        due_ns = found.due_ns - begun_ns
-        if due_ns < before_ns:
-            _refuse(
-                f"{place}: the timestamp is earlier than that of the line before",
-                "Sort the file by time.",
-            )
+    left_out = blocks = 0
+    form, lines = _begun(path)
+    for place, found, at_ns in _timed_requests(form, lines):
         if requests and (found.input_tokens is None) != (requests[0].input_tokens is None):
             _refuse(
                 f"{place}: only some lines have lengths", "Give lengths in all lines or in none."
             )
-        before_ns, due_ns = due_ns, round(due_ns * time_scale)
+        due_ns = round(at_ns * time_scale)
         if duration_s is not None and due_ns > duration_s * NS_PER_S:
             break
         if found.output_tokens == 0:
             left_out += 1
             continue
         requests.append(msgspec.structs.replace(found, due_ns=due_ns))
-        times_ns.append(before_ns)
+        times_ns.append(at_ns)
         blocks += len(found.hash_ids)
-        if len(requests) > MAX_REQUESTS or blocks > MAX_BLOCKS:
-            limit = (
-                f"{MAX_REQUESTS:,} requests" if blocks <= MAX_BLOCKS else f"{MAX_BLOCKS:,} blocks"
-            )
-            _refuse(
-                f"{path}: the trace has more than {limit}",
-                "Limit the number of requests, or the duration.",
-            )
+        _check_size(path, len(requests), blocks)
         if len(requests) == most:
             break
-    if parse is _MOONCAKE and _probably_seconds(times_ns):
+    if form is _MOONCAKE and _probably_seconds(times_ns):
         words = (
             f"{path}: its timestamps are probably seconds, but those of Mooncake's format are "
             f"milliseconds"
@@ -163,14 +141,61 @@ def read_trace(
             words,
             'For seconds, write {"timestamp": 0.25, "input_tokens": 512, "output_tokens": 128}.',
         )
-    if parse is None or not requests:
-        _refuse(f"{path}: no request found, expected one a line", FORMATS)
+    if not requests:
+        _refuse_empty(path)
     return Trace(
         requests=requests,
-        format=parse.name,
+        format=form.name,
         left_out=left_out,
         warning=_grid(times_ns),
     )
+
+
+Lines = Iterator[tuple[str, str]]
+"""Lines of a file, each after its place."""
+
+
+def _begun(path: Path) -> "tuple[_Format, Lines]":
+    """Return the format of a trace, and the lines with its requests."""
+    lines = ((f"{path}:{number}", line) for number, line in _lines(path))
+    first = next(lines, None)
+    if first is None:
+        _refuse_empty(path)
+    place, line = first
+    form, is_header = _recognised(line, place)
+    return form, lines if is_header else chain([first], lines)
+
+
+def _timed_requests(form: "_Format", lines: Lines) -> Iterator[tuple[str, TracedRequest, int]]:
+    """Yield the place of each request, the request, and its time from the start of the trace, in
+    ns."""
+    begun_ns: int | None = 0 if form is _SECONDS else None
+    before_ns = 0
+    for place, line in lines:
+        found = form.request(line, place)
+        if begun_ns is None:
+            begun_ns = found.due_ns
+        at_ns = found.due_ns - begun_ns
+        if at_ns < before_ns:
+            _refuse(
+                f"{place}: the timestamp is earlier than that of the line before",
+                "Sort the file by time.",
+            )
+        before_ns = at_ns
+        yield place, found, at_ns
+
+
+def _check_size(path: Path, requests: int, blocks: int) -> None:
+    if requests > MAX_REQUESTS or blocks > MAX_BLOCKS:
+        limit = f"{MAX_REQUESTS:,} requests" if blocks <= MAX_BLOCKS else f"{MAX_BLOCKS:,} blocks"
+        _refuse(
+            f"{path}: the trace has more than {limit}",
+            "Limit the number of requests, or the duration.",
+        )
+
+
+def _refuse_empty(path: Path) -> NoReturn:
+    _refuse(f"{path}: no request found, expected one a line", FORMATS)
 
 
 FORMATS = (

@@ -114,11 +114,11 @@ def cost(
     statements = speed_and_price_statements(found)
     # 0 USD would be wrong if the calls have no known price
     outlook = _outlook(monthly, span_s) if monthly or not total.unpriced else ""
-    notes = [*comparison.statements(), *([outlook] if outlook else [])]
-    if total.unpriced and not logged.configured:
-        notes.insert(
-            0, "Prices from the gateway's configuration are missing: name it with --config."
-        )
+    notes = [
+        *logged.price_notes(total.unpriced),
+        *comparison.statements(),
+        *([outlook] if outlook else []),
+    ]
 
     def show(console: Console) -> None:
         console.print(f"Cost of calls, {logged.words}", highlight=False)

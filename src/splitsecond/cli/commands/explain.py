@@ -22,7 +22,7 @@ from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, say
 from splitsecond.core.money.cost import price_words
-from splitsecond.core.wording import counted_as
+from splitsecond.core.wording import counted_as, percent
 from splitsecond.gateway.process.reload import ConfigSource
 from splitsecond.routing.configuration.checkup import tree
 from splitsecond.routing.construction.expression import parse
@@ -91,12 +91,13 @@ def _show(found: Explained, policies: Mapping[str, Policy], console: Console) ->
         lines = [f"  {found.policy}"]
     for line in lines:
         say(line)
-    say(f"\nNow, according to {found.source}:")
+    sampled = any(choice.odds is None and choice.calls < found.calls for choice in found.choices)
+    how = f" (~: of {found.calls} sampled calls)" if sampled else ""
+    say(f"\nNow, according to {found.source}{how}:")
     for choice in found.choices:
-        say(
-            f"{choice.calls / found.calls:6.0%}  {' and '.join(choice.targets) or 'no target'}",
-            "bold",
-        )
+        part = percent(choice.calls / found.calls if choice.odds is None else choice.odds)
+        part = f"~{part}" if sampled else part
+        say(f"{part:>6}  {' and '.join(choice.targets) or 'no target'}", "bold")
         if why := choice.refused or choice.why:
             say(f"        {why}")
     if found.sessions:
@@ -124,7 +125,7 @@ def _figures(each: TargetExplained) -> list[str]:
         p95 = _ms(status.ttft_p95_ns, is_bound=status.ttft_p95_is_bound)
         figures.append(f"TTFT p50 {p50}, p95 {p95}")
     if status.tpot_ns:
-        figures.append(f"{NS_PER_S / status.tpot_ns:.0f} tokens/s")
+        figures.append(f"{NS_PER_S / status.tpot_ns:,.0f} tokens/s")
     if status.samples:
         figures.append(f"weight of {counted_as(round(status.samples), 'recent request')}")
     if status.requests_left is not None:

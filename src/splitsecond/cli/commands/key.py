@@ -209,14 +209,18 @@ def _list(path: Path, json: str) -> None:
     if not found:
         typer.echo(f"{path} has no keys: everyone on this machine may use the gateway.")
         return
+    # it imports numpy, which the other actions do not need
+    from splitsecond.benchmark.report.tables import print_table
+
     table = Table(box=box.SIMPLE)
     for heading in ("client", "team", "routes", "limits", "its key", "former keys"):
-        table.add_column(heading, overflow="fold")
+        # users copy the name of the variable, or the path
+        table.add_column(heading, no_wrap=heading == "its key")
     for each in found:
         former = [_until(old.until) for old in each.former_keys]
         cells = [each.name, each.team or "", ", ".join(each.routes), _limits(each), each.key]
         table.add_row(*(Text(printable(cell)) for cell in (*cells, ", ".join(former))))
-    Console().print(table)
+    print_table(table, Console())
 
 
 def _limits(each: KeyConfig) -> str:

@@ -8,7 +8,6 @@ credentials come with its requests.
 import json as json_text
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from splitsecond.core.catalog.prices import prices
 from splitsecond.core.catalog.provider import provider
 from splitsecond.core.errors import CallerFault, NetworkFault, file_faults
 from splitsecond.core.grouping import grouped
+from splitsecond.core.loading import module_command
 from splitsecond.core.money.cost import usd
 from splitsecond.core.scratch import scratch_folder
 from splitsecond.core.wording import counted_as, number, percent
@@ -188,7 +188,7 @@ def _gateway(file: Path) -> Iterator[str]:
 
     Raises `NetworkFault` if it does not start.
     """
-    command = [sys.executable, "-m", MODULE, str(file)]
+    command = [*module_command(MODULE), str(file)]
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.report.tables import print_item, room_left
+from splitsecond.benchmark.report.tables import print_item, print_table, room_left
 from splitsecond.benchmark.report.terminal import print_left_out
 from splitsecond.cli.log_source import LoggedTraffic, days_of
 from splitsecond.cli.options import Config, GatewayKey, GatewayUrl, Json, Log, Since, config_file
@@ -108,6 +108,9 @@ def sessions(
             _show_list(found[:SHOWN], price, console)
             if len(found) > SHOWN:
                 console.print(f"{len(found) - SHOWN:,} earlier ones are in --json.", style="dim")
+            unpriced = sum(price(tokens.target) is None for each in found for tokens in each.spent)
+            for note in logged.price_notes(unpriced):
+                print_item(console, "", note, "dim")
 
         document = {
             "schema": SCHEMA,
@@ -166,7 +169,7 @@ def _show_list(found: Sequence[LoggedSession], price: Pricing, console: Console)
             table.add_row(*[*row.values()][:count])
         if room_left(console, [table]) >= 0:
             break
-    console.print(table)
+    print_table(table, console)
     print_left_out([each.replace("\n", " ") for each in headings[count:]], console)
 
 
@@ -194,15 +197,17 @@ def _cost(amount: float, unpriced: bool) -> str:
 
 def _show(report: ReportedSession, said: str, console: Console) -> None:
     cached = "–" if report.cached_share is None else f"{report.cached_share:.0%}"
+    limited = f" (and {report.limited:,} refused at a limit)" if report.limited else ""
     console.print(
-        f"Session {report.id}, {report.began:%Y-%m-%d %H:%M} UTC: {len(report.turns):,} turns, "
+        f"Session {report.id}, {report.began:%Y-%m-%d %H:%M} UTC: {len(report.turns):,} turns"
+        f"{limited}, "
         f"{span(report.wall_s)}, "
         f"{_cost(report.usd, report.unpriced > 0)}, {cached} of input tokens cached",
         highlight=False,
     )
     wide = console.width >= WIDE
     remarks = _remarks(report.turns)
-    console.print(_waterfall(report, remarks if wide else {}, wide=wide))
+    print_table(_waterfall(report, remarks if wide else {}, wide=wide), console)
     for at, words in ({} if wide else remarks).items():
         print_item(console, f"{_number(report.turns[at])}: ", words)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -214,7 +219,7 @@ def _show(report: ReportedSession, said: str, console: Console) -> None:
         table.add_row(
             words, span(seconds), f"{seconds / report.wall_s:.0%}" if report.wall_s else "–"
         )
-    console.print(table)
+    print_table(table, console)
     console.print(said, highlight=False)
 
 

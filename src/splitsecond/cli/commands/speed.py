@@ -16,7 +16,7 @@ from splitsecond.cli.results import Output
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.timing.columns import AttemptColumns
 from splitsecond.core.validation import one_of, wrong
-from splitsecond.core.wording import full, in_a_line
+from splitsecond.core.wording import full, in_a_line, listed
 from splitsecond.log.production.against import (
     KnownSpeed,
     SpeedAgainst,
@@ -110,7 +110,8 @@ def speed(
     known = _known(against) if against else None
     logged = LoggedTraffic(log, config, days)
     targets = logged.targets(only or ())
-    stated = StatedComparison(logged.price(targets), logged.stated_costs(targets))
+    price = logged.price(targets)
+    stated = StatedComparison(price, logged.stated_costs(targets))
     span_s = (logged.until - logged.first()).total_seconds()
     by_driver = DriverTraffic(period_hours(span_s)) if drivers else None
 
@@ -132,7 +133,11 @@ def speed(
         console.print(f"Real requests, {logged.words}", highlight=False)
         speed_table(found, console, by)
         print_findings(console, statements)
-        for line in stated.statements():
+        unpriced = sum(speed.unpriced for speed in found)
+        rented = [each for each in targets if (paid := price(each)) and not paid.by_token]
+        hourly = f"Paid by the hour, as `splitsecond cost` shows: {listed(rented)}."
+        notes = [*logged.price_notes(unpriced), *([hourly] if rented else [])]
+        for line in (*notes, *stated.statements()):
             console.print(line, style="dim", highlight=False)
 
     output.show(

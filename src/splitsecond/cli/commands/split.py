@@ -5,7 +5,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from splitsecond.benchmark.report.tables import print_item
+from splitsecond.benchmark.report.tables import print_item, print_table
 from splitsecond.cli.log_source import LoggedTraffic, days_of
 from splitsecond.cli.options import Config, Csv, Json, Log, Markdown, Since, Today
 from splitsecond.cli.replaying import LoggedRoute
@@ -97,7 +97,7 @@ def print_split(found: SplitComparison, console: Console) -> None:
         cells = (_text(each, each.first), _text(each, each.second), _changed(each))
         table.add_row(_name(each), *cells, Text(_verdict(each, found), LOOKS[each.verdict]))
     console.print()
-    console.print(table)
+    print_table(table, console)
     if found.refused:
         print_item(console, "", f"Nothing is tested: {printable(found.refused)}.", "yellow")
     unsure = [

@@ -30,6 +30,7 @@ from splitsecond.core.catalog.provider import (
 )
 from splitsecond.core.catalog.speed_tier import tier_price
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.loading import module_command
 
 CHILD_S = 30.0
 """Timeout of the child process. It needs one second on a slow machine."""
@@ -126,7 +127,7 @@ def lookup_in_child(
         return _lookup(query)
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", __spec__.name],
+            module_command(__spec__.name),
             input=msgspec.json.encode(query),
             capture_output=True,
             timeout=timeout_s,
@@ -217,7 +218,3 @@ def _owner(target: str) -> Provider | None:
 def main() -> None:
     query = msgspec.json.decode(sys.stdin.buffer.read(), type=PriceQuery)
     sys.stdout.buffer.write(msgspec.json.encode(_lookup(query)))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,13 +1,13 @@
 """A process of its own that reads the log for the dashboard, and answers with one line."""
 
 import asyncio
-import sys
 
 import msgspec
 from msgspec import Struct
 
 from splitsecond.core.child_process import ChildProcess, how_it_ended
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.loading import module_command
 
 LONGEST_S = 300.0
 LONGEST_LINE = 16 << 20
@@ -24,7 +24,7 @@ async def line_of_process(module: str, question: LogQuestion) -> bytes:
     """Return the line that `module` answers. Raises `CallerFault` if that fails or takes too
     long."""
     try:
-        process = await ChildProcess.start(sys.executable, "-m", module, longest_line=LONGEST_LINE)
+        process = await ChildProcess.start(*module_command(module), longest_line=LONGEST_LINE)
     except OSError as error:
         why = f"the process that reads the log cannot start: {error}"
         raise CallerFault(why, kind="log_unavailable", status=503) from None

@@ -102,7 +102,3 @@ def main() -> None:
     except CallerFault as fault:
         sys.exit(str(fault))
     sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -95,7 +95,3 @@ def main() -> None:
     except CallerFault as fault:
         sys.exit(str(fault))
     sys.stdout.buffer.write(msgspec.json.encode(page) + b"\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -101,7 +101,7 @@ function coming(now) {
   const where = choice => choice.refused ? el("span", { class: "bad" }, "no target: ", outside(choice.refused))
     : choice.targets.map((target, at) => [at ? " + " : "", el("b", {}, name(target))]);
   return ["Next: ", now.slice(0, 4).map((choice, at) => [
-    at ? "; " : "", choice.calls < all ? `${share(choice.calls / all)} ` : "", where(choice),
+    at ? "; " : "", choice.calls < all ? `${choice.odds === null ? "about " : ""}${share(choice.odds ?? choice.calls / all)} ` : "", where(choice),
     choice.why ? [" ", small(outside(choice.why))] : [],
   ])];
 }

@@ -55,7 +55,7 @@ from splitsecond.gateway.http.headers import (
 from splitsecond.gateway.http.held_bodies import HeldBodies
 from splitsecond.gateway.http.operator_pages import OperatorPages, not_found
 from splitsecond.gateway.http.origins import Origins, stranger
-from splitsecond.gateway.http.own_answer import OWN_TARGET, OwnAnswer
+from splitsecond.gateway.http.own_answer import OwnAnswer
 from splitsecond.gateway.http.response_sending import send_stream, send_whole
 from splitsecond.gateway.http.wrong_keys import WrongKey, WrongKeys
 from splitsecond.gateway.records.access_log import AccessLog
@@ -72,6 +72,7 @@ from splitsecond.gateway.records.session_budgets import (
     SessionBudgets,
 )
 from splitsecond.gateway.records.sessions import Sessions, target_hash
+from splitsecond.log.store.call_record import OWN_TARGET
 from splitsecond.routing.configuration.settings import Listen
 from splitsecond.routing.construction.expression import Expression, targets
 from splitsecond.routing.requests import parsed_request

@@ -4,8 +4,7 @@ from splitsecond.core import clock
 from splitsecond.core.events import Done, Event, Finish, Token, Usage
 from splitsecond.core.service import Call, ReplyBase
 from splitsecond.core.upstream.transcoding import transcoder
-
-OWN_TARGET = "splitsecond"
+from splitsecond.log.store.call_record import OWN_TARGET
 
 
 class OwnAnswer(ReplyBase):

@@ -16,7 +16,6 @@ import os
 import selectors
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -270,7 +269,3 @@ def _begin(
             raise CallerFault(words, kind="hub_socket") from None
         stack.push(opened.pop_all())
     return listening, receiver
-
-
-if __name__ == "__main__":
-    sys.exit(main())

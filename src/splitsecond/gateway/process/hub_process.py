@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import secrets
 import socket
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import msgspec
 from splitsecond.core import internal_errors
 from splitsecond.core.child_process import ChildProcess, how_it_ended
 from splitsecond.core.errors import CallerFault, file_faults, say
+from splitsecond.core.loading import module_command
 from splitsecond.core.scratch import Scratch, scratch_folder
 from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.hub.settings import MODULE, HubSettings
@@ -87,7 +87,7 @@ class HubProcess:
     async def _run(self) -> str:
         fleet = self._settings.fleet
         tables = () if fleet is None else (fleet.counters, fleet.ceilings, fleet.budgets)
-        process = await ChildProcess.start(sys.executable, "-m", MODULE, inherited=tables)
+        process = await ChildProcess.start(*module_command(MODULE), inherited=tables)
         waiting: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(process.wait()),
             asyncio.ensure_future(self._ending.wait()),

@@ -9,10 +9,10 @@ connection; one that dies is replaced at the next connection.
 import asyncio
 import contextlib
 import socket
-import sys
 from collections.abc import AsyncIterator
 
 from splitsecond.core.child_process import ChildProcess, how_it_ended
+from splitsecond.core.loading import module_command
 from splitsecond.core.serving.listening import base_url, bind
 from splitsecond.gateway.process.keeping import keep_running
 from splitsecond.routing.configuration.settings import GatewaySettings
@@ -80,7 +80,7 @@ async def _connected(listening: socket.socket) -> None:
 
 async def _run(listening: socket.socket, ready: asyncio.Event) -> int:
     number = listening.fileno()
-    command = (sys.executable, "-m", "splitsecond.simulator", "--descriptor", str(number))
+    command = (*module_command("splitsecond.simulator"), "--descriptor", str(number))
     process = await ChildProcess.start(*command, inherited=(number,))
     try:
         await process.read_line()  # READY, or the end of a process that has failed

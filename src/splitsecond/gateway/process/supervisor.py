@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -23,6 +22,7 @@ import msgspec
 from splitsecond.core.child_process import ChildProcess, how_it_ended, passes
 from splitsecond.core.errors import CallerFault, Fault, say
 from splitsecond.core.internal_errors import contained, first_fault, handling
+from splitsecond.core.loading import module_command
 from splitsecond.core.serving.listening import base_url, bind
 from splitsecond.gateway.process.hub_process import gateway_folder, hub, hub_socket
 from splitsecond.gateway.process.keeping import keep_running
@@ -284,10 +284,8 @@ class WorkerProcess:
         cls, slot: WorkerSlot, listening: socket.socket, inherited: Sequence[int]
     ) -> "WorkerProcess":
         number = listening.fileno()
-        command = (
-            sys.executable,
-            "-m",
-            "splitsecond.gateway",
+        command: tuple[str | bytes, ...] = (
+            *module_command("splitsecond.gateway"),
             str(number),
             msgspec.json.encode(slot),
         )

@@ -145,6 +145,7 @@ class GatewayWorker:
         self.router = Router(
             settings,
             say=say,
+            is_first=not self._slot.number,
             listeners=Listeners(
                 self._observe,
                 [

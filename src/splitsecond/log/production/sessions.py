@@ -23,7 +23,7 @@ from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation
 from splitsecond.core.session import CallSession
 from splitsecond.log.production.token_cost import spent_usd
-from splitsecond.log.store.call_record import CallRecord
+from splitsecond.log.store.call_record import OWN_TARGET, CallRecord
 from splitsecond.log.store.log import LoggedSession, SpentTokens
 from splitsecond.log.store.rows import QUEUE_TIME
 
@@ -135,8 +135,9 @@ class OtherTarget(Struct, frozen=True):
 
 
 class ReportedSession(Struct, kw_only=True):
-    """`usd`: what its calls cost; `unpriced`: attempts whose target has no known price, which are
-    in no sum."""
+    """`limited`: calls that the gateway answered itself, because a limit was reached: no turns.
+    `usd`: what its calls cost; `unpriced`: attempts whose target has no known price, which are in
+    no sum."""
 
     id: str
     client: str
@@ -150,6 +151,7 @@ class ReportedSession(Struct, kw_only=True):
     cached_share: float | None
     causes: Causes
     others: list[OtherTarget]
+    limited: int = 0
 
     @property
     def slowest(self) -> ReportedTurn:
@@ -192,12 +194,13 @@ def reported(
     `times`: the usual times of targets; without those of its target a turn has no cache miss.
     """
     times = times or {}
-    began, first = calls[0]
+    sent_on = [each for each in calls if each[1].target != OWN_TARGET] or calls
+    began, first = sent_on[0]
     turns: list[ReportedTurn] = []
     total = Causes()
     covered_s = 0.0
     before: dict[str, str] = {}
-    for came, call in calls:
+    for came, call in sent_on:
         turn = _turn(call, (came - began).total_seconds(), price, times)
         _clip(turn, covered_s)
         _note_move(turn, call, before)
@@ -217,6 +220,7 @@ def reported(
         cached_share=_cached_share(turns),
         causes=total,
         others=_elsewhere(turns, times),
+        limited=len(calls) - len(sent_on),
     )
 
 
@@ -442,7 +446,9 @@ def _pauses(turns: Sequence[ReportedTurn]) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a time in words: "3.2 s", "71 s", "41 min", "2 h 10"."""
+    """Return a time in words: "5.3 ms", "3.2 s", "71 s", "41 min", "2 h 10"."""
+    if 0 < seconds < 0.1:
+        return f"{seconds * 1000:.{0 if seconds >= 0.01 else 1}f} ms"
     if seconds < 120:
         return f"{seconds:.{0 if seconds >= 10 else 1}f} s"
     minutes = round(seconds / 60)

@@ -92,6 +92,6 @@ def _solved(equations: Floats, right: Floats) -> Floats:
     """Return the solution of three equations; of several ones, the shortest. That one takes ten
     times as long."""
     try:
-        return np.linalg.solve(equations, right)
+        return np.asarray(np.linalg.solve(equations, right))
     except np.linalg.LinAlgError:  # no single solution
-        return np.linalg.lstsq(equations, right, rcond=None)[0]
+        return np.asarray(np.linalg.lstsq(equations, right, rcond=None)[0])

@@ -14,6 +14,9 @@ from splitsecond.core.session import CallSession
 DIRECT = "direct"
 """The label of calls whose client named a target in place of a route."""
 WORKER_DIED = "worker_died"
+OWN_TARGET = "splitsecond"
+"""The target of calls that the gateway answers itself: a limit was reached, and the key or route
+wants an answer instead of an error (`at_limit: ask`)."""
 
 
 class CallAccounting(Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ from splitsecond.core.clock import NS_PER_MS, US_PER_DAY
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault, say
 from splitsecond.core.observation import Observation
 from splitsecond.core.session import CallSession
-from splitsecond.log.store.call_record import WORKER_DIED, CallRecord
+from splitsecond.log.store.call_record import OWN_TARGET, WORKER_DIED, CallRecord
 from splitsecond.log.store.database import Database, check_url
 from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.remote_writer import RemoteLogWriter
@@ -316,9 +316,10 @@ class Past:
 
     def sessions(self, since: datetime, until: datetime) -> list[LoggedSession]:
         """Return the sessions of calls that came in from `since` until before `until`, the latest
-        first."""
+        first. Calls that the gateway answered itself are none of theirs."""
         c = CALLS.c
-        where = c.session.is_not(None), c.came_us >= _us(since), c.came_us < _us(until)
+        period = c.came_us >= _us(since), c.came_us < _us(until)
+        where = c.session.is_not(None), c.target != OWN_TARGET, *period
         counts = [
             func.coalesce(func.sum(cast(each, Double)), 0)
             for each in (c.input_tokens, c.cached_tokens)

@@ -5,6 +5,7 @@ it.
 """
 
 import asyncio
+import math
 from collections import Counter
 
 import msgspec
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from splitsecond.core import clock
 from splitsecond.core.errors import Fault, Overloaded
-from splitsecond.core.service import Call, Notes, Reply, Service
+from splitsecond.core.service import Call, Notes, Reply, RoutingChoice, Service
 from splitsecond.core.session import CallSession
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import Expression, targets
@@ -25,13 +26,15 @@ TURNS = 64
 class PreviewedChoice(Struct, frozen=True, kw_only=True):
     """One result of a preview: `calls` calls ask `targets` at once, for the reason `why`.
 
-    `refused`: why no target is asked; "" if one is.
+    `odds`: its probability, by the policy; None: the policy does not know it, so `calls` is a
+    sample. `refused`: why no target is asked; "" if one is.
     """
 
     calls: int
     targets: tuple[str, ...] = ()
     why: str = ""
     refused: str = ""
+    odds: float | None = None
 
 
 async def preview_sessions(
@@ -66,17 +69,33 @@ async def preview(
     service = build(expression, probe, states, guarded=False, route=route)
     found: Counter[tuple[tuple[str, ...], str]] = Counter()
     reasons: dict[tuple[str, ...], str] = {}
+    chosen: dict[tuple[tuple[str, ...], str], set[RoutingChoice | None]] = {}
     for number in range(calls):
         asked.clear()
         notes = Notes(session=session)
         one = msgspec.structs.replace(call, id=f"{call.id} {number}", notes=notes)
         refused = await _try(service, one, asked)
         found[tuple(asked), refused] += 1
+        chosen.setdefault((tuple(asked), refused), set()).add(notes.choice)
         reasons.setdefault(tuple(asked), notes.chosen)
+    odds = {each: _odds(choices) for each, choices in chosen.items()}
+    # choices whose probability changes from call to call have none
+    known = math.isclose(sum(odds.values()), 1)
     return [
-        PreviewedChoice(calls=count, targets=which, why=reasons[which], refused=refused)
-        for (which, refused), count in found.most_common()
+        PreviewedChoice(
+            calls=count,
+            targets=each[0],
+            why=reasons[each[0]],
+            refused=each[1],
+            odds=odds[each] if known else None,
+        )
+        for each, count in found.most_common()
     ]
+
+
+def _odds(choices: set[RoutingChoice | None]) -> float:
+    """Return the probability of one of `choices`; not a number if one of them has none."""
+    return sum(math.nan if each is None or not each.odds else each.odds for each in choices)
 
 
 async def _try(service: Service, call: Call, asked: list[str]) -> str:

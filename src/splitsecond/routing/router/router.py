@@ -62,19 +62,21 @@ class Router:
         settings: RouterSettings,
         *,
         say: Say = lambda message: None,
+        is_first: bool = True,
         listeners: Listeners | None = None,
         chance: Random | None = None,
         hub: "HubConnection | None" = None,
     ) -> None:
         """Open the log and build all routes.
 
-        `say` reports problems that do not stop the router. Raises `CallerFault` for settings that
-        cannot be built, or a log that cannot be opened.
+        `say` reports problems that do not stop the router. Of the routers of several workers, only
+        the first reports what all of them read: seeds, log and prices. Raises `CallerFault` for
+        settings that cannot be built, or a log that cannot be opened.
         """
         self.settings = settings
         self.directory = TargetDirectory(settings)
         self.states = TargetStates(self.directory.facts, chance=chance)
-        self._say = say
+        self._say = say if is_first else lambda message: None
         listeners = listeners or Listeners()
         self._observe_attempt = listeners.observe
         self._client = Client()

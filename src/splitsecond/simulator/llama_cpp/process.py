@@ -5,7 +5,6 @@ only the program holds, and exits when that is closed.
 """
 
 import re
-import sys
 from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,6 +13,7 @@ from typing import Self
 from splitsecond.core.child_process import ServerProcess, server_process
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import CallerFault, ProviderFault, TimedOut, excerpt
+from splitsecond.core.loading import module_command
 
 NOT_INSTALLED = "llama.cpp's engine is not installed:"
 INSTALL = "pip install 'splitsecond[engine]'"
@@ -66,9 +66,7 @@ class EngineProcess:
         self.model = ""
         """The name of the served model; "" until it is ready."""
         self._command = [
-            sys.executable,
-            "-m",
-            "splitsecond.simulator.llama_cpp",
+            *module_command("splitsecond.simulator.llama_cpp"),
             "--until-eof",
             f"--model={model}",
         ]

@@ -149,8 +149,8 @@ def over_time(
         for c in run.conditions
         if (course := series.over_time(c, by_condition.get(c.condition, ()), server)).ttft
     }
-    drawn_rows = [c for c in run.conditions if c.condition in courses]
-    shown = [courses[c.condition] for c in deciding(run, drawn_rows, lambda c: c.target)]
+    drawn_over_time = [c for c in run.conditions if c.condition in courses]
+    shown = [courses[c.condition] for c in deciding(run, drawn_over_time, lambda c: c.target)]
     values = [ms for course in shown for _, ms in course.ttft if ms > 0]
     if not values:
         return []
@@ -210,8 +210,10 @@ def _course_plot(
 def _strips(
     courses: Sequence[LoadOverTime], tops: Mapping[str, float], seconds: Axis
 ) -> tuple[Chart, dict[str, Chart]]:
-    """Return the strip of the requests in flight, and one for each term that the server reported:
-    the lowest has the words of the axis."""
+    """Return the strip of the requests in flight, and one for each term that the server reported.
+
+    The lowest one has the title of the axis.
+    """
     most = max(count for course in courses for _, count in course.in_flight)
     reported = [term for term in tops if any(term in course.server for course in courses)]
     foot = linear("seconds under this load, its rounds joined", 0, seconds.high, grid=False)

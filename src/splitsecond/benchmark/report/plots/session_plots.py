@@ -36,6 +36,8 @@ ROW_HEIGHT = ROW + 2
 MAX_AGENT = 6
 """Most characters of the name of a sub-agent beside its turn."""
 Explained = Mapping[str, Sequence[ExplainedTurn]]
+WithIdeal = tuple[list[Point], list[Point]]
+"""The line of what was measured, and that of its ideal."""
 
 
 class TurnPart(Struct, frozen=True, kw_only=True):
@@ -79,18 +81,14 @@ def _by_turn(run: Run, level: rows.LoadLevel, explained: Explained) -> list[Plot
     ]
 
 
-Measured = tuple[list[Point], list[Point]]
-"""The line of what was measured, and that of its ideal."""
-
-
-def _add_with_ideal(chart: Chart, run: Run, lines: Mapping[str, Measured]) -> None:
+def _add_with_ideal(chart: Chart, run: Run, lines: Mapping[str, WithIdeal]) -> None:
     entries = target_entries_of(run)
     for target, (measured, ideal) in lines.items():
         chart.add(entries[target], chart.line(measured, tip=target))
         chart.add(entries[target], chart.line(ideal, dash=True, tip=f"{target}, ideal"))
 
 
-def _median_ttft(explained: Sequence[ExplainedTurn]) -> Measured:
+def _median_ttft(explained: Sequence[ExplainedTurn]) -> WithIdeal:
     turns = [each for each in explained if each.turn.ttft_ns]
     with_ideal = [each for each in turns if each.fitted]
     return (
@@ -120,7 +118,7 @@ def _medians(turns: Sequence[ExplainedTurn], seconds: Sequence[float]) -> list[P
 def _over_run(
     run: Run, level: rows.LoadLevel, explained: Explained, sent: Mapping[str, Sequence[Observation]]
 ) -> list[Plot]:
-    shares: dict[str, Measured] = {}
+    shares: dict[str, WithIdeal] = {}
     flying: dict[str, list[Point]] = {}
     for c in level.conditions:
         requests, turns = as_requests(sent[c.condition]), explained.get(c.condition)
@@ -160,7 +158,7 @@ def _over_run(
     ]
 
 
-def _cached_shares(explained: Sequence[ExplainedTurn], shift: Mapping[int, int]) -> Measured:
+def _cached_shares(explained: Sequence[ExplainedTurn], shift: Mapping[int, int]) -> WithIdeal:
     turns = sorted(explained, key=lambda each: due_ns(each.turn))
     at = [(due_ns(each.turn) + shift[each.turn.round]) / NS_PER_S for each in turns]
     total = [each.total for each in turns]
