@@ -26,6 +26,7 @@ from splitsecond.core.wording import counted_as, percent
 from splitsecond.gateway.process.reload import ConfigSource
 from splitsecond.routing.configuration.checkup import tree
 from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.construction.preview import PreviewedChoice
 from splitsecond.routing.machinery.definition import Policy
 from splitsecond.routing.router.explain import PROMPT, Explained, TargetExplained
 from splitsecond.routing.router.router import explained_by_history
@@ -84,12 +85,13 @@ def _show(found: Explained, policies: Mapping[str, Policy], console: Console) ->
     def say(line: str = "", style: str = "") -> None:
         console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
 
+    def say_choice(head: str, choice: PreviewedChoice, indent: int) -> None:
+        say(f"{head}  {' and '.join(choice.targets) or 'no target'}", "bold")
+        if why := choice.refused or choice.why:
+            say(" " * indent + why)
+
     say(found.route, "bold")
-    try:
-        lines = tree(parse(found.policy, policies), 1)
-    except CallerFault:  # it names policies that only the gateway knows
-        lines = [f"  {found.policy}"]
-    for line in lines:
+    for line in _policy(found, policies):
         say(line)
     sampled = any(choice.odds is None and choice.calls < found.calls for choice in found.choices)
     how = f" (~: of {found.calls} sampled calls)" if sampled else ""
@@ -97,15 +99,11 @@ def _show(found: Explained, policies: Mapping[str, Policy], console: Console) ->
     for choice in found.choices:
         part = percent(choice.calls / found.calls if choice.odds is None else choice.odds)
         part = f"~{part}" if sampled else part
-        say(f"{part:>6}  {' and '.join(choice.targets) or 'no target'}", "bold")
-        if why := choice.refused or choice.why:
-            say(f"        {why}")
+        say_choice(f"{part:>6}", choice, 8)
     if found.sessions:
         say("\nThe next turns of the latest sessions:")
     for choice in found.sessions:
-        say(f"  {' and '.join(choice.targets) or 'no target'}", "bold")
-        if why := choice.refused or choice.why:
-            say(f"    {why}")
+        say_choice("", choice, 4)
     say("\nTargets:")
     for each in found.targets:
         say(f"  {each.status.target}", "bold")
@@ -113,6 +111,13 @@ def _show(found: Explained, policies: Mapping[str, Policy], console: Console) ->
         words = reason if reason.startswith(state) else ": ".join(filter(None, (state, reason)))
         say(f"    {words}", LOOKS.get(state, "red"))
         say(f"    {', '.join(_figures(each))}")
+
+
+def _policy(found: Explained, policies: Mapping[str, Policy]) -> list[str]:
+    try:
+        return tree(parse(found.policy, policies), 1)
+    except CallerFault:  # it names policies that only the gateway knows
+        return [f"  {found.policy}"]
 
 
 def _figures(each: TargetExplained) -> list[str]:
