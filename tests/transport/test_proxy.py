@@ -118,7 +118,10 @@ def tunnelling(asked: list[bytes]) -> Script:
 
 def test_https_goes_through_a_tunnel(run: Run) -> None:
     authority = trustme.CA()
-    server, trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    server, trust = (
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+    )
     authority.issue_cert("127.0.0.1").configure_cert(server)
     authority.configure_trust(trust)
     asked: list[bytes] = []
@@ -159,7 +162,10 @@ def test_https_goes_through_a_tunnel(run: Run) -> None:
 def test_refusal_of_a_proxy_is_a_network_fault(run: Run, answer: bytes, why: str) -> None:
     async def story() -> None:
         async with Peer(close(answer)) as proxy:
-            client = Client(proxies={"https": f"http://127.0.0.1:{proxy.port}"})
+            client = Client(
+                trust=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+                proxies={"https": f"http://127.0.0.1:{proxy.port}"},
+            )
             with pytest.raises(NetworkFault, match=why) as caught:
                 await client.send(API, GET, Recorder())
             assert caught.value.kind == "proxy"
