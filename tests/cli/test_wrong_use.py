@@ -190,6 +190,15 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
         ("one run has nothing to compare with", "splitsecond compare"),
     ),
     ((*SOMEWHERE, "--slo", "ttft=3"), ("ttft needs a time with its unit",)),
+    (
+        (*SOMEWHERE, "--input-tokens", "99999999"),
+        ("--input-tokens: got '99,999,999', expected at most 10,000,000",),
+    ),
+    (
+        (*SOMEWHERE, "--input-tokens", "512,99M"),
+        ("--input-tokens: got '99,000,000'", "expected at most 10,000,000"),
+    ),
+    ((*SOMEWHERE, "--images", "big"), ("--images: got 'big', expected WxH[,N][,jpeg]",)),
     ((*SOMEWHERE, "--prompts", "nowhere"), ("cannot read the prompts nowhere: No such file",)),
     ((*SOMEWHERE, "--prompts", "."), ("cannot read the prompts .: Is a directory",)),
     (
@@ -201,7 +210,10 @@ WRONG: list[tuple[tuple[object, ...], tuple[str, ...]]] = [
         ("report", "nowhere"),
         ("no run at nowhere: No such file", "A run is a folder with run.json in it"),
     ),
-    (("report", "."), ("no run at .",)),
+    (
+        ("report", "."),
+        ("no run at .: the folder has no run.json. Name the folder of a run: it has run.json",),
+    ),
     (("report", ".", "--json", "nowhere/x"), ("there is no folder nowhere",)),
     (("compare", "nowhere", "."), ("no run at nowhere",)),
     (
@@ -254,6 +266,7 @@ def refused_in_one_sentence(
         (("compare", "one"), "Missing argument 'AFTER'"),
         (("report",), "Missing argument 'RUN...'"),
         (("demo", "what"), "unexpected extra argument"),
+        (("bench", "sim/groq", "-n", "1e9"), "Invalid value for '-n' / '--requests'"),
         (("simulate", "groq", "--port", "70000"), "Invalid value for '--port'"),
     ],
 )
@@ -262,7 +275,8 @@ def test_parser_refuses_wrong_arguments(
 ) -> None:
     ended = split(*arguments)
     assert (ended.code, ended.out) == (2, "")
-    assert words in ended.words
+    assert words in ended.complaint
+    assert ended.complaint.endswith("` shows the options.")
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_variant_has_the_images_of_its_own_or_of_the_run() -> None:
     "text", ["", "10", "0x10", "10x10,0", "10x10x10", "9999x1", "1x1,65", "axb", "1x1,gif"]
 )
 def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(CallerFault, match="WIDTHxHEIGHT"):
+    with pytest.raises(CallerFault, match=r"WxH\[,N\]\[,jpeg\]"):
         parse_images(text)
 
 

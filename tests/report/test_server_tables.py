@@ -31,7 +31,7 @@ def test_section_has_the_tables_and_the_check() -> None:
     assert "GPUs and energy" in page
     assert server_tables.sentences(run) == [
         f"{TARGET}: metrics of vLLM.",
-        "The server's TTFT + network is the TTFT measured here, to 0 ms, in 1 of 1 row.",
+        "The server's mean TTFT + network is the mean TTFT measured here, to 0 ms, in 1 of 1 row.",
         f"Fewer than 5 readings while the load was up: {TARGET} at concurrency 8 (3). Longer "
         "blocks (-n) give more.",
     ]
@@ -40,7 +40,7 @@ def test_section_has_the_tables_and_the_check() -> None:
 def test_row_whose_clocks_differ_has_its_own_sentence() -> None:
     run, _ = run_with(replace(VIEW, samples=9, check=replace(CHECK, measured_ms=140)))
     _, differs = server_tables.sentences(run)
-    assert differs.startswith(f"{TARGET} at concurrency 8: the server's TTFT 100 ms + network 1 ms")
+    assert differs.startswith(f"{TARGET} at concurrency 8: the server's mean TTFT 100 ms + network 1 ms")
 
 
 def test_page_without_a_view_has_no_section() -> None:

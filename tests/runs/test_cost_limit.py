@@ -163,6 +163,16 @@ def test_sessions_cost_between_an_ideal_cache_and_none() -> None:
     assert f"10 of them measured, about {usd(least)} to {usd(most)}." in said
 
 
+def test_a_second_estimate_says_why_it_differs_from_the_first() -> None:
+    announced, times = plan("a/x"), Calibrated(workload=WORKLOAD, ttft_ns=9, response_ns=NS_PER_S)
+    (condition,) = announced.conditions
+    more = msgspec.structs.replace(condition, warmups=condition.warmups + 5)
+    repeated = msgspec.structs.replace(announced, conditions=[more])
+    for made, why in ((announced, "."), (repeated, ", with 5 more warm-ups than planned, which")):
+        said = announce_duration(made, {"a/x": times}, 2.0, by_round=False, announced=announced)
+        assert f"measured, about $2.00{why}" in said
+
+
 def test_prompts_from_a_file_are_as_long_as_they_are() -> None:
     prompts = [{"messages": [{"role": "user", "content": "x" * n}]} for n in (3_971, 7_971)]
     workload = msgspec.structs.replace(WORKLOAD, prompts=prompts, output_tokens=0)

@@ -134,8 +134,8 @@ def check(measured_ms: float, *, others: bool = False) -> str:
 def test_clocks_are_said_to_agree_or_why_they_do_not() -> None:
     assert (
         check(101)
-        == "the server's TTFT 100 ms + network 0.5 ms, measured here 101 ms: they agree (0.5 ms "
-        "more here)."
+        == "the server's mean TTFT 100 ms + network 0.5 ms, mean measured here 101 ms: they "
+        "agree (0.5 ms more here)."
     )
     assert "19.5 ms are outside of the server's clock" in check(120)
     assert "the server counts 20.5 ms more than a client sees" in check(80)

@@ -126,6 +126,19 @@ class Root(Group):
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else self.commands[name], rest
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command. What Typer refuses is one line, as our own errors are."""
+        from typer._click.exceptions import UsageError
+
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            command, words = (error.ctx or ctx).command_path, printable(error.format_message())
+            end = "" if words.endswith((".", "?")) else "."
+            hint = f"`{command} --help` shows the options."
+            typer.echo(f"splitsecond: {words}{end} {hint}", err=True)
+            raise typer.Exit(error.exit_code) from None
+
 
 app = typer.Typer(
     name="splitsecond",

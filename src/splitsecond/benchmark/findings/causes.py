@@ -215,10 +215,10 @@ def check_words(row: Row) -> str:
             f"the server counted {check.server_requests:,} first tokens and this run "
             f"{check.requests:,}, so it served others too. Its mean times are not compared."
         )
-    added = f"the server's TTFT {number(check.server_ms)} ms"
+    added = f"the server's mean TTFT {number(check.server_ms)} ms"
     if check.network_ms is not None:
         added += f" + network {number(check.network_ms)} ms"
-    return f"{added}, measured here {number(check.measured_ms)} ms: {_difference(check)}"
+    return f"{added}, mean measured here {number(check.measured_ms)} ms: {_difference(check)}"
 
 
 def clocks_agree(check: TtftCheck) -> bool:

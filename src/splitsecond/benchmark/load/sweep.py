@@ -15,6 +15,10 @@ from splitsecond.benchmark.load.plan import RunPlan
 from splitsecond.benchmark.workload.images import parse_images
 from splitsecond.benchmark.workload.workload import SEPARATOR, Workload
 from splitsecond.core.errors import CallerFault, content_faults, file_faults
+from splitsecond.core.validation import wrong
+
+MAX_INPUT_TOKENS = 10_000_000
+"""The longest context window of a model (2026)."""
 
 
 class NamedWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,8 +81,15 @@ def check_workloads(workloads: Sequence[NamedWorkload]) -> None:
             each.rate is not None and not 0 < each.rate < 1e6
         ):
             raise _bad(f"the workload {each.name} needs lengths of 1 or more, and a rate above 0")
+        check_prompt_length(each.input_tokens)
         if each.images:
             parse_images(each.images)
+
+
+def check_prompt_length(tokens: int | None) -> None:
+    """Raise `CallerFault` for prompts that no model reads and that take minutes to write."""
+    if tokens is not None and tokens > MAX_INPUT_TOKENS:
+        raise wrong("input_tokens", f"{tokens:,}", f"at most {MAX_INPUT_TOKENS:,}")
 
 
 def _bad(message: str) -> CallerFault:

@@ -110,8 +110,8 @@ def _clock_sentences(checks: Sequence[tuple[ConditionFindings, TtftCheck]]) -> l
     if agree:
         apart_ms = max(abs(check.rest_ms) for check in agree)
         found.append(
-            f"The server's TTFT + network is the TTFT measured here, to {number(apart_ms)} ms, in "
-            f"{len(agree):,} of {counted_as(len(checks), 'row')}."
+            f"The server's mean TTFT + network is the mean TTFT measured here, to "
+            f"{number(apart_ms)} ms, in {len(agree):,} of {counted_as(len(checks), 'row')}."
         )
     return found + [
         f"{c.target} {level(c)}: {check_words(c)}" for c, check in checks if not clocks_agree(check)

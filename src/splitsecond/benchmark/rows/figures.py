@@ -276,10 +276,11 @@ TOTALS: dict[str, Total] = {
         ),
         Total(
             name="output_tokens_per_s_whole",
-            label="system tokens/s, whole run",
+            label="system tokens/s, whole blocks",
             unit="tokens/s",
             group="System",
-            definition="System tokens/s from the first request sent to the last token.",
+            definition="System tokens/s from the first measured request of each block to its last "
+            "token. Pauses between blocks do not count.",
             higher_is_better=True,
         ),
         Total(

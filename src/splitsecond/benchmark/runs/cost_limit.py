@@ -271,13 +271,15 @@ def announce_duration(
     *,
     by_round: bool,
     usd_at_least: float | None = None,
+    announced: RunPlan | None = None,
 ) -> str:
     """Return about how long the run takes, with how many requests and at what cost; and what a run
     takes that says anything about other minutes, if this one does not.
 
     `usd_at_least`: None: only the highest cost is estimated. `piloted` has the response times of
-    targets, each measured alone. `by_round`: the words are about one round, because their number is
-    not known.
+    targets, each measured alone. `announced`: the plan whose cost the user has read, without the
+    warm-ups that the response times add. `by_round`: the words are about one round, because their
+    number is not known.
     """
     busy_s = max((_expected_s(lane, piloted) for lane in plan.lanes), default=0.0) / max(
         plan.rounds, 1
@@ -297,11 +299,19 @@ def announce_duration(
     least = "about" if usd_at_least is None else f"about {usd(usd_at_least / rounds)} to"
     cost = f", {least} {usd(usd_at_most / rounds)}" if usd_at_most else ""
     more = "" if by_round or traced else _p95_advice(plan)
+    why = _added_warm_ups(announced, count) if cost else ""
     return (
         f"{'A round' if by_round else 'This run'} takes about {_duration(seconds)}{spread}, longer "
         f"if responses slow down under load: {counted_as(count, 'request')}, {measured:,} of them "
-        f"measured{cost}.{_shorter(plan, seconds, by_round=by_round)}{more}{claim}"
+        f"measured{cost}{why}.{_shorter(plan, seconds, by_round=by_round)}{more}{claim}"
     )
+
+
+def _added_warm_ups(announced: RunPlan | None, count: int) -> str:
+    added = 0 if announced is None else count - sum(map(_count, announced.conditions))
+    if added <= 0:
+        return ""
+    return f", with {counted_as(added, 'more warm-up')} than planned, which hold the load"
 
 
 def _duration(seconds: float) -> str:

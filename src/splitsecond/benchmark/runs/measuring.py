@@ -478,7 +478,14 @@ class Measurement:
         )
         least = ideal if job.workload.sessions is not None else None
         self._progress.note(
-            announce_duration(expected, piloted, most, by_round=job.open_ended, usd_at_least=least)
+            announce_duration(
+                expected,
+                piloted,
+                most,
+                by_round=job.open_ended,
+                usd_at_least=least,
+                announced=None if job.open_ended else job.plan,
+            )
         )
         return plan
 

@@ -19,7 +19,7 @@ import msgspec
 from splitsecond.benchmark.findings.precision import parse_precision
 from splitsecond.benchmark.load.arrivals import PATTERNS
 from splitsecond.benchmark.load.plan import PlannedLoad
-from splitsecond.benchmark.load.sweep import NamedWorkload, check_workloads
+from splitsecond.benchmark.load.sweep import NamedWorkload, check_prompt_length, check_workloads
 from splitsecond.benchmark.runs.option_forms import (
     HEADERS,
     JSON,
@@ -228,6 +228,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
             requests=self.requests,
             processes=self.processes,
         )
+        check_prompt_length(self.input_tokens)
         if self.images:
             parse_images(self.images)
             if self.prompts is not None:

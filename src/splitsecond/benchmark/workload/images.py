@@ -46,8 +46,8 @@ def parse_images(text: str) -> Images:
     raise wrong(
         "images",
         text,
-        f"WIDTHxHEIGHT, WIDTHxHEIGHT,COUNT or WIDTHxHEIGHT,COUNT,jpeg, up to {MAX_SIDE} pixels "
-        f"and {MAX_IMAGES} images",
+        f"WxH[,N][,jpeg] such as 1024x1024,2 or 1024x1024,jpeg, up to {MAX_SIDE} pixels and "
+        f"{MAX_IMAGES} images",
     )
 
 

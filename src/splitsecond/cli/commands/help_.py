@@ -15,8 +15,9 @@ def help_(
     \b
     splitsecond help bench
     """
-    app(
+    code = app(
         [command, "--help"] if command else ["--help"],
         prog_name="splitsecond",
         standalone_mode=False,
     )
+    raise typer.Exit(code or 0)

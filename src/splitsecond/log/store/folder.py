@@ -176,6 +176,14 @@ def read_run(path: Path, kind: type[T]) -> T:
     """Read `run.json`, given the folder of a run or the file itself. Raises `CallerFault` if it is
     not one."""
     file = path / RUN if path.is_dir() else path
+    if file != path and not file.exists():
+        runs = sorted(each.parent for each in path.glob(f"*/{RUN}"))
+        latest = f", such as {runs[-1]}" if runs else ": it has run.json in it"
+        raise CallerFault(
+            f"no run at {path}: the folder has no run.json",
+            kind="no_run",
+            hint=f"Name the folder of a run{latest}.",
+        )
     with file_faults(
         f"no run at {path}", kind="no_run", hint="A run is a folder with run.json in it."
     ):
