@@ -48,7 +48,8 @@ import sys
 from ray.cluster_utils import Cluster
 
 small = {"num_cpus": 1, "object_store_memory": 80 << 20}
-head = small | {"ray_client_server_port": int(sys.argv[1]), "include_dashboard": False}
+unused = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+head = small | unused | {"ray_client_server_port": int(sys.argv[1])}
 cluster = Cluster(initialize_head=True, head_node_args=head)
 try:
     cluster.add_node(**small)

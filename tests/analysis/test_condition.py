@@ -333,6 +333,31 @@ def test_row_of_any_observations_survives_json(
     assert made.errors <= made.requests
 
 
+@given(st.lists(wild(), max_size=8), st.none() | st.integers(1, 4))
+def test_a_verdict_needs_no_summaries(
+    observations: list[Observation], concurrency: int | None
+) -> None:
+    """What `capacity.judge` reads of a row is the same without them."""
+    whole, bare = (
+        condition_findings(
+            asked(concurrency),
+            observations,
+            [],
+            parse_slo("ttft=20ms"),
+            searched=True,
+            summaries=summaries,
+        )
+        for summaries in (True, False)
+    )
+    assert bare.ttft_ms.n == 0
+    assert (bare.invalid, bare.goodput, bare.errors, bare.error_kinds) == (
+        whole.invalid,
+        whole.goodput,
+        whole.errors,
+        whole.error_kinds,
+    )
+
+
 def test_full_closed_loop_has_no_notes() -> None:
     cool = [request(3000.0 + place, role="cooldown", outcome="cancelled") for place in range(8)]
     made = of(*closed_loop(8, 10), *cool, concurrency=8)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from splitsecond.log.statistics.prefill import MIN_TURNS, fitted
+from splitsecond.log.statistics.prefill import MIN_TURNS, fitted, fitted_parts
 from splitsecond.log.statistics.summary import Floats
 
 FIXED, NEW, REUSED = 0.2, 1 / 5_000, 1 / 400_000
@@ -50,3 +50,18 @@ def test_turns_that_are_all_alike_have_no_fit() -> None:
     _, reused, ttft_s = turns()
     assert fitted(np.full(len(reused), 500.0), reused, ttft_s) is None
     assert fitted(reused, np.zeros(len(reused)), ttft_s) is None
+
+
+def test_parts_have_the_models_of_their_own_turns() -> None:
+    new, reused, ttft_s = turns(60)
+    numbers = np.arange(60)
+    parts = np.array([numbers % 6 != 1, numbers < MIN_TURNS - 1, numbers >= 0, numbers % 2 == 0])
+    alike = [fitted(new[part], reused[part], ttft_s[part]) for part in parts]
+    together = fitted_parts(new, reused, ttft_s, parts)
+    assert [model is None for model in together] == [False, True, False, False]
+    for one, other in zip(together, alike, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            assert (one.fixed, one.new, one.reused, one.scale) == pytest.approx(
+                (other.fixed, other.new, other.reused, other.scale), rel=1e-6
+            )

@@ -25,8 +25,8 @@ from splitsecond.benchmark.statistics.sessions import (
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.money.cost import Prices, costs_usd
 from splitsecond.core.observation import Observation, SessionTurn
-from splitsecond.log.statistics.jackknife import Flags, jackknife_intervals
-from splitsecond.log.statistics.prefill import MAD, MIN_SCALE, PrefillModel, fitted
+from splitsecond.log.statistics.jackknife import Flags, intervals_of_estimates
+from splitsecond.log.statistics.prefill import MAD, MIN_SCALE, PrefillModel, fitted_parts
 from splitsecond.log.statistics.summary import (
     Floats,
     RoundNumbers,
@@ -108,8 +108,14 @@ def turns_of(answered: Sequence[Observation]) -> Turns:
 
 
 def model_of(turns: Turns) -> PrefillModel | None:
-    timed = turns.chosen(turns.ttft_s > 0)
-    return fitted(timed.total - timed.cached, timed.cached, timed.ttft_s)
+    return models_of(turns, np.ones((1, len(turns.total)), dtype=bool))[0]
+
+
+def models_of(turns: Turns, parts: Flags) -> list[PrefillModel | None]:
+    """Return the model of each part of the turns, which a row of `parts` flags."""
+    known = turns.ttft_s > 0
+    timed = turns.chosen(known)
+    return fitted_parts(timed.total - timed.cached, timed.cached, timed.ttft_s, parts[:, known])
 
 
 def judged_misses(turns: Turns, model: PrefillModel | None) -> tuple[Flags, Flags]:
@@ -367,7 +373,7 @@ class _FitFindings(Struct, frozen=True):
             return {}
         everything = np.ones(len(self.counted), dtype=bool)
         middle = self._numbers(self.model, everything)
-        intervals = jackknife_intervals(self._without, middle, self.by)
+        intervals = intervals_of_estimates(self._without, middle, self.by)
         fixed, new, reused, cost, share = map(Estimated, middle.tolist(), intervals)
         speed = _inverse(new)
         if speed.value is None or (new.ci95[0] is not None and new.ci95[0] <= 0):
@@ -379,9 +385,11 @@ class _FitFindings(Struct, frozen=True):
             **({"miss_s": cost, "miss_waiting_share": share} if self.miss.any() else {}),
         }
 
-    def _without(self, kept: Flags) -> Floats | None:
-        model = model_of(self.basis.chosen(kept))
-        return None if model is None else self._numbers(model, kept)
+    def _without(self, parts: Flags) -> list[Floats | None]:
+        return [
+            None if model is None else self._numbers(model, kept)
+            for model, kept in zip(models_of(self.basis, parts), parts, strict=True)
+        ]
 
     def _numbers(self, model: PrefillModel, kept: Flags) -> Floats:
         gone = self.basis.chosen(kept & self.miss)

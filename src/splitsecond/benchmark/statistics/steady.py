@@ -235,7 +235,8 @@ def event_tokens(o: Observation) -> Floats:
         return np.ones(events)
     shares = np.ones(events)
     if len(o.tokens_so_far) == events:
-        shares = np.maximum(np.diff(np.array(o.tokens_so_far, dtype=np.float64), prepend=0.0), 0.0)
+        shares = np.array(o.tokens_so_far, dtype=np.float64)
+        shares[1:] = np.maximum(shares[1:] - shares[:-1], 0.0)
     elif len(o.token_lengths) == events and n > events:
         shares = np.array(o.token_lengths, dtype=np.float64)
     total = float(shares.sum())

@@ -31,10 +31,19 @@ def jackknife_intervals(
     `estimate` makes it from the values that its argument flags, and returns None where they are too
     few; then there is no interval.
     """
+    return intervals_of_estimates(lambda parts: list(map(estimate, parts)), middle, by)
+
+
+def intervals_of_estimates(
+    estimates: Callable[[Flags], Sequence[Floats | None]],
+    middle: Floats,
+    by: Sequence[RoundNumbers],
+) -> list[Interval]:
+    """Return the same intervals. `estimates` makes one estimate for each row of its argument."""
     half = np.zeros(len(middle))
     for groups in by:
         numbers = np.unique(groups, return_inverse=True)[1] % MAX_GROUPS
-        without = [estimate(numbers != number) for number in np.unique(numbers)]
+        without = estimates(np.unique(numbers)[:, None] != numbers)
         known = np.array([each for each in without if each is not None])
         if len(known) < len(without):
             return [(None, None)] * len(middle)

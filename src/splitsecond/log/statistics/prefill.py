@@ -11,6 +11,7 @@ than that of 1,000. So the fit is the usual TTFT, not the mean.
 import numpy as np
 from msgspec import Struct
 
+from splitsecond.log.statistics.jackknife import Flags
 from splitsecond.log.statistics.summary import Floats
 
 MIN_TURNS = 12
@@ -47,51 +48,80 @@ class PrefillModel(Struct, frozen=True):
 def fitted(new: Floats, reused: Floats, ttft_s: Floats) -> PrefillModel | None:
     """Return the model of turns with positive times; None if they are too few or too alike to tell
     its three parts."""
+    return fitted_parts(new, reused, ttft_s, np.ones((1, len(new)), dtype=bool))[0]
+
+
+def fitted_parts(
+    new: Floats, reused: Floats, ttft_s: Floats, parts: Flags
+) -> list[PrefillModel | None]:
+    """Return the model of each part of the turns, which a row of `parts` flags. Together they take
+    half the time."""
+    models: list[PrefillModel | None] = [None] * len(parts)
     if len(ttft_s) < MIN_TURNS:
-        return None
+        return models
     design = np.column_stack((np.ones(len(new)), new, reused))
     # tokens are thousands: numbers of one size are solved better
     units = np.maximum(np.abs(design).max(axis=0), 1.0)
     design = design / units
-    if np.linalg.matrix_rank(design, tol=1e-6) < design.shape[1]:
-        return None
-    floor = FLOOR * float(ttft_s.min())
-    found = np.linalg.lstsq(design / ttft_s[:, None], np.ones(len(ttft_s)), rcond=None)[0]
-    found = _improved(found, design, ttft_s, floor, 0.0)
-    scale = max(MAD * float(np.median(np.abs(_errors(found, design, ttft_s, floor)))), MIN_SCALE)
-    found = _improved(found, design, ttft_s, floor, scale)
-    fixed, of_new, of_reused = (found / units).tolist()
-    return PrefillModel(fixed, of_new, of_reused, scale)
+    ranks = np.linalg.matrix_rank(design * parts[:, :, None], tol=1e-6)
+    known = (parts.sum(axis=1) >= MIN_TURNS) & (ranks == design.shape[1])
+    if not known.any():
+        return models
+    kept = parts[known]
+    floor = FLOOR * np.where(kept, ttft_s, np.inf).min(axis=1)
+    relative = design / ttft_s[:, None]
+    found = np.array(
+        [np.linalg.lstsq(relative[of], np.ones(of.sum()), rcond=None)[0] for of in kept]
+    )
+    found = _improved(found, design, ttft_s, kept, floor, np.zeros(len(kept)))
+    errors = np.abs(_errors(found, design, ttft_s, floor)[0])
+    scale = np.array(
+        [max(MAD * np.median(own[of]), MIN_SCALE) for own, of in zip(errors, kept, strict=True)]
+    )
+    found = _improved(found, design, ttft_s, kept, floor, scale)
+    for at, numbers, scatter in zip(np.flatnonzero(known), found / units, scale, strict=True):
+        fixed, of_new, of_reused = numbers.tolist()
+        models[at] = PrefillModel(fixed, of_new, of_reused, float(scatter))
+    return models
 
 
-def _errors(found: Floats, design: Floats, ttft_s: Floats, floor: float) -> Floats:
-    return np.asarray(np.log(ttft_s / np.maximum(design @ found, floor)))
+def _errors(found: Floats, design: Floats, ttft_s: Floats, floor: Floats) -> tuple[Floats, Floats]:
+    """Return the relative error of each turn for each of the models that were `found`, and the
+    fit."""
+    fit = np.maximum(found @ design.T, floor[:, None])
+    return np.asarray(np.log(ttft_s / fit)), fit
 
 
-def _improved(found: Floats, design: Floats, ttft_s: Floats, floor: float, scale: float) -> Floats:
-    """Return the numbers after reweighted least squares. `scale` 0: of absolute errors; otherwise
-    of the biweight."""
+def _improved(
+    found: Floats, design: Floats, ttft_s: Floats, kept: Flags, floor: Floats, scale: Floats
+) -> Floats:
+    """Return the numbers of each model after reweighted least squares of the turns that it has
+    `kept`. `scale` 0: of absolute errors; otherwise of the biweight."""
+    found, moving = found.copy(), np.arange(len(found))
     for _ in range(STEPS):
-        fit = np.maximum(design @ found, floor)
-        errors = np.log(ttft_s / fit)
-        if scale:
-            weights = np.square(np.maximum(1 - np.square(errors / (BIWEIGHT * scale)), 0.0))
+        errors, fit = _errors(found[moving], design, ttft_s, floor[moving])
+        if scale.any():
+            shares = errors / (BIWEIGHT * scale[moving, None])
+            weights = np.square(np.maximum(1 - np.square(shares), 0.0))
         else:
             weights = 1 / np.maximum(np.abs(errors), MIN_SCALE)
         # log(y / fit) changes by −x / fit for each of the numbers.
-        slopes = design.T / fit
-        weighted = slopes * weights
-        moved = _solved(weighted @ slopes.T, weighted @ errors)
-        found = found + moved
-        if np.abs(moved).max() <= ENOUGH * np.abs(found).max():
+        slopes = design.T / fit[:, None]
+        weighted = slopes * (weights * kept[moving])[:, None]
+        moved = _solved(weighted @ slopes.transpose(0, 2, 1), weighted @ errors[:, :, None])
+        found[moving] += moved
+        far = np.abs(moved).max(axis=1) > ENOUGH * np.abs(found[moving]).max(axis=1)
+        moving = moving[far]
+        if not len(moving):
             break
     return found
 
 
 def _solved(equations: Floats, right: Floats) -> Floats:
-    """Return the solution of three equations; of several ones, the shortest. That one takes ten
-    times as long."""
+    """Return the solution of each three equations; of several ones, the shortest."""
     try:
-        return np.asarray(np.linalg.solve(equations, right))
-    except np.linalg.LinAlgError:  # no single solution
-        return np.asarray(np.linalg.lstsq(equations, right, rcond=None)[0])
+        solutions = np.linalg.solve(equations, right)
+    except np.linalg.LinAlgError:  # one of them has no single solution
+        both = zip(equations, right, strict=True)
+        solutions = np.array([np.linalg.lstsq(*each, rcond=None)[0] for each in both])
+    return np.asarray(solutions[:, :, 0])
