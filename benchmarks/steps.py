@@ -292,7 +292,7 @@ def _hold_estimates() -> None:
         put(cache, key, value)
         cache._until_ns = HELD_NS
 
-    TtlCache.put = put_for_good  # type: ignore[method-assign]
+    TtlCache.put = put_for_good  # type: ignore[method-assign, assignment]
     prompt_cache.FIT_EVERY_NS = HELD_NS
 
 
