@@ -8,10 +8,12 @@ counted. The counts include timers of the log and the streamed samples of the de
 which follow the clock, so they vary by a few percent. `--telemetry` turns OpenTelemetry on; its
 threads, which export, are not counted.
 
-`--policy` has the two targets of the mode under another policy. All requests are one session, with
-the same prompt each time; with `--grows` they are sessions of 40 turns, each with a longer prompt.
+`--policy` has the two targets of the mode under another policy; for `cheapest` they have a price.
+All requests are one session, with the same prompt each time; with `--grows` they are sessions of 40
+turns, each with a longer prompt.
 `--no-sessions` has the gateway recognise none. `--compare` counts requests with sessions and
-without in turns, and shows what sessions add, by function, without what follows the clock.
+without in turns, and shows what sessions add, by function, without what follows the clock: what
+policies compute again every few milliseconds is computed once, as in a gateway with many requests.
 """
 
 import argparse
@@ -26,7 +28,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from types import CodeType, FrameType
@@ -39,6 +41,8 @@ from benchmarks.gateway import GATEWAY, KEY, QUESTION, TELEMETRY, free_ports, re
 from splitsecond.cli.app import app
 from splitsecond.core import clock
 from splitsecond.gateway.records.sessions import Sessions
+from splitsecond.routing.machinery.choosing.ttl_cache import TtlCache
+from splitsecond.routing.targets import prompt_cache
 
 MODES = {
     "default": ("plain", False),
@@ -48,6 +52,8 @@ MODES = {
 }
 """The route of each mode of `benchmarks.gateway`, and whether the client requests a stream."""
 ONE_TARGET = "one target"
+PRICE = "price: {input_usd: 3, output_usd: 15, cached_usd: 0.3}"
+HELD_NS = 1 << 62
 TURNS = 40
 """Of each session that grows."""
 BLOCK = 10
@@ -208,6 +214,8 @@ def _with_policy(text: str, options: argparse.Namespace) -> str:
     """Return the configuration with another policy over the targets of the mode."""
     if options.policy is None:
         return text
+    if options.policy == "cheapest":
+        text = re.sub(r'(base_url: "[^"]*")', rf"\1, {PRICE}", text)
     route, provider = MODES[options.mode][0], "whole" if options.mode == "whole" else "events"
     targets = f'"{provider}/m", "{provider}2/m"'
     expression = f"{provider}/m" if options.policy == ONE_TARGET else f"{options.policy}({targets})"
@@ -268,10 +276,24 @@ def _send_all(
 
     try:
         send(options.warm_up, counted=False)
+        if options.compare:
+            _hold_estimates()
         send(options.requests, counted=True)
     finally:
         connection.close()
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _hold_estimates() -> None:
+    """Have nothing computed again because time has passed, as traced requests are slow."""
+    put = TtlCache.put
+
+    def put_for_good(cache: TtlCache[Any], key: Hashable, value: Any) -> None:
+        put(cache, key, value)
+        cache._until_ns = HELD_NS
+
+    TtlCache.put = put_for_good  # type: ignore[method-assign, assignment]
+    prompt_cache.FIT_EVERY_NS = HELD_NS
 
 
 def _no_session(*_: Any) -> None:

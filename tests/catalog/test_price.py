@@ -282,3 +282,14 @@ def test_unserved_model_gets_its_nearest_replacement(
         [], [owner for owner in [target.partition("/")[0]] if owner != "sim"]
     ).models
     assert replacements(target, learnt.get(target.partition("/")[0], [])) == (found, near)
+
+
+def test_the_rates_of_a_turn_cost_as_much_as_its_tokens() -> None:
+    price = Price(input_usd=3, output_usd=15, cached_usd=0.3, cache_write_usd=3.75)
+    new, cached, output = price.of_turn(0.5)
+    assert 1_000 * new + 9_000 * cached + 200 * output == pytest.approx(
+        price.cost_usd(
+            input_tokens=10_000, cached_tokens=9_000, cache_write_tokens=500, output_tokens=200
+        )
+    )
+    assert Price(input_usd=3, output_usd=15).of_turn(0.5)[:2] == pytest.approx((3e-6, 3e-6))

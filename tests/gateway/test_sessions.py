@@ -53,6 +53,11 @@ def began(sessions: Sessions, one: Call, headers: Mapping[bytes, bytes] = NAMED)
     return found
 
 
+def end(sessions: Sessions, one: Call, end_ns: int) -> None:
+    assert one.notes.session_entry is not None
+    sessions.ended(one.notes.session_entry, end_ns, "a/m")
+
+
 @each_case(
     ("name", "headers", "body"),
     [
@@ -208,12 +213,23 @@ def test_calls_for_titles_between_turns_do_not_hide_the_prompt() -> None:
 
 def test_idle_time_is_that_since_the_last_answer() -> None:
     sessions = Sessions()
-    first = began(sessions, call(start_s=5))
-    sessions.ended(first, 7 * NS_PER_S, "a/m")
+    one = call(start_s=5)
+    first = began(sessions, one)
+    end(sessions, one, 7 * NS_PER_S)
     assert first.idle_ns is None
     assert began(sessions, call(start_s=10)).idle_ns == 3 * NS_PER_S
     assert began(sessions, call(start_s=6)).idle_ns == 0, "a call beside the other one"
     assert began(sessions, call(start_s=20)).idle_ns == 0, "the call before has not ended"
+
+
+def test_an_end_is_not_noted_for_the_agent_that_has_the_place_now() -> None:
+    sessions, one = Sessions(), call(start_s=5)
+    began(sessions, one)
+    assert one.notes.session_entry is not None
+    place, key = one.notes.session_entry
+    sessions.ended((place, key + MAX_AGENTS), 7 * NS_PER_S, "a/m")
+    assert began(sessions, call(start_s=10)).idle_ns == 0, "its own call has not ended"
+    assert not one.notes.home
 
 
 def test_a_continued_response_belongs_to_its_session() -> None:
@@ -367,8 +383,9 @@ def test_a_session_goes_on_after_a_restart(tmp_path: Path) -> None:
     log, said = LogSettings(f"sqlite:///{tmp_path}/log.db"), list[str]()
     with session_table(log, said.append) as memory:
         sessions = Sessions(memory)
-        first = began(sessions, call(SYSTEM, QUESTION))
-        sessions.ended(first, 2 * NS_PER_S, "a/m")
+        one = call(SYSTEM, QUESTION)
+        first = began(sessions, one)
+        end(sessions, one, 2 * NS_PER_S)
         sessions.note_cached(first, "a/m", 1_000, 10)
     assert stat.S_IMODE(os.stat(tmp_path / "log.db.sessions").st_mode) == 0o600
     with session_table(log, said.append) as memory:

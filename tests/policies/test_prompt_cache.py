@@ -121,40 +121,53 @@ def of_session(number: int, agent: str = "", reusable: int = 50_000) -> CallSess
     return CallSession(id=f"s{number}", source="x", agent=agent, reusable_tokens=reusable)
 
 
+def cached(
+    conversations: Conversations, session: CallSession, target: str, now_ns: int
+) -> tuple[int, int]:
+    """Return the tokens of the next prompt that `target` has been sent before, and how long ago."""
+    found = conversations.prompts(session).get(target)
+    assert found == conversations.before(session, target)
+    return (
+        (0, 0)
+        if found is None
+        else (min(found.tokens, session.reusable_tokens), now_ns - found.at_ns)
+    )
+
+
 def test_conversations_are_remembered_by_target_and_agent() -> None:
     conversations = Conversations()
     conversations.remember(of_session(1), "a/m", 40_000, 100)
     conversations.remember(of_session(1, "helper"), "a/m", 9_000, 200)
-    assert conversations.cached(of_session(1), "a/m", 300) == (40_000, 200)
-    assert conversations.cached(of_session(1, reusable=500), "a/m", 300) == (500, 200)
-    assert conversations.cached(of_session(1, "helper"), "a/m", 300) == (9_000, 100)
-    assert conversations.cached(of_session(1, "new"), "a/m", 300) == (9_000, 100)
-    assert conversations.cached(of_session(1), "b/m", 300)[0] == 0
+    assert cached(conversations, of_session(1), "a/m", 300) == (40_000, 200)
+    assert cached(conversations, of_session(1, reusable=500), "a/m", 300) == (500, 200)
+    assert cached(conversations, of_session(1, "helper"), "a/m", 300) == (9_000, 100)
+    assert cached(conversations, of_session(1, "new"), "a/m", 300) == (9_000, 100)
+    assert cached(conversations, of_session(1), "b/m", 300)[0] == 0
     assert conversations.is_only_at(of_session(1), "a/m")
     conversations.remember(of_session(1), "b/m", 41_000, 400)
     assert not conversations.is_only_at(of_session(1), "a/m")
     conversations.forget("a/m", 0)
-    assert conversations.cached(of_session(1), "a/m", 300)[0] == 0
+    assert cached(conversations, of_session(1), "a/m", 300)[0] == 0
 
 
 def test_what_other_workers_know_counts_if_it_is_newer() -> None:
     conversations = Conversations()
     conversations.remember(of_session(1), "a/m", 40_000, 100)
     conversations.receive("s1", [("a/m", "", 30_000, 50), ("b/m", "helper", 9_000, 50)])
-    assert conversations.cached(of_session(1), "a/m", 300) == (40_000, 200)
-    assert conversations.cached(of_session(1, "helper"), "b/m", 300) == (9_000, 250)
+    assert cached(conversations, of_session(1), "a/m", 300) == (40_000, 200)
+    assert cached(conversations, of_session(1, "helper"), "b/m", 300) == (9_000, 250)
     conversations.forget("b/m", 200)
     conversations.receive("s1", [("b/m", "helper", 9_000, 50), ("a/m", "", 41_000, 150)])
-    assert conversations.cached(of_session(1), "b/m", 300)[0] == 0, "it was another server"
-    assert conversations.cached(of_session(1), "a/m", 300) == (41_000, 150)
+    assert cached(conversations, of_session(1), "b/m", 300)[0] == 0, "it was another server"
+    assert cached(conversations, of_session(1), "a/m", 300) == (41_000, 150)
 
 
 def test_only_the_latest_sessions_and_agents_are_remembered() -> None:
     conversations = Conversations()
     for number in range(MAX_SESSIONS + 10):
         conversations.remember(of_session(number), "a/m", 2_000, number)
-    assert conversations.cached(of_session(9), "a/m", 0)[0] == 0
-    assert conversations.cached(of_session(10), "a/m", 0)[0] == 2_000
+    assert cached(conversations, of_session(9), "a/m", 0)[0] == 0
+    assert cached(conversations, of_session(10), "a/m", 0)[0] == 2_000
     for number in range(MAX_AGENTS + 5):
         conversations.remember(of_session(10, f"agent{number}"), "a/m", 3_000 + number, number)
     agents = conversations._sessions["s10"]["a/m"]

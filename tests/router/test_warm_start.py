@@ -174,4 +174,4 @@ def test_lifetime_and_times_are_learned_from_logged_turns(tmp_path: Path) -> Non
     assert known.lifetime.share(600 * clock.NS_PER_S) < 0.2
     assert not states.state("a/x").turns
     last = CallSession(id="00000000000000ab", source="x", reusable_tokens=20_000)
-    assert states.conversations.cached(last, "a/x", now_ns)[0] == 20_000
+    assert states.conversations.prompts(last)["a/x"].tokens == 21_100

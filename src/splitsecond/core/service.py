@@ -88,6 +88,7 @@ class Notes(Struct, kw_only=True):
     be after the call has ended: the observer has all observations when it has `attempts` of them.
 
     `session`: where in a session of the client the call stands; None if it was not looked for.
+    `session_entry`: where the gateway's table has the session's agent, and the key of that entry.
     `home`: the hash of the target that answered the session's agent before; 0: none did.
     `left`: the target that answered the session's agent before, if it is not the one that answers
     now.
@@ -113,6 +114,7 @@ class Notes(Struct, kw_only=True):
     role: Role = "measured"
     observer: Callable[[Observation], None] | None = None
     session: CallSession | None = None
+    session_entry: tuple[int, int] | None = None
     team: str = ""
     home: int = 0
     left: str = ""

@@ -138,14 +138,17 @@ def _print_rows(run: Run, console: Console) -> ShortNames:
         console.print(Padding.indent(table, INDENT))
     else:
         print_table(table, console)
-    hidden = [f"{level.title.lower()}" for level in levels if level not in shown]
-    notes = [*choice.left_out(priced=priced), *hidden]
-    words = [f"Not shown: {listed(notes)}."] if notes else []
+    hidden = [level.title.lower() for level in levels if level not in shown]
+    _print_left_out([*choice.left_out(priced=priced), *hidden], names, console)
+    return names
+
+
+def _print_left_out(left_out: Sequence[str], names: ShortNames, console: Console) -> None:
+    words = [f"Not shown: {listed(left_out)}."] if left_out else []
     words += [f"Names: {names.pattern}."] if names.pattern else []
     if words:
         print_item(console, "  ", " ".join(words), "dim")
     console.print()
-    return names
 
 
 def _table(

@@ -38,6 +38,16 @@ class Rates(Struct, frozen=True, kw_only=True, omit_defaults=True):
         usual = self.input_usd if self.cache_write_usd is None else HOUR_FACTOR * self.input_usd
         return _first(self.cache_write_1h_usd, usual)
 
+    def of_turn(self, written: float) -> tuple[float, float, float]:
+        """Return US dollars per new, cached and output token, if this share of the new ones is
+        written to the cache."""
+        new, cached = self.input_usd, self.cached_usd
+        if cached is None:
+            cached = new
+        if written and self.cache_write_usd is not None:
+            new += written * (self.cache_write_usd - new)
+        return new / MILLION, cached / MILLION, self.output_usd / MILLION
+
 
 class Tier(Rates, frozen=True, kw_only=True, omit_defaults=True):
     """The rates of all tokens of a request whose prompt is longer than `above_tokens`, cached

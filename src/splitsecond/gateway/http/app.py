@@ -386,9 +386,12 @@ class Gateway:
     async def _recognise(self, cycle: RequestCycle, call: Call, session: str, model: str) -> None:
         """Note the session of a call, and whether its agent repeats a tool call. `session`: that
         of the stored response which it continues, or ""."""
-        large = call.notes.large
-        began, found_in = self._sessions.began, (cycle.headers, call, session)
-        known = await off_loop(cycle.client, began, *found_in) if large else began(*found_in)
+        began, large = self._sessions.began, call.notes.large
+        known = (
+            await off_loop(cycle.client, began, cycle.headers, call, session)
+            if large
+            else began(cycle.headers, call, session)
+        )
         call.notes.session = known
         if known is None:
             return
@@ -625,8 +628,9 @@ class Gateway:
         finally:
             self._metrics.in_flight -= 1
             self._tracker.close(open_call, cycle.status, complete=cycle.complete)
-            if call.notes.session is not None and open_call.target != OWN_TARGET:
-                self._sessions.ended(call.notes.session, open_call.end_ns, open_call.target)
+            entry = call.notes.session_entry
+            if entry is not None and open_call.target != OWN_TARGET:
+                self._sessions.ended(entry, open_call.end_ns, open_call.target)
 
     async def _answer(
         self,
@@ -649,8 +653,7 @@ class Gateway:
             open_call.target = reply.target
             session = call.notes.session
             if (home := call.notes.home) and home != target_hash(reply.target):
-                among = self._targets(open_call.route)
-                call.notes.left = next((name for name in among if target_hash(name) == home), "")
+                call.notes.left = _with_hash(home, self._routes.expression(open_call.route))
             if not reply.empty:
                 open_call.first_token_ns = clock.now_ns()
             kept, note = form.kept, None
@@ -669,6 +672,12 @@ class Gateway:
 @lru_cache(maxsize=256)
 def _targets(expression: Expression) -> tuple[str, ...]:
     return tuple(targets(expression))
+
+
+@lru_cache(maxsize=256)
+def _with_hash(home: int, expression: Expression) -> str:
+    """Return the target of a policy that has this hash; "": none."""
+    return next((name for name in targets(expression) if target_hash(name) == home), "")
 
 
 async def _own_answer(text: str, call: Call) -> Reply:

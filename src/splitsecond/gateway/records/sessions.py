@@ -69,6 +69,7 @@ _ENDED_AT = _KEY.size
 _BEGAN_AT = _ENDED_AT + _ENDED.size
 _PROMPTS_AT = _AGENT.size - _PROMPT_HEAD.size
 _BORDERS_AT = _PROMPTS_AT + _PROMPT_HEAD.size
+_BORDER_PLACES = [_BORDERS_AT + number * _BORDER.size for number in range(BORDERS)]
 _CACHES_AT = _PROMPTS_AT + PROMPTS * _PROMPT
 _WIDTH = _CACHES_AT + CACHES * _CACHE.size
 _TABLE = MAX_AGENTS * _WIDTH
@@ -152,7 +153,9 @@ class Sessions:
             source, session = "previous_response_id", continued
         elif parts:
             source, messages = CONVERSATION, parts.pop()
-            session = self._hash(call.client.encode(), *parts, *first_messages(messages))
+            running = self._keyed.copy()
+            running.update(b"\0".join([call.client.encode(), *parts, *first_messages(messages)]))
+            session = running.hexdigest()
         else:
             return None
         table, key, start_ns = self._table, int(agent or session, 16), call.start_ns
@@ -161,6 +164,7 @@ class Sessions:
         if entry[0] != key:
             at = self._entry(key)
             entry = _AGENT.unpack_from(table, at)
+        call.notes.session_entry = at, key
         _, ended_ns, call.notes.home, _, turn, began_ns, tokens, stored, borders, size, digest = (
             entry
         )
@@ -173,8 +177,7 @@ class Sessions:
                     new = text_tokens(continuation)
                     if borders == BORDERS:
                         borders = self._forget_half(at)
-                    begin = at + _BORDERS_AT + borders * _BORDER.size
-                    _BORDER.pack_into(table, begin, size, digest)
+                    _BORDER.pack_into(table, at + _BORDER_PLACES[borders], size, digest)
                     borders += 1
                     running.update(continuation)
                     size, digest = len(prompt), running.digest()
@@ -207,14 +210,16 @@ class Sessions:
             idle_ns=idle_ns,
         )
 
-    def ended(self, session: CallSession, end_ns: int, target: str) -> None:
-        """Note when an answer to the agent of `session` ended, and the target that gave it; "":
-        none did."""
-        at = self._entry(int(session.agent or session.id, 16)) + _ENDED_AT
+    def ended(self, entry: tuple[int, int], end_ns: int, target: str) -> None:
+        """Note when an answer to the agent of an `entry` that `began` noted ended, and the target
+        that gave it; "": none did."""
+        at, key = entry
+        if _KEY.unpack_from(self._table, at)[0] != key:  # another agent has its place now
+            at = self._entry(key)
         if target:
-            _ENDED.pack_into(self._table, at, end_ns, target_hash(target))
+            _ENDED.pack_into(self._table, at + _ENDED_AT, end_ns, target_hash(target))
         else:
-            _KEY.pack_into(self._table, at, end_ns)
+            _KEY.pack_into(self._table, at + _ENDED_AT, end_ns)
 
     def note_cached(self, session: CallSession, target: str, tokens: int, at_ns: int) -> None:
         """Note that since `at_ns` so many `tokens` of the agent of `session` are in the cache of

@@ -4,7 +4,6 @@ since when."""
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from operator import itemgetter
 
 from msgspec import Struct
 
@@ -31,28 +30,18 @@ class Conversations:
         self._forgotten_ns: dict[str, int] = {}
         self.share: Callable[[CallSession, str, int, int], None] | None = None
 
-    def cached(self, session: CallSession, target: str, now_ns: int) -> tuple[int, float]:
-        """Return the tokens of the next prompt that `target` has been sent before, and how long ago
-        (ns)."""
-        found = self.before(session, target)
-        if found is None:
-            return 0, inf
-        return min(found.tokens, session.reusable_tokens), max(now_ns - found.at_ns, 0)
+    def prompts(self, session: CallSession) -> dict[str, CachedPrompt]:
+        """Return what each target was sent last of the session."""
+        agent = session.agent
+        return {
+            target: agents.get(agent) or _newest(agents)
+            for target, agents in self._sessions.get(session.id, _NO_TARGETS).items()
+        }
 
     def before(self, session: CallSession, target: str) -> CachedPrompt | None:
         """Return what `target` was sent last of the session; None: nothing."""
         agents = self._sessions.get(session.id, _NO_TARGETS).get(target)
         return None if agents is None else agents.get(session.agent) or _newest(agents)
-
-    def by_tokens(self, session: CallSession) -> list[tuple[int, int, str]]:
-        """Return how many tokens of the next prompt each target has been sent before, and when; the
-        most first."""
-        agent, most, found = session.agent, session.reusable_tokens, []
-        for target, agents in self._sessions.get(session.id, _NO_TARGETS).items():
-            prompt = agents.get(agent) or _newest(agents)
-            found.append((min(prompt.tokens, most), prompt.at_ns, target))
-        found.sort(key=itemgetter(0), reverse=True)
-        return found
 
     def is_only_at(self, session: CallSession, target: str) -> bool:
         return self._sessions.get(session.id, _NO_TARGETS).keys() <= {target}
@@ -75,13 +64,13 @@ class Conversations:
         return found
 
     def remember(self, session: CallSession, target: str, tokens: int, at_ns: int) -> None:
-        prompt, agent = CachedPrompt(tokens, at_ns), session.agent
-        agents = self._sessions.get(session.id, _NO_TARGETS).get(target, _NO_AGENTS)
-        if agent in agents:  # as at nearly all turns
+        id, agent, prompt = session.id, session.agent, CachedPrompt(tokens, at_ns)
+        agents = self._sessions.get(id, _NO_TARGETS).get(target)
+        if agents is not None and agent in agents:  # as at nearly all turns
             agents[agent] = prompt
-            self._sessions.move_to_end(session.id)
+            self._sessions.move_to_end(id)
         else:
-            self._add(session.id, target, agent, prompt)
+            self._add(id, target, agent, prompt)
         if self.share is not None:
             self.share(session, target, tokens, at_ns)
 

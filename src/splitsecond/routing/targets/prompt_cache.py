@@ -97,10 +97,9 @@ class CacheLifetime:
         return share if 2 * share >= self._shares[0] else 0.0
 
     def variance(self, age_ns: float) -> float:
-        share = self.share(age_ns)
-        return (
-            share * (1 - share) / (self._tries[bisect_right(_AGES_NS, age_ns)] + PRIOR_WEIGHT + 1)
-        )
+        at = bisect_right(_AGES_NS, age_ns)
+        share = self._shares[at]
+        return share * (1 - share) / (self._tries[at] + PRIOR_WEIGHT + 1)
 
     @property
     def lasts_s(self) -> float:
@@ -137,7 +136,9 @@ class LoadEffect:
     def factor(self, in_flight: int) -> float:
         """Return the expected time with so many requests in flight, divided by that with the usual
         number."""
-        slope = max(self._covariance, 0.0) / (self._variance + 1)
+        if self._covariance <= 0:
+            return 1.0
+        slope = self._covariance / (self._variance + 1)
         return min(max(1 + slope * (in_flight - self._mean), 1 / MAX_LOAD), MAX_LOAD)
 
     def add(self, in_flight: int, surprise: float) -> None:

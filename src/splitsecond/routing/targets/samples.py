@@ -288,10 +288,11 @@ def load_slope(samples: Iterable[Sample]) -> tuple[float, float, int]:
 
     It is the least-squares line; 0.0 unless it rises by more than `LOAD_SURE` standard errors.
     """
-    counted = (
-        each for each in samples if each.load is not None and not each.censored and each.value > 0
-    )
-    known = [(each.load or 0, math.log(each.value)) for each in counted]
+    known = [
+        (each.load, math.log(each.value))
+        for each in samples
+        if each.load is not None and not each.censored and each.value > 0
+    ]
     n = len(known)
     if n < MIN_LOADED:
         return 0.0, 0.0, 0

@@ -21,6 +21,11 @@ from splitsecond.routing.targets.target_states import TargetStates
 FAILURE_SMOOTHING = 32
 """One call counts for one part in so many of the failure share."""
 FAILURE_HALF_LIFE_NS = 30 * clock.NS_PER_S
+FAILURE_COST = 5
+"""The cost of a failure, in answers: a target that fails every fifth call must be twice as fast to
+be chosen."""
+MAX_CROWDING = 2.0
+"""A branch that is better by more than this factor gets all calls at once."""
 USUAL_HALF_LIFE_NS = 3 * clock.NS_PER_S
 """How fast a new number of requests in flight becomes the usual one; by then its effect on the
 speed shows."""
@@ -56,14 +61,19 @@ class Branch:
             share = self.failure_share(now_ns)
             self._failing, self._failing_ns = share + (failed - share) / FAILURE_SMOOTHING, now_ns
 
-    def crowding(self, states: TargetStates, now_ns: int) -> float:
-        in_flight, usual = self.in_flight(states), self._usual
-        self._usual += (in_flight - usual) * (
-            1 - 2.0 ** ((self._usual_ns - now_ns) / USUAL_HALF_LIFE_NS)
-        )
+    def slowdown(self, in_flight: int, now_ns: int) -> float:
+        """Return by how much longer an answer takes because the branch has more requests in flight
+        than usual, and because calls of it have failed."""
+        usual, factor = self._usual, 1.0
+        if in_flight or usual:
+            self._usual += (in_flight - usual) * (
+                1 - 2.0 ** ((self._usual_ns - now_ns) / USUAL_HALF_LIFE_NS)
+            )
+            if in_flight > 2:  # two are never more than usual
+                # the deviation of a Poisson number is its root
+                factor = min(max(in_flight / (usual + 2 * sqrt(usual) + 2), 1.0), MAX_CROWDING)
         self._usual_ns = now_ns
-        # the deviation of a Poisson number is its root
-        return max(in_flight / (usual + 2 * sqrt(usual) + 2), 1.0)
+        return factor * (1 + FAILURE_COST * self.failure_share(now_ns)) if self._failing else factor
 
     def available(self, states: TargetStates, call: Call) -> bool:
         names, client = self.names, call.client
@@ -90,7 +100,10 @@ class Branch:
         return sum(known) if len(known) == len(costs) else None
 
     def in_flight(self, states: TargetStates) -> int:
-        return sum(map(states.in_flight, self.names))
+        names = self.names
+        if len(names) == 1:
+            return states.in_flight(names[0])
+        return sum(map(states.in_flight, names))
 
 
 def usual_output_tokens(call: Call, among: Iterable[Branch], states: TargetStates) -> list[float]:

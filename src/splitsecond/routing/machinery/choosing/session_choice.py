@@ -10,12 +10,16 @@ is drawn by the same amounts and their uncertainty (Thompson sampling), so that 
 recent turns are tried again by the turns that lose the least.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import exp, inf, sqrt
+from operator import attrgetter
 from statistics import NormalDist
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
 
 from splitsecond.core import clock
+from splitsecond.core.catalog.price import Price
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.service import Call
 from splitsecond.core.session import CallSession
@@ -26,12 +30,10 @@ from splitsecond.routing.machinery.choosing.branch import (
     Choice,
     usual_output_tokens,
 )
-from splitsecond.routing.machinery.choosing.speed import (
-    FAILURE_COST,
-    MAX_CROWDING,
-    OUTPUT_REFRESH_NS,
-)
+from splitsecond.routing.machinery.choosing.speed import OUTPUT_REFRESH_NS
+from splitsecond.routing.targets.conversations import CachedPrompt
 from splitsecond.routing.targets.prompt_cache import MIN_CACHED, PromptCacheModel
+from splitsecond.routing.targets.target_state import TargetState
 from splitsecond.routing.targets.target_states import TargetStates
 
 CacheUse = Literal["aware", "off"]
@@ -44,7 +46,7 @@ NEXT_NEW = 700
 _UNKNOWN = PromptCacheModel()
 
 
-class Option:
+class Option(Struct):
     """A branch for one turn.
 
     `known`: what is learned from the earlier turns at its target. `sent`: tokens of the prompt that
@@ -53,24 +55,27 @@ class Option:
     turns. `per_token`: how much more a new token takes than a cached one.
     """
 
-    __slots__ = ("age_ns", "branch", "cached", "known", "now", "per_token", "sent", "total")
-
-    def __init__(self, branch: Branch, known: PromptCacheModel, sent: int, age_ns: float) -> None:
-        self.branch = branch
-        self.known = known
-        self.sent = sent
-        self.age_ns = age_ns
-        self.cached = known.lifetime.share(age_ns) * sent if sent else 0.0
-        self.now = self.total = inf
-        self.per_token = 0.0
+    branch: Branch
+    known: PromptCacheModel
+    sent: int
+    age_ns: float
+    cached: float
+    now: float = inf
+    total: float = inf
+    per_token: float = 0.0
 
 
-class NextTurn(NamedTuple):
-    """What is the same for all branches: the turn with its prompt, and the tokens of its answer."""
+_total = attrgetter("total")
 
-    session: CallSession
+
+class NextTurn(Struct, frozen=True):
+    """What is the same for all branches: the tokens of the prompt and those of it that the session
+    has sent before, the tokens of the answer, and what each target was sent last."""
+
     prompt: int
+    reusable: int
     answer: int
+    prompts: Mapping[str, CachedPrompt]
     now_ns: int
 
 
@@ -88,6 +93,7 @@ class SessionChoice:
         self._deviations = 0.0 if at is None or at == 0.5 else NormalDist().inv_cdf(at)
         self._output_tokens: list[float] = []
         self._output_refreshed_ns = -OUTPUT_REFRESH_NS
+        self._has_amounts = by == "usd"
         self._tpot_ns = 0.0  # of another branch, for one whose time per token is not known
 
     def choices(
@@ -98,14 +104,30 @@ class SessionChoice:
         None: the session is free, and nothing is known of the speed of any branch at the turns of
         sessions.
         """
+        free = session.reusable_tokens < MIN_CACHED
+        if free and not self._knows_any(among):
+            return None
         turn = self._turn(call, session, among)
-        options = [self._option(branch, turn) for branch in among]
-        home = _home(options)
+        options = self._options(among, turn)
+        home = None if free else _home(options)
         if home is not None:
             return self._in_order(*self._decided(home, options, turn), 1.0, options, among)
         if self._by == "usd" or any(each.known.fit.turns for each in options):
             return self._in_order(*self._drawn(options, turn), UNKNOWN_ODDS, options, among)
         return None
+
+    def _knows_any(self, among: Sequence[Branch]) -> bool:
+        """Return whether an amount is known of any branch: a price, or the speed at the turns of
+        sessions."""
+        if self._has_amounts:
+            return True
+        targets = self._targets
+        for branch in among:
+            for name in branch.names:
+                if name in targets and targets[name].prompt_cache.fit.turns:
+                    self._has_amounts = True
+                    return True
+        return False
 
     def _in_order(
         self,
@@ -125,13 +147,16 @@ class SessionChoice:
         has enough of it."""
         if session.reusable_tokens < MIN_CACHED:
             return None
-        now_ns = clock.now_ns()
-        home, most = None, float(MIN_CACHED)
-        for sent, at_ns, name in self._states.conversations.by_tokens(session):
-            if sent < most:  # as the others
-                break
-            cached = sent * self._known(name).lifetime.kept_share(now_ns - at_ns)
-            if cached < most:
+        now_ns, reusable, targets = clock.now_ns(), session.reusable_tokens, self._targets
+        home, most = None, 0.0
+        # the last one mostly has the most, so that the others need no more than a look
+        for name, prompt in reversed(self._states.conversations.prompts(session).items()):
+            sent = min(prompt.tokens, reusable)
+            if sent <= most:
+                continue
+            known = targets[name].prompt_cache if name in targets else _UNKNOWN
+            cached = sent * known.lifetime.kept_share(now_ns - prompt.at_ns)
+            if cached <= most or cached < MIN_CACHED:
                 continue
             for branch in among:
                 if name in branch.names:
@@ -148,7 +173,7 @@ class SessionChoice:
         if home is None or home[0] is preferred:
             return None
         turn = self._turn(call, session, (home[0], preferred))
-        options = [self._option(home[0], turn), self._option(preferred, turn)]
+        options = self._options((home[0], preferred), turn)
         if options[0].cached - options[1].cached < MIN_CACHED:
             return None
         first, why = self._decided(options[0], options, turn, surely=True)
@@ -159,77 +184,85 @@ class SessionChoice:
         return _UNKNOWN if state is None else state.prompt_cache
 
     def _turn(self, call: Call, session: CallSession, among: Sequence[Branch]) -> NextTurn:
-        now_ns = clock.now_ns()
-        tokens = 0
+        now_ns, reusable, answer = clock.now_ns(), session.reusable_tokens, 0
+        prompts = self._states.conversations.prompts(session)
         if self._by != "ttft":
             if now_ns - self._output_refreshed_ns >= OUTPUT_REFRESH_NS:
                 self._output_tokens = usual_output_tokens(call, among, self._states)
                 self._output_refreshed_ns = now_ns
-            tokens = output_tokens(call, self._output_tokens)
-        return NextTurn(session, session.new_tokens + session.reusable_tokens, tokens, now_ns)
+            answer = output_tokens(call, self._output_tokens)
+        return NextTurn(session.new_tokens + reusable, reusable, answer, prompts, now_ns)
 
-    def _option(self, branch: Branch, turn: NextTurn) -> Option:
-        if len(branch.names) == 1:
-            return self._at_target(branch, branch.names[0], turn)
-        states, session, now_ns = self._states, turn.session, turn.now_ns
-        # a policy inside may also keep the session elsewhere
-        kept = (
-            name for name in branch.names if states.conversations.cached(session, name, now_ns)[0]
-        )
-        names = [*branch.representatives(states), *filter(states.available, kept)]
+    def _options(self, among: Sequence[Branch], turn: NextTurn) -> list[Option]:
+        return [
+            self._at_target(branch, branch.names[0], turn)
+            if len(branch.names) == 1
+            else self._inside(branch, turn)
+            for branch in among
+        ]
+
+    def _inside(self, branch: Branch, turn: NextTurn) -> Option:
+        """Return the best option of a branch that is a policy: its representatives, and where else
+        it may keep the session."""
+        kept = filter(turn.prompts.__contains__, branch.names) if turn.reusable else ()
+        names = [*branch.representatives(self._states), *filter(self._states.available, kept)]
         return min(
             (self._at_target(branch, name, turn) for name in dict.fromkeys(names)), key=_total
         )
 
     def _at_target(self, branch: Branch, name: str, turn: NextTurn) -> Option:
-        state, now_ns = self._targets.get(name), turn.now_ns
+        state, before = self._targets.get(name), turn.prompts.get(name)
         known = _UNKNOWN if state is None else state.prompt_cache
-        sent, age_ns = self._states.conversations.cached(turn.session, name, now_ns)
-        option = Option(branch, known, sent, age_ns)
-        if self._by == "usd":
-            self._price(option, name, turn)
+        if before is None:
+            option = Option(branch, known, 0, inf, 0.0)
         else:
-            self._time(option, turn)
-            if state is not None:
-                load = known.load.factor(len(state.in_flight) + 1)
-                option.total = load * option.total + option.now * (state.lateness(now_ns) - 1)
+            sent, age_ns = min(before.tokens, turn.reusable), max(turn.now_ns - before.at_ns, 0)
+            option = Option(branch, known, sent, age_ns, known.lifetime.share(age_ns) * sent)
+        if self._by == "usd":
+            info = self._states.info(name) if state is None else state.info
+            self._price(option, info.price, turn)
+        else:
+            self._time(option, state, turn)
         return option
 
-    def _time(self, option: Option, turn: NextTurn) -> None:
+    def _time(self, option: Option, state: TargetState | None, turn: NextTurn) -> None:
         branch, known, cached = option.branch, option.known, option.cached
-        _, prompt, tokens, now_ns = turn
+        prompt, now_ns, fit = turn.prompt, turn.now_ns, known.fit
+        a, b, c = fit.expected(now_ns)
         later = known.lifetime.later * prompt
-        a, b, c = known.fit.expected(now_ns)
         now = a + b * (prompt - cached) + c * cached
         later_turn = a + b * (prompt + NEXT_NEW - later) + c * later
-        option.per_token = known.fit.b - known.fit.c
+        option.per_token = fit.b - fit.c
         if self._deviations:
-            factor = exp(self._deviations * known.fit.noise)
+            factor = exp(self._deviations * fit.noise)
             now, later_turn = now * factor, later_turn * factor
         if known.pace.turns:
             self._tpot_ns = known.pace.expected_ns(now_ns, self._deviations)
-        now += tokens * self._tpot_ns
-        later_turn += tokens * self._tpot_ns
-        crowding = min(branch.crowding(self._states, now_ns), MAX_CROWDING)
-        option.now = now * crowding * (1 + FAILURE_COST * branch.failure_share(now_ns))
-        option.total = option.now + HORIZON * later_turn
+        answer_ns = turn.answer * self._tpot_ns
+        in_flight = 0 if state is None else len(state.in_flight)
+        at_branch = in_flight if len(branch.names) == 1 else branch.in_flight(self._states)
+        option.now = now = (now + answer_ns) * branch.slowdown(at_branch, now_ns)
+        total = now + HORIZON * (later_turn + answer_ns)
+        if state is not None:
+            total *= known.load.factor(in_flight + 1)
+            if in_flight > 1:
+                total += now * (state.lateness(now_ns) - 1)
+        option.total = total
 
-    def _price(self, option: Option, name: str, turn: NextTurn) -> None:
-        price, known, prompt = self._states.info(name).price, option.known, turn.prompt
+    def _price(self, option: Option, price: Price | None, turn: NextTurn) -> None:
         if price is None:
             return
-
-        def usd(size: int, cached: float) -> float:
-            return price.cost_usd(
-                input_tokens=size,
-                cached_tokens=round(cached),
-                cache_write_tokens=round(known.written * (size - cached)),
-                output_tokens=turn.answer,
-            )
-
-        option.now = usd(prompt, option.cached)
-        option.total = option.now + HORIZON * usd(prompt + NEXT_NEW, known.lifetime.later * prompt)
-        option.per_token = (usd(prompt, 0.0) - usd(prompt, prompt)) / max(prompt, 1)
+        known, cached, prompt, answer = option.known, option.cached, turn.prompt, turn.answer
+        new_usd, cached_usd, output_usd = price.rates(prompt).of_turn(known.written)
+        option.per_token = new_usd - cached_usd
+        now = (prompt - cached) * new_usd + cached * cached_usd + answer * output_usd
+        size, later = prompt + NEXT_NEW, known.lifetime.later * prompt
+        if price.tiers:
+            new_usd, cached_usd, output_usd = price.rates(size).of_turn(known.written)
+        option.now = now
+        option.total = now + HORIZON * (
+            (size - later) * new_usd + later * cached_usd + answer * output_usd
+        )
 
     def _variance(self, option: Option, turn: NextTurn) -> float:
         """Return the uncertainty of an option's total."""
@@ -302,7 +335,3 @@ def _stays(branch: Branch, cached: float) -> str:
         f"stays at {branch.label}: {round(cached, -3 if cached >= 10_000 else -2):,.0f} tokens "
         f"cached there"
     )
-
-
-def _total(option: Option) -> float:
-    return option.total

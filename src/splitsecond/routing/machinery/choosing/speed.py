@@ -29,11 +29,6 @@ from splitsecond.routing.targets.target_states import TargetStates
 
 NEARLY = 1.1
 """Expectations within this factor are equal: their difference is less than their uncertainty."""
-FAILURE_COST = 5
-"""The cost of a failure, in answers: a target that fails every fifth call must be twice as fast to
-be chosen."""
-MAX_CROWDING = 2.0
-"""A branch that is better by more than this factor gets all calls at once."""
 OUTPUT_REFRESH_NS = clock.NS_PER_S
 """How often the typical length of answers is computed: it changes slowly, and takes many
 samples."""
@@ -124,19 +119,16 @@ class SpeedRanking:
         ]
         mean_tpot_ns = sum(per_token) / len(per_token) if per_token else 0.0
         for prospect, estimates in known:
-            penalty = self._penalty(prospect.branch, now_ns)
+            branch = prospect.branch
+            slowdown = branch.slowdown(branch.in_flight(self._states), now_ns)
             for estimate in estimates:
                 expected_ns = self._expected_ns(estimate, tokens_in, tokens_out, mean_tpot_ns)
                 if expected_ns is None:
                     continue
-                score = penalty * expected_ns * estimate.draw(self._random)
+                score = slowdown * expected_ns * estimate.draw(self._random)
                 if score < prospect.score:
                     prospect.score, prospect.age_ns = score, estimate.age_ns
         return [prospect for prospect, _ in known]
-
-    def _penalty(self, branch: Branch, now_ns: int) -> float:
-        crowding = min(branch.crowding(self._states, now_ns), MAX_CROWDING)
-        return crowding * (1 + FAILURE_COST * branch.failure_share(now_ns))
 
     def _expected_ns(
         self, estimate: SpeedEstimate, tokens_in: int, tokens_out: int, mean_tpot_ns: float
