@@ -1,5 +1,5 @@
 """`python -m splitsecond` is `splitsecond`."""
 
-from splitsecond.cli.app import main
+from splitsecond.cli.__main__ import main
 
 main()

@@ -40,7 +40,9 @@ def test_section_has_the_tables_and_the_check() -> None:
 def test_row_whose_clocks_differ_has_its_own_sentence() -> None:
     run, _ = run_with(replace(VIEW, samples=9, check=replace(CHECK, measured_ms=140)))
     _, differs = server_tables.sentences(run)
-    assert differs.startswith(f"{TARGET} at concurrency 8: the server's mean TTFT 100 ms + network 1 ms")
+    assert differs.startswith(
+        f"{TARGET} at concurrency 8: the server's mean TTFT 100 ms + network 1 ms"
+    )
 
 
 def test_page_without_a_view_has_no_section() -> None:

@@ -1,5 +1,17 @@
-"""`python -m splitsecond.cli` is `splitsecond`."""
+"""`splitsecond`, also as `python -m splitsecond.cli`."""
 
-from splitsecond.cli.app import main
+import sys
 
-main()
+
+def main() -> None:
+    try:
+        from splitsecond.cli.app import main as run_command
+
+        run_command()
+    except KeyboardInterrupt:  # while modules are imported, which takes a moment
+        print("splitsecond: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
