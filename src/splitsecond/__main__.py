@@ -1,8 +1,5 @@
 """`python -m splitsecond` is `splitsecond`."""
 
-from splitsecond.core.loading import loading
-
-with loading():
-    from splitsecond.cli.app import main
+from splitsecond.cli.__main__ import main
 
 main()

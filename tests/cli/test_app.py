@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from splitsecond import __version__
 from splitsecond.cli.app import COMMANDS as COMMANDS_BY_HEADING
-from splitsecond.cli.app import app, main, without_tracebacks
+from splitsecond.cli.app import CommandTable, app, main, without_tracebacks
 from splitsecond.cli.options import API_FORMATS as API_FORMAT_NAMES
 from splitsecond.core.errors import CallerFault, NetworkFault
 from splitsecond.core.timing.uses import USE_NAMES, USES
@@ -204,6 +204,17 @@ def ends_well_without_reader(*arguments: str) -> None:
         process.stdout.close()
         assert process.wait(WITHIN_S) == 0
         assert "Error" not in process.stderr.read()
+
+
+def test_interruption_while_a_command_is_imported_is_reported(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CommandTable, "__getitem__", interrupted)
+    ended = split("bench", "sim/groq")
+    assert (ended.code, ended.complaint) == (130, "splitsecond: interrupted")
 
 
 def test_help_names_a_command(split: Split) -> None:

@@ -1,8 +1,20 @@
-"""`python -m splitsecond.cli` is `splitsecond`."""
+"""`splitsecond`, also as `python -m splitsecond.cli`."""
+
+import sys
 
 from splitsecond.core.loading import loading
 
-with loading():
-    from splitsecond.cli.app import main
 
-main()
+def main() -> None:
+    try:
+        with loading():
+            from splitsecond.cli.app import main as run_command
+
+        run_command()
+    except KeyboardInterrupt:  # while modules are imported, which takes a moment
+        print("splitsecond: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -138,6 +138,9 @@ class Root(Group):
             hint = f"`{command} --help` shows the options."
             typer.echo(f"splitsecond: {words}{end} {hint}", err=True)
             raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:  # while the module of the command is imported
+            typer.echo("splitsecond: interrupted", err=True)
+            raise typer.Exit(130) from None
 
 
 app = typer.Typer(

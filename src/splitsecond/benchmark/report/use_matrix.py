@@ -18,10 +18,7 @@ FIRST = "★ marks the first of a use, by its own figure, where it is clear. "
 AHEAD = "★ marks the target that was clearly ahead in a use, by its own figure. "
 LOADS = "Below a verdict is its load; below a no, ≤ is the heaviest load within the limit. "
 LOADS_AFTER = "≤ is the heaviest load within the limit. "
-TOO_FEW = (
-    "No verdicts on uses: {} per row are too few. Verdicts begin at {}; a p95 has an "
-    "interval with -n {}."
-)
+TOO_FEW = "No verdicts on uses: {} too few. Verdicts begin at {}; a p95 has an interval with -n {}."
 MORE = (
     "The command splitsecond recommend RUN USE shows the figures and what would change a verdict."
 )
@@ -87,7 +84,11 @@ def note(run: Run, *, beside: bool = False) -> str:
             return ""  # uses are about text
         most = _most_requests(run)
         return (
-            TOO_FEW.format(counted_as(most, "request"), MIN_REQUESTS, advised(0.95))
+            TOO_FEW.format(
+                counted_as(most, "request per row is", "requests per row are"),
+                MIN_REQUESTS,
+                advised(0.95),
+            )
             if 0 < most < MIN_REQUESTS
             else ""
         )

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from splitsecond.core.clock import NS_PER_S
 from splitsecond.core.errors import KEY_REFUSED
+from splitsecond.core.events import RateLimits
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call, Reply
 from splitsecond.core.session import CallSession
@@ -274,23 +275,26 @@ class TargetState:
             self._silences.clear()
         else:
             self.estimate(observation.streamed).observe(observation, load)
-        if (
-            self.turns
-            and (turn := self.turns.pop(attempt, None)) is not None
-            and observation.first_token_ns is not None
-        ):
-            self.prompt_cache.learn(turn, observation, now_ns)
-            tokens = turn.prompt + (observation.output_tokens or 0)
-            self.conversations.remember(turn.session, self.name, tokens, observation.first_token_ns)
-        limits = observation.limits
-        if limits is not None and number is not None:
-            if self.headroom is None:
-                self.headroom = RateLimitHeadroom()
-            self.headroom.observe(limits, observation.head_ns or now_ns, number)
+        if self.turns and (turn := self.turns.pop(attempt, None)) is not None:
+            self._observe_turn(turn, observation, now_ns)
+        if observation.limits is not None and number is not None:
+            self._observe_limits(observation.limits, observation.head_ns or now_ns, number)
         if observation.outcome == "ok":
             self._record_answer(observation, now_ns, client)
         else:
             self._apply_verdict(verdict(observation), observation, now_ns, client)
+
+    def _observe_limits(self, limits: RateLimits, head_ns: int, number: int) -> None:
+        if self.headroom is None:
+            self.headroom = RateLimitHeadroom()
+        self.headroom.observe(limits, head_ns, number)
+
+    def _observe_turn(self, turn: TurnAtTarget, observation: Observation, now_ns: int) -> None:
+        if observation.first_token_ns is None:
+            return
+        self.prompt_cache.learn(turn, observation, now_ns)
+        tokens = turn.prompt + (observation.output_tokens or 0)
+        self.conversations.remember(turn.session, self.name, tokens, observation.first_token_ns)
 
     def _record_answer(self, observation: Observation, now_ns: int, client: str) -> None:
         began_ns = observation.sent_ns or now_ns

@@ -277,10 +277,7 @@ class GuardedTarget:
         if state.needs_check() or call.notes.excluded:
             on_trial = self._check(call, attempt, state, now_ns)
         call.notes.attempted.append(self._name)
-        whole = call.allow_whole and not (
-            self._needs_stream or call.stream or call.watched or on_trial
-        )
-        whole_ns = state.whole_ns(call, self._random, now_ns) if whole else None
+        whole_ns = None if on_trial else self._whole_ns(call, state, now_ns)
         if whole_ns is not None:
             call = replace(call, whole_ns=whole_ns)
         state.record_start(
@@ -303,6 +300,11 @@ class GuardedTarget:
         if whole_ns is None:  # the time of a whole answer tells nothing, and it is no probe
             state.record_first_token(attempt, call.stream, reply, clock.now_ns())
         return reply
+
+    def _whole_ns(self, call: Call, state: TargetState, now_ns: int) -> int | None:
+        if not call.allow_whole or self._needs_stream or call.stream or call.watched:
+            return None
+        return state.whole_ns(call, self._random, now_ns)
 
     async def _probe(self, call: Call, attempt: str, state: TargetState, now_ns: int) -> Reply:
         timeout_ns = (
