@@ -20,7 +20,6 @@ from splitsecond.log.statistics.summary import (
     FigureSample,
     Floats,
     Interval,
-    RoundNumbers,
     Summary,
     summary_of,
 )
@@ -94,9 +93,11 @@ class Figure(Struct, frozen=True, kw_only=True):
             values, rounds = np.array([value for _, value in found], dtype=np.float64), numbers
         else:
             values = np.concatenate([np.empty(0), *(gaps for _, gaps in found)])
-            rounds = np.repeat(numbers, [np.size(gaps) for _, gaps in found])
+            sizes = np.array([np.size(gaps) for _, gaps in found], dtype=np.int64)
+            rounds, numbers = np.repeat(numbers, sizes), numbers[sizes > 0]
+        spread = len(np.unique(numbers[numbers > 0])) >= MIN_ROUNDS
         clusters = session_numbers([o for o, _ in found]) if self.per_request else None
-        return _in_rounds(values / self._scale, rounds, clusters)
+        return FigureSample((values / self._scale).astype(np.float64), rounds, spread, clusters)
 
     def summarise(self, requests: Sequence[Observation], of_round: int | None = None) -> Summary:
         """Return the distribution over `requests` (see `ended`). `of_round`: see `summary_of`.
@@ -115,11 +116,6 @@ class Figure(Struct, frozen=True, kw_only=True):
 
     def under(self, *, open_loop: bool) -> "Figure":
         return self.from_due if open_loop and self.from_due else self
-
-
-def _in_rounds(values: Floats, rounds: RoundNumbers, clusters: RoundNumbers | None) -> FigureSample:
-    spread = len(np.unique(rounds[rounds > 0])) >= MIN_ROUNDS
-    return FigureSample(values.astype(np.float64), rounds, spread, clusters)
 
 
 class Total(Struct, frozen=True, kw_only=True):
