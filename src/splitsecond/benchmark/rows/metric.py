@@ -20,7 +20,6 @@ from splitsecond.log.statistics.summary import (
     FigureSample,
     Floats,
     Interval,
-    RoundNumbers,
     Summary,
     summary_of,
 )
@@ -83,13 +82,16 @@ class Figure(Struct, frozen=True, kw_only=True):
         Gaps within a request are those of the answers.
         """
         found = self._values([o for o in requests if self.among(o)])
-        rounds = np.array([o.round for o, _ in found], dtype=np.int64)
+        numbers = np.array([o.round for o, _ in found], dtype=np.int64)
         if self.per_request:
-            values = np.array([value for _, value in found], dtype=np.float64)
-            return _in_rounds(values / self._scale, rounds, session_numbers([o for o, _ in found]))
-        values = np.concatenate([np.empty(0), *(gaps for _, gaps in found)])
-        rounds = np.repeat(rounds, [np.size(gaps) for _, gaps in found])
-        return _in_rounds(values / self._scale, rounds, None)
+            values, rounds = np.array([value for _, value in found], dtype=np.float64), numbers
+            clusters = session_numbers([o for o, _ in found])
+        else:
+            values, clusters = np.concatenate([np.empty(0), *(gaps for _, gaps in found)]), None
+            sizes = np.array([np.size(gaps) for _, gaps in found], dtype=np.int64)
+            rounds, numbers = np.repeat(numbers, sizes), numbers[sizes > 0]
+        spread = len(np.unique(numbers[numbers > 0])) >= MIN_ROUNDS
+        return FigureSample((values / self._scale).astype(np.float64), rounds, spread, clusters)
 
     def _values(self, requests: Sequence[Observation]) -> list[tuple[Observation, float | Floats]]:
         if self.answered_only or not self.per_request:
@@ -115,11 +117,6 @@ class Figure(Struct, frozen=True, kw_only=True):
 
     def under(self, *, open_loop: bool) -> "Figure":
         return self.from_due if open_loop and self.from_due else self
-
-
-def _in_rounds(values: Floats, rounds: RoundNumbers, clusters: RoundNumbers | None) -> FigureSample:
-    spread = len(np.unique(rounds[rounds > 0])) >= MIN_ROUNDS
-    return FigureSample(values.astype(np.float64), rounds, spread, clusters)
 
 
 class Total(Struct, frozen=True, kw_only=True):
