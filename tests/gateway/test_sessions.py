@@ -222,7 +222,7 @@ def test_idle_time_is_that_since_the_last_answer() -> None:
     assert began(sessions, call(start_s=20)).idle_ns == 0, "the call before has not ended"
 
 
-def test_an_end_is_not_noted_for_the_agent_that_has_the_place_now() -> None:
+def test_an_end_is_not_noted_for_an_agent_that_came_later() -> None:
     sessions, one = Sessions(), call(start_s=5)
     began(sessions, one)
     assert one.notes.session_entry is not None
