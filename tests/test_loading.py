@@ -7,7 +7,7 @@ import pytest
 from splitsecond.core.loading import loading
 
 
-def test_collection_pauses_while_modules_load_and_skips_them_afterwards() -> None:
+def test_garbage_is_not_collected_while_modules_load() -> None:
     frozen = gc.get_freeze_count()
     with loading():
         assert not gc.isenabled()
