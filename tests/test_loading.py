@@ -11,7 +11,7 @@ def test_collection_pauses_while_modules_load_and_skips_them_afterwards() -> Non
     frozen = gc.get_freeze_count()
     with loading():
         assert not gc.isenabled()
-        made = [[] for _ in range(100_000)]
+        made: list[list[int]] = [[] for _ in range(100_000)]
     assert gc.isenabled()
     assert gc.get_freeze_count() >= frozen + len(made)
 
