@@ -5,7 +5,6 @@ from math import inf
 
 from splitsecond.core import clock
 from splitsecond.core.service import Call, Reply, Service
-from splitsecond.core.session import CallSession
 from splitsecond.core.upstream.prompt_size import input_tokens, output_tokens
 from splitsecond.routing.machinery.choosing.branch import (
     UNKNOWN_ODDS,
@@ -74,10 +73,11 @@ class Cheapest(PolicyService):
             yield from in_order(self._branches, "cheapest, none is available")
             return
         now_ns = clock.now_ns()
-        session = None if self._sessions is None or len(available) == 1 else call.notes.session
-        if session is not None and self._limit_ns == inf:
-            yield from self._of_session(call, session, available)
-            return
+        if self._limit_ns == inf and len(available) > 1:
+            of_session = self._of_session(call, available)
+            if of_session is not None:
+                yield from of_session
+                return
         offers = self._offers(call, available, now_ns)
         if self._limit_ns == inf:
             for offer in offers:
@@ -96,9 +96,9 @@ class Cheapest(PolicyService):
                 why = f"cheapest, none is fast enough: {prospect}"
                 yield prospect.branch, why, UNKNOWN_ODDS, available
             return
-        session = None if self._sessions is None else call.notes.session
-        if session is not None:
-            yield from self._of_session(call, session, [offer.branch for offer in possible])
+        of_session = self._of_session(call, [offer.branch for offer in possible])
+        if of_session is not None:
+            yield from of_session
             return
         explored = self._explored(offers, fast, now_ns)
         for offer in explored:
@@ -107,11 +107,11 @@ class Cheapest(PolicyService):
             if offer not in explored:
                 yield offer.branch, f"cheapest: {offer}", UNKNOWN_ODDS, available
 
-    def _of_session(
-        self, call: Call, session: CallSession, among: Sequence[Branch]
-    ) -> Iterator[Choice]:
-        choices = None if self._sessions is None else self._sessions.choices(call, session, among)
-        return choices or in_order(among, "cheapest")
+    def _of_session(self, call: Call, among: Sequence[Branch]) -> Iterator[Choice] | None:
+        session = call.notes.session
+        if self._sessions is None or session is None:
+            return None
+        return self._sessions.choices(call, session, among)
 
     def _explored(
         self, offers: Sequence[PricedBranch], fast: Sequence[PricedBranch], now_ns: int

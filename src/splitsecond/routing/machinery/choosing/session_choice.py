@@ -101,10 +101,13 @@ class SessionChoice:
     ) -> Iterator[Choice] | None:
         """Return the branches of `among`, all available, the best first, each with the reason.
 
-        None: the session is free, and nothing is known of the speed of any branch at the turns of
-        sessions.
+        None: the turn is like any other call. Its prompt is too short for a cache, or the session
+        is free, and nothing is known of the speed of any branch at the turns of sessions.
         """
-        free = session.reusable_tokens < MIN_CACHED
+        reusable = session.reusable_tokens
+        if session.new_tokens + reusable < MIN_CACHED:
+            return None
+        free = reusable < MIN_CACHED
         if free and not self._knows_any(among):
             return None
         turn = self._turn(call, session, among)
