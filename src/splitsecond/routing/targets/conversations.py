@@ -30,18 +30,22 @@ class Conversations:
         self._forgotten_ns: dict[str, int] = {}
         self.share: Callable[[CallSession, str, int, int], None] | None = None
 
+    def at_targets(self, session: CallSession) -> Mapping[str, Mapping[str, CachedPrompt]]:
+        """Return what each target was sent last of the session, by agent."""
+        return self._sessions.get(session.id, _NO_TARGETS)
+
     def prompts(self, session: CallSession) -> dict[str, CachedPrompt]:
         """Return what each target was sent last of the session."""
         agent = session.agent
         return {
-            target: agents.get(agent) or _newest(agents)
-            for target, agents in self._sessions.get(session.id, _NO_TARGETS).items()
+            target: agents.get(agent) or newest(agents)
+            for target, agents in self.at_targets(session).items()
         }
 
     def before(self, session: CallSession, target: str) -> CachedPrompt | None:
         """Return what `target` was sent last of the session; None: nothing."""
         agents = self._sessions.get(session.id, _NO_TARGETS).get(target)
-        return None if agents is None else agents.get(session.agent) or _newest(agents)
+        return None if agents is None else agents.get(session.agent) or newest(agents)
 
     def is_only_at(self, session: CallSession, target: str) -> bool:
         return self._sessions.get(session.id, _NO_TARGETS).keys() <= {target}
@@ -98,7 +102,7 @@ class Conversations:
             targets.pop(target, None)
 
 
-def _newest(agents: Mapping[str, CachedPrompt]) -> CachedPrompt:
+def newest(agents: Mapping[str, CachedPrompt]) -> CachedPrompt:
     """Return the prompt of another agent of the session: a new one begins like it."""
     return max(agents.values(), key=lambda each: each.at_ns)
 

@@ -31,7 +31,7 @@ from splitsecond.routing.machinery.choosing.branch import (
     usual_output_tokens,
 )
 from splitsecond.routing.machinery.choosing.speed import OUTPUT_REFRESH_NS
-from splitsecond.routing.targets.conversations import CachedPrompt
+from splitsecond.routing.targets.conversations import CachedPrompt, newest
 from splitsecond.routing.targets.prompt_cache import MIN_CACHED, PromptCacheModel
 from splitsecond.routing.targets.target_state import TargetState
 from splitsecond.routing.targets.target_states import TargetStates
@@ -150,10 +150,11 @@ class SessionChoice:
         has enough of it."""
         if session.reusable_tokens < MIN_CACHED:
             return None
-        now_ns, reusable, targets = clock.now_ns(), session.reusable_tokens, self._targets
-        home, most = None, 0.0
+        now_ns, reusable, agent = clock.now_ns(), session.reusable_tokens, session.agent
+        targets, home, most = self._targets, None, 0.0
         # the last one mostly has the most, so that the others need no more than a look
-        for name, prompt in reversed(self._states.conversations.prompts(session).items()):
+        for name, agents in reversed(self._states.conversations.at_targets(session).items()):
+            prompt = agents.get(agent) or newest(agents)
             sent = min(prompt.tokens, reusable)
             if sent <= most:
                 continue
