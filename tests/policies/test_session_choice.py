@@ -148,3 +148,12 @@ def test_a_target_that_reports_no_cache_is_learned_by_time() -> None:
     forgetful = Provider(a=0.3, b=0.0001, lifetime_s=0, reports=False)
     all_turns = played("fastest", every, a=silent, b=forgetful, apart_s=60)
     assert {where(turns)[-10:] for turns in all_turns} == {"a" * 10}
+
+
+def test_a_prompt_too_short_for_a_cache_is_like_any_call() -> None:
+    for policy in ("fastest", "cheapest"):
+        every = [session([5] * 10), session([5], tokens=100), session([5], tokens=5_000)]
+        _, short, long = played(policy, every, apart_s=100)
+        free = "no branch has the session in its cache"
+        assert [free in turns[0].why for turns in (short, long)] == [False, True]
+        assert short[0].why.startswith(f"{policy}: ")
