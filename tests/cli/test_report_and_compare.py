@@ -50,7 +50,7 @@ def rewrite(file: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
 
 
 DAMAGES = [
-    (lambda run: (run / "run.json").unlink(), "no run at run: No such file"),
+    (lambda run: (run / "run.json").unlink(), "no run at run: the folder has no run.json"),
     (lambda run: (run / "run.json").write_text("{"), "run/run.json is not a run of this version"),
     (
         lambda run: (run / "run.json").write_bytes(b'{"id": "\xff"}'),
