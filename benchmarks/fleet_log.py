@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.store.server import Server
 from benchmarks.fleet_cpu import own_s, seconds, tree_s
 from benchmarks.log import a_call
 from splitsecond.core import clock
+from splitsecond.core.loading import module_command
 from splitsecond.gateway.hub.settings import MODULE, HubSettings
 from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.log import Log
@@ -77,7 +77,7 @@ def hub(url: str, folder: Path) -> Iterator["Process[bytes]"]:
     """Run a hub that keeps its socket and files in `folder`."""
     folder.mkdir()
     settings = HubSettings(socket=str(folder / "log"), log=LogSettings(url))
-    command = [sys.executable, "-m", MODULE]
+    command = module_command(MODULE)
     with Process[bytes](
         command, stdin=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)}
     ) as process:

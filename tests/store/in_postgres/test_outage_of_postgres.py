@@ -5,7 +5,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from tests.store.test_outage import in_memory, send
 from tests.waiting import eventually, until
 
 from splitsecond.core import clock
+from splitsecond.core.loading import module_command
 from splitsecond.gateway.hub.settings import MODULE, HubSettings
 from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.log import Log, Past
@@ -37,7 +37,7 @@ ALL = FIRST + 2 * MAX_UNSETTLED
 def hub(url: str, folder: Path) -> Iterator["Process[bytes]"]:
     """Run a hub that keeps its files in `folder`. At the end it is killed."""
     settings = HubSettings(socket=str(folder / "log"), log=LogSettings(url))
-    command = [sys.executable, "-m", MODULE]
+    command = module_command(MODULE)
     with Process[bytes](
         command, stdin=subprocess.PIPE, env=os.environ | {"TMPDIR": str(folder)}
     ) as process:

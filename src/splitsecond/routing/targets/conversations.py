@@ -30,7 +30,7 @@ class Conversations:
         self._forgotten_ns: dict[str, int] = {}
         self.share: Callable[[CallSession, str, int, int], None] | None = None
 
-    def at_targets(self, session: CallSession) -> Mapping[str, Mapping[str, CachedPrompt]]:
+    def at_targets(self, session: CallSession) -> dict[str, dict[str, CachedPrompt]]:
         """Return what each target was sent last of the session, by agent."""
         return self._sessions.get(session.id, _NO_TARGETS)
 
