@@ -259,22 +259,13 @@ def summary(
     for target in named:
         own = by_target[target]
         lines.append(_line(target, [call for _, call in own], reported(own, price)))
-    sessions = _by_session(found)
+    sessions = grouped(found, lambda each: each[1].session.id if each[1].session else "")
+    sessions.pop("", None)
     for session, own in list(sessions.items())[:MAX_SESSIONS]:
         lines.append(f"  Session {session[:8]}: {sentence(reported(own, price, usual))}")
     if sessions:
         where += f" `splitsecond sessions ID --log {log}` shows each turn of a session."
     return [*lines, where]
-
-
-def _by_session(
-    calls: list[tuple[datetime, CallRecord]],
-) -> dict[str, list[tuple[datetime, CallRecord]]]:
-    sessions: dict[str, list[tuple[datetime, CallRecord]]] = {}
-    for came, call in calls:
-        if call.session is not None:
-            sessions.setdefault(call.session.id, []).append((came, call))
-    return sessions
 
 
 def _line(target: str, calls: list[CallRecord], report: ReportedSession) -> str:

@@ -171,7 +171,7 @@ class ResponsesDecoder(Decoder):
             out.append(Quiet(at, "signature", item.encrypted_content))
 
     def _take_content(self, item: Item, number: int, at: int, out: list[Event]) -> None:
-        """Take the content of an item of which nothing has come before."""
+        """Take the content of a complete item that had no events for its parts."""
         content = item.summary or item.content or ()
         kind: TokenKind = "reasoning" if item.type == "reasoning" else "text"
         for part in [Part(text=content)] if isinstance(content, str) else content:
