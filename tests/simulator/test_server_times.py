@@ -10,6 +10,7 @@ from tests.cases import each_case
 from tests.simulator.in_virtual_time import Client, Exchange
 
 from splitsecond.core import clock
+from splitsecond.core.pacing import Pacer, Timer
 from splitsecond.core.wire import ollama, openai
 from splitsecond.core.wire.api_format import TimesForm
 from splitsecond.core.wire.server_times import processing_times
@@ -31,17 +32,14 @@ STEADY = Profile(
     output_tokens=11,
     table=(TableRow(concurrency=1, ttft_ms=Quantiles(100, 100), tps=Quantiles(100, 100)),),
 )
-ONE_AT_A_TIME = replace(
-    STEADY,
-    table=(),
-    engine=EngineSpec(
-        slots=1,
-        prefill_tokens_per_s=1000,
-        prefill_chunk_tokens=512,
-        step_base_ms=10,
-        step_per_sequence_ms=0,
-    ),
+ENGINE = EngineSpec(
+    slots=1,
+    prefill_tokens_per_s=1000,
+    prefill_chunk_tokens=512,
+    step_base_ms=10,
+    step_per_sequence_ms=0,
 )
+ONE_AT_A_TIME = replace(STEADY, table=(), engine=ENGINE)
 """A prompt of 13 tokens takes 23 ms, the 10 tokens after the first one 100 ms."""
 CHAT, OLLAMA = "/v1/chat/completions", "/api/chat"
 in_each_form = pytest.mark.parametrize("form", get_args(TimesForm))
@@ -166,6 +164,28 @@ def test_reported_times_equal_the_truth() -> None:
         assert [
             times[name] for name in ("queue", "prompt", "completion", "total")
         ] == pytest.approx([span / clock.NS_PER_MS for span in spans], abs=0.001)
+
+
+def test_no_request_begins_before_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a busy machine makes all timers late."""
+    engine = replace(ENGINE, slots=2)
+    on_time = Pacer.call_at
+
+    def late(pacer: Pacer, due_ns: int, *call: Any) -> Timer:
+        return on_time(pacer, due_ns + 30 * clock.NS_PER_MS, *call)
+
+    async def play() -> list[TruthRecord]:
+        client = Client(replace(STEADY, table=(), engine=engine))
+        first = asyncio.create_task(client.send())
+        await asyncio.sleep(0.03)  # the first step ended 7 ms ago, and its timer is not due
+        await client.send()
+        await first
+        return client.truth()
+
+    monkeypatch.setattr(Pacer, "call_at", late)
+    records = run_virtual(play())
+    assert len(records) == 2
+    assert all(record.began_ns >= record.arrived_ns for record in records)
 
 
 def test_a_stall_is_a_part_of_the_answers_time() -> None:

@@ -130,6 +130,9 @@ class EngineProducer:
         key = self._next_key
         self._next_key += 1
         left = prompt_tokens - cached_tokens
+        # on a busy machine the timer can be late: a step that began before this request arrived
+        # must not contain it
+        self._advance(arrived_ns)
         throttled_before_ns = self.engine.throttled_ns(arrived_ns)
         self.engine.submit(
             key,
@@ -157,8 +160,12 @@ class EngineProducer:
 
     def _tick(self, due_ns: int) -> None:
         self._ticking = False
-        now = max(due_ns, clock.now_ns())
-        while (ends_ns := self.engine.next_ns) is not None and ends_ns <= now:
+        self._advance(max(due_ns, clock.now_ns()))
+        self._wait()
+
+    def _advance(self, now_ns: int) -> None:
+        """End the steps that are over by `now_ns` and hand their tokens to the senders."""
+        while (ends_ns := self.engine.next_ns) is not None and ends_ns <= now_ns:
             for emission in self.engine.advance():
                 if (sender := self._senders.get(emission.key)) is not None:
                     sender.began_ns = emission.began_ns
@@ -166,4 +173,3 @@ class EngineProducer:
             for key in self.engine.preempted:
                 if (sender := self._senders.get(key)) is not None:
                     sender.preemptions += 1
-        self._wait()
