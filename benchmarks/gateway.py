@@ -21,7 +21,8 @@ Upstreams: nginx with a file, for whole answers; `benchmarks.gateway_upstream`, 
 event of a stream on its own, without a pause; and the simulator, which paces them. Needs `nginx`
 and `wrk` (Debian's packages with these names). `--peer` adds sglang-router, which forwards to
 `benchmarks.gateway_upstream`. `--telemetry` compares the gateway with OpenTelemetry, and every call
-recorded, with one without; `benchmarks.gateway_upstream` is the collector.
+recorded, with one without; `benchmarks.gateway_upstream` is the collector. `--against` compares it
+with another version of itself.
 """
 
 import argparse
@@ -175,7 +176,7 @@ CASES = (
         paced=True,
     ),
 )
-TRACED = tuple(replace(case, goals=(None, None)) for case in (CASES[0], CASES[2], CASES[3]))
+TRACED = (CASES[0], CASES[2], CASES[3])
 
 
 class Load(Struct, frozen=True):
@@ -236,6 +237,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="measure what OpenTelemetry costs, and nothing else",
     )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="FOLDER",
+        help="compare with another version of the gateway, instead of nginx; FOLDER is a checkout "
+        "of it, for example by git worktree add",
+    )
     options = parser.parse_args(arguments)
     if missing := [tool for tool in ("nginx", "wrk") if shutil.which(tool) is None]:
         print(
@@ -251,11 +259,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         (folder / "paced.toml").write_text(PROFILE)
         (paced,) = stack.enter_context(run_simulator(str(folder / "paced.toml")))
         direct, proxies = _start(stack, folder, int(paced.origin.rpartition(":")[2]), options)
-        if options.telemetry:
+        if options.telemetry or options.against:
             _head(proxies)
             return sum(
-                _compare(folder, proxies, case, options.rounds, options.seconds, pause=False)
-                for case in TRACED
+                _compare(
+                    folder,
+                    proxies,
+                    replace(case, goals=(None, None)),
+                    options.rounds,
+                    options.seconds,
+                    pause=False,
+                )
+                for case in (TRACED if options.telemetry else CASES)
             )
         return _measure(folder, direct, proxies, options.rounds, options.seconds)
 
@@ -266,7 +281,8 @@ def _start(
     """Start everything; return the upstream of whole answers, and nginx, the gateway and perhaps
     the peer.
 
-    With `--telemetry`, a gateway without it takes the place of nginx.
+    With `--telemetry`, a gateway without it takes the place of nginx, and with `--against` a
+    gateway of another version.
     """
     folder.chmod(0o755)  # nginx's workers run as another user
     (folder / "whole.json").write_bytes(whole_answer())
@@ -280,6 +296,9 @@ def _start(
     )
     if options.telemetry:
         return direct, [stack.enter_context(_gateway("without", values, ports[0])), gateway]
+    if options.against is not None:
+        before = _gateway("before", values, ports[0], source=options.against.resolve() / "src")
+        return direct, [stack.enter_context(before), gateway]
     nginx = stack.enter_context(run_nginx("nginx", PROXY, {**values, "port": ports[0]}))
     if options.peer is None:
         return direct, [nginx, gateway]
@@ -298,14 +317,22 @@ def _start(
 
 
 def _gateway(
-    name: str, values: Mapping[str, object], port: int, telemetry: str = ""
+    name: str,
+    values: Mapping[str, object],
+    port: int,
+    telemetry: str = "",
+    *,
+    source: Path | None = None,
 ) -> AbstractContextManager[Proxy]:
     folder = Path(str(values["folder"])) / name
     folder.mkdir()
     file = folder / "splitsecond.yaml"
     file.write_text((GATEWAY + telemetry).format(**{**values, "folder": folder}, port=port))
     command = [sys.executable, "-m", "splitsecond.cli", "serve", str(file)]
-    return run_process(name, command, port, os.environ | {"BENCH_KEY": KEY}, folder)
+    environment = os.environ | {"BENCH_KEY": KEY}
+    if source is not None:
+        environment["PYTHONPATH"] = str(source)
+    return run_process(name, command, port, environment, folder)
 
 
 def _measure(
