@@ -167,25 +167,15 @@ class ServerConnection(asyncio.Protocol):
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        most_bytes = self._loose_bytes + self._read_bytes
         headers = self._headers
         if len(headers) > MAX_HEADERS or (
-            most_bytes > MAX_HEAD_BYTES and self._head_size() > MAX_HEAD_BYTES
+            self._loose_bytes + self._read_bytes > MAX_HEAD_BYTES
+            and self._head_size() > MAX_HEAD_BYTES
         ):
             self._refuse(_TOO_LARGE)
             raise ValueError(f"{len(headers)} headers of {self._head_size()} bytes")
-        parser = self._parser
+        parser, by_name = self._parser, dict(headers)
         version = parser.get_http_version()
-        cycle = RequestCycle(
-            self,
-            parser.get_method().decode("ascii"),
-            parse_url(self._url),
-            dict(headers),
-            arrived_ns=self._arrived_ns,
-            http_1_1=version == "1.1",
-        )
-        cycle.keep_alive = version != "1.0" and parser.should_keep_alive()
-        by_name = cycle.headers
         if (
             version != "1.1"
             or b"host" not in by_name
@@ -194,6 +184,15 @@ class ServerConnection(asyncio.Protocol):
         ) and (refusal := ambiguous(version, headers)) is not None:
             self._refuse(*refusal)
             raise ValueError("invalid headers")
+        cycle = RequestCycle(
+            self,
+            parser.get_method().decode("ascii"),
+            parse_url(self._url),
+            by_name,
+            arrived_ns=self._arrived_ns,
+            http_1_1=version == "1.1",
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
+        )
         self._in_head = self._begun = False
         self._loose_bytes = 0
         if self._head_timer is not None:

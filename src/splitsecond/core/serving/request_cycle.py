@@ -139,11 +139,12 @@ class RequestCycle:
         *,
         arrived_ns: int,
         http_1_1: bool,
+        keep_alive: bool,
     ) -> None:
         self.method = method
         self.path, self.query = url
         self.headers = headers
-        self.keep_alive = True
+        self.keep_alive = keep_alive
         self.arrived_ns = arrived_ns
         self.start_ns = 0
         self.status = 0

@@ -295,7 +295,7 @@ class Gateway:
         """Let a session use its budget once more, for an operator. Only JSON: pages of other
         origins cannot send that type without a preflight request."""
         self._pages.check(cycle)
-        if not cycle.header(b"content-type").lower().startswith(b"application/json"):
+        if not _is_json(cycle):
             raise CallerFault("the request is not JSON", kind="unsupported_media_type", status=415)
         session = dict(parse_qsl(cycle.query.decode("latin-1"))).get("session", "")
         known = (
@@ -414,8 +414,7 @@ class Gateway:
 
         Raises `CallerFault` for a body that cannot be read.
         """
-        content_type = cycle.headers.get(b"content-type", b"").lower()
-        if key is None and not content_type.startswith(b"application/json"):
+        if key is None and not _is_json(cycle):
             # Pages of other origins cannot send this type or a key without a preflight request.
             raise CallerFault(
                 "the request's body is not JSON",
@@ -496,8 +495,10 @@ class Gateway:
             hints={} if HINT_HEADERS.isdisjoint(cycle.headers) else hints(cycle.headers),
             credentials=self._credentials(cycle, form) if self._takes_credentials else None,
         )
-        call.notes.dropped.extend(request.dropped)
-        call.notes.team = self._teams.get(cycle.client, "")
+        if request.dropped:
+            call.notes.dropped.extend(request.dropped)
+        if self._teams:
+            call.notes.team = self._teams.get(cycle.client, "")
         return call
 
     async def _describe(self, cycle: RequestCycle, model: str, form: ClientFormat) -> None:
@@ -692,6 +693,10 @@ def _release(first: Callable[[], None] | None, budgets: OpenBudgets) -> None:
 
 def _both(first: OutputMeter, second: OutputMeter, target: str, output_tokens: int) -> Fault | None:
     return first(target, output_tokens) or second(target, output_tokens)
+
+
+def _is_json(cycle: RequestCycle) -> bool:
+    return cycle.header(b"content-type").lower().startswith(b"application/json")
 
 
 def _secret(value: bytes) -> bytes:

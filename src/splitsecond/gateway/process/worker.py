@@ -375,12 +375,16 @@ class GatewayWorker:
             self._settings.keys,
             listen=self._settings.listen,
             limits=self._limits,
-            budgets=SessionBudgets(
-                self._settings.keys, self._settings.budgets, self._limits, self._session_counters
-            ),
+            budgets=self._session_budgets(),
             billing=Billing(self.router.cost_usd, self.router.directory.closing_stops_billing),
             advise=self._advice.for_client,
         )
+
+    def _session_budgets(self) -> SessionBudgets | None:
+        keys, routes = self._settings.keys, self._settings.budgets
+        if not routes and all(key.session is None for key in keys):
+            return None
+        return SessionBudgets(keys, routes, self._limits, self._session_counters)
 
     def _key_limits(self) -> KeyLimits:
         return KeyLimits(
