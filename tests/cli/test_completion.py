@@ -53,8 +53,11 @@ def test_a_shell_completes_commands_options_and_files(shell: str, tmp_path: Path
     environment |= {
         "TERM": "xterm",
         "XDG_CONFIG_HOME": str(tmp_path / ".config"),
+        "XDG_DATA_HOME": str(tmp_path / ".data"),
         "ZDOTDIR": str(tmp_path),
     }
+    # else fish begins to read all manuals of the machine, for a minute and after the test has ended
+    (tmp_path / ".data/fish/generated_completions").mkdir(parents=True)
     # the shell must not become the command
     install = [shell, "-c", "splitsecond --install-completion; true"]
     subprocess.run(
