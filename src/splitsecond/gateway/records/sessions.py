@@ -155,9 +155,9 @@ class Sessions:
         elif continued:
             source, session = "previous_response_id", continued
         elif parts:
-            parts[-1:] = first_messages(parts[-1])
+            beginning = first_messages(parts.pop())
             running = self._keyed.copy()
-            running.update(b"\0".join([call.client.encode(), *parts]))
+            running.update(b"\0".join([call.client.encode(), *parts, *beginning]))
             source, session = CONVERSATION, running.hexdigest()
         else:
             return None
@@ -178,8 +178,8 @@ class Sessions:
             running = self._keyed.copy()
             running.update(prompt[:size])
             if size and running.digest() == digest:  # as with nearly all turns
-                reusable, new, continuation = tokens, 0, prompt[size:]
-                if continuation:
+                reusable, new = tokens, 0
+                if continuation := prompt[size:]:
                     new = text_tokens(continuation)
                     if borders == BORDERS:
                         borders = self._forget_half(at)
@@ -201,7 +201,8 @@ class Sessions:
         else:
             idle_ns = max(start_ns - ended_ns, 0)
         turn += 1
-        began_ns = max(start_ns, began_ns)
+        if began_ns < start_ns:
+            began_ns = start_ns
         _BEGAN.pack_into(
             table, at + _BEGAN_AT, start_ns, turn, began_ns, tokens, stored, borders, size, digest
         )

@@ -23,7 +23,7 @@ from splitsecond.routing.targets.conversations import Conversations
 from splitsecond.routing.targets.credit import KEY_RETRY_NS, CreditLimit
 from splitsecond.routing.targets.estimate import SpeedEstimate
 from splitsecond.routing.targets.headroom import RateLimitHeadroom
-from splitsecond.routing.targets.prompt_cache import PromptCacheModel, TurnAtTarget
+from splitsecond.routing.targets.prompt_cache import MIN_CACHED, PromptCacheModel, TurnAtTarget
 from splitsecond.routing.targets.silence_detector import SilenceDetector
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.verdict import AttemptVerdict, verdict
@@ -205,8 +205,9 @@ class TargetState:
             self.waiting[mode][attempt] += self._whole_answer_ns()
 
     def record_turn(self, attempt: str, session: CallSession, now_ns: int) -> None:
-        prompt = session.new_tokens + session.reusable_tokens
-        before = self.conversations.before(session, self.name)
+        reusable = session.reusable_tokens
+        prompt = session.new_tokens + reusable
+        before = self.conversations.before(session, self.name) if reusable >= MIN_CACHED else None
         self.turns[attempt] = TurnAtTarget(session, prompt, before, len(self.in_flight), now_ns)
 
     def seed_turn(self, attempt: Observation, session: CallSession, came_ns: int) -> None:
@@ -275,8 +276,8 @@ class TargetState:
             self._silences.clear()
         else:
             self.estimate(observation.streamed).observe(observation, load)
-        if self.turns:
-            self._observe_turn(self.turns.pop(attempt, None), observation, now_ns)
+        if self.turns and (turn := self.turns.pop(attempt, None)) is not None:
+            self._observe_turn(turn, observation, now_ns)
         if observation.limits is not None and number is not None:
             self._observe_limits(observation.limits, observation.head_ns or now_ns, number)
         if observation.outcome == "ok":
@@ -289,14 +290,14 @@ class TargetState:
             self.headroom = RateLimitHeadroom()
         self.headroom.observe(limits, head_ns, number)
 
-    def _observe_turn(
-        self, turn: TurnAtTarget | None, observation: Observation, now_ns: int
-    ) -> None:
-        if turn is None or observation.first_token_ns is None:
+    def _observe_turn(self, turn: TurnAtTarget, observation: Observation, now_ns: int) -> None:
+        first_ns = observation.first_token_ns
+        if first_ns is None:
             return
         self.prompt_cache.learn(turn, observation, now_ns)
         tokens = turn.prompt + (observation.output_tokens or 0)
-        self.conversations.remember(turn.session, self.name, tokens, observation.first_token_ns)
+        if tokens >= MIN_CACHED:
+            self.conversations.remember(turn.session, self.name, tokens, first_ns)
 
     def _record_answer(self, observation: Observation, now_ns: int, client: str) -> None:
         began_ns = observation.sent_ns or now_ns
