@@ -296,8 +296,7 @@ class TargetState:
             return
         self.prompt_cache.learn(turn, observation, now_ns)
         tokens = turn.prompt + (observation.output_tokens or 0)
-        if tokens >= MIN_CACHED:
-            self.conversations.remember(turn.session, self.name, tokens, first_ns)
+        self.conversations.remember(turn.session, self.name, tokens, first_ns)
 
     def _record_answer(self, observation: Observation, now_ns: int, client: str) -> None:
         began_ns = observation.sent_ns or now_ns
