@@ -237,9 +237,10 @@ class Sessions:
         places = range(entry + _CACHES_AT, entry + _WIDTH, _CACHE.size)
         for place in places:
             if _WHERE.unpack_from(table, place + _KEY.size) == where:
-                break
-        else:
-            place = min(places, key=lambda at: _KEY.unpack_from(table, at))
+                _KEY.pack_into(table, place + _CACHE.size - _KEY.size, tokens)
+                _KEY.pack_into(table, place, at_ns)
+                return
+        place = min(places, key=lambda at: _KEY.unpack_from(table, at))
         _KEY.pack_into(table, place, 0)  # not to be read before all of it is there
         _CACHE.pack_into(table, place, 0, *where, tokens)
         _KEY.pack_into(table, place, at_ns)
@@ -254,7 +255,9 @@ class Sessions:
         for at_ns, target, agent, tokens in _CACHE.iter_unpack(
             self._table[entry + _CACHES_AT : entry + _WIDTH]
         ):
-            if at_ns and target in names:
+            if not at_ns:  # those after it are free, too
+                break
+            if target in names:
                 yield names[target], f"{agent:016x}" if agent else "", tokens, at_ns
 
     def _hash(self, *parts: bytes) -> str:

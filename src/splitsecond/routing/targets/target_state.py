@@ -276,8 +276,8 @@ class TargetState:
             self._silences.clear()
         else:
             self.estimate(observation.streamed).observe(observation, load)
-        if self.turns and (turn := self.turns.pop(attempt, None)) is not None:
-            self._observe_turn(turn, observation, now_ns)
+        if self.turns:
+            self._observe_turn(self.turns.pop(attempt, None), observation, now_ns)
         if observation.limits is not None and number is not None:
             self._observe_limits(observation.limits, observation.head_ns or now_ns, number)
         if observation.outcome == "ok":
@@ -290,13 +290,14 @@ class TargetState:
             self.headroom = RateLimitHeadroom()
         self.headroom.observe(limits, head_ns, number)
 
-    def _observe_turn(self, turn: TurnAtTarget, observation: Observation, now_ns: int) -> None:
-        first_ns = observation.first_token_ns
-        if first_ns is None:
+    def _observe_turn(
+        self, turn: TurnAtTarget | None, observation: Observation, now_ns: int
+    ) -> None:
+        if turn is None or observation.first_token_ns is None:
             return
         self.prompt_cache.learn(turn, observation, now_ns)
         tokens = turn.prompt + (observation.output_tokens or 0)
-        self.conversations.remember(turn.session, self.name, tokens, first_ns)
+        self.conversations.remember(turn.session, self.name, tokens, observation.first_token_ns)
 
     def _record_answer(self, observation: Observation, now_ns: int, client: str) -> None:
         began_ns = observation.sent_ns or now_ns
