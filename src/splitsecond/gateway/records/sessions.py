@@ -23,6 +23,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
 
+from msgspec import Raw
 from msgspec.json import encode
 
 from splitsecond.core import clock
@@ -62,6 +63,8 @@ _BORDER = Struct("=Q8s")
 _PROMPT = _PROMPT_HEAD.size + BORDERS * _BORDER.size
 # since when, 0 for an unused place; the target; the agent; the tokens
 _CACHE = Struct("=4Q")
+_WHERE = Struct("=2Q")
+"""The target and the agent, after the time."""
 _SAVED = Struct("=Q8sq")
 MAX_CLOCK_STEP_NS = 60 * NS_PER_S
 """How far the wall clock may be corrected between two starts."""
@@ -140,7 +143,7 @@ class Sessions:
         `continued`: the session of the stored response that it continues, "" for none. Takes time
         in proportion to the prompt; a thread may call it.
         """
-        parts, prompt = prompt_parts(call)
+        parts, text = prompt_parts(call)
         named = session_name(headers, call.body)
         agent = parent = ""
         if named is not None:
@@ -152,12 +155,15 @@ class Sessions:
         elif continued:
             source, session = "previous_response_id", continued
         elif parts:
-            source, messages = CONVERSATION, parts.pop()
+            beginning = first_messages(parts.pop())
             running = self._keyed.copy()
-            running.update(b"\0".join([call.client.encode(), *parts, *first_messages(messages)]))
-            session = running.hexdigest()
+            running.update(b"\0".join([call.client.encode(), *parts, *beginning]))
+            source, session = CONVERSATION, running.hexdigest()
         else:
             return None
+        del parts  # a third copy of a long prompt costs more: the system takes its memory back
+        prompt = memoryview(text.rstrip(_END))
+        del text
         table, key, start_ns = self._table, int(agent or session, 16), call.start_ns
         at = key % MAX_AGENTS * _WIDTH
         entry = _AGENT.unpack_from(table, at)
@@ -172,8 +178,8 @@ class Sessions:
             running = self._keyed.copy()
             running.update(prompt[:size])
             if size and running.digest() == digest:  # as with nearly all turns
-                reusable, new, continuation = tokens, 0, prompt[size:]
-                if continuation:
+                reusable, new = tokens, 0
+                if continuation := prompt[size:]:
                     new = text_tokens(continuation)
                     if borders == BORDERS:
                         borders = self._forget_half(at)
@@ -195,7 +201,8 @@ class Sessions:
         else:
             idle_ns = max(start_ns - ended_ns, 0)
         turn += 1
-        began_ns = max(start_ns, began_ns)
+        if began_ns < start_ns:
+            began_ns = start_ns
         _BEGAN.pack_into(
             table, at + _BEGAN_AT, start_ns, turn, began_ns, tokens, stored, borders, size, digest
         )
@@ -228,9 +235,12 @@ class Sessions:
         _KEY.pack_into(table, entry + _BEGAN_AT, at_ns)
         where = target_hash(target), int(session.agent or "0", 16)
         places = range(entry + _CACHES_AT, entry + _WIDTH, _CACHE.size)
-        known = {at: _CACHE.unpack_from(table, at) for at in places}
-        same = (at for at in places if known[at][1:3] == where)
-        place = next(same, None) or min(places, key=lambda at: known[at][0])
+        for place in places:
+            if _WHERE.unpack_from(table, place + _KEY.size) == where:
+                _KEY.pack_into(table, place + _CACHE.size - _KEY.size, tokens)
+                _KEY.pack_into(table, place, at_ns)
+                return
+        place = min(places, key=lambda at: _KEY.unpack_from(table, at))
         _KEY.pack_into(table, place, 0)  # not to be read before all of it is there
         _CACHE.pack_into(table, place, 0, *where, tokens)
         _KEY.pack_into(table, place, at_ns)
@@ -245,7 +255,9 @@ class Sessions:
         for at_ns, target, agent, tokens in _CACHE.iter_unpack(
             self._table[entry + _CACHES_AT : entry + _WIDTH]
         ):
-            if at_ns and target in names:
+            if not at_ns:  # those after it are free, too
+                break
+            if target in names:
                 yield names[target], f"{agent:016x}" if agent else "", tokens, at_ns
 
     def _hash(self, *parts: bytes) -> str:
@@ -319,17 +331,22 @@ def target_hash(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=_HASH).digest(), "big") | 1
 
 
-def prompt_parts(call: Call) -> tuple[list[bytes], memoryview]:
+def prompt_parts(call: Call) -> tuple[list[bytes | Raw], bytes]:
     """Return the parts of the prompt, the messages last, and all of it as it is compared with
-    others; both without marks for caches."""
+    others, but for its end; both without marks for caches."""
     body = call.body
     names = filter(body.__contains__, _FIELDS[call.api_format])
-    parts = list(map(encode, map(body.__getitem__, names)))
-    prompt = b"\0".join(parts)
-    if MARK in prompt:
-        parts = [without_cache_marks(each) for each in parts]
+    parts = list(map(body.__getitem__, names))
+    try:
+        prompt = b"\0".join(parts)  # of the client's bytes, without another copy
+    except TypeError:  # a translated request has other values
+        parts = list(map(encode, parts))
         prompt = b"\0".join(parts)
-    return parts, memoryview(prompt.rstrip(_END))
+    if MARK in prompt:
+        del prompt
+        parts = [without_cache_marks(bytes(each)) for each in parts]
+        prompt = b"\0".join(parts)
+    return parts, prompt
 
 
 def _ends(prompt: bytes) -> dict[int, bytes]:

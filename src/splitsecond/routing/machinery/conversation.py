@@ -26,13 +26,13 @@ class _Message(Struct, gc=False):
 _messages = msgspec.json.Decoder(list[_Message]).decode
 
 
-def conversation_beginning(body: Mapping[str, Raw | Any]) -> list[bytes] | None:
+def conversation_beginning(body: Mapping[str, Raw | Any]) -> list[bytes | Raw] | None:
     """Return the system prompt, the tools, and the messages up to the first one of the user; None:
     there is no prompt.
 
     Takes time in proportion to the messages' size.
     """
-    parts: list[bytes] = []
+    parts: list[bytes | Raw] = []
     for name in _CONVERSATIONS:
         if name in body:
             parts += first_messages(without_cache_marks(encode(body[name])))
@@ -44,17 +44,19 @@ def conversation_beginning(body: Mapping[str, Raw | Any]) -> list[bytes] | None:
     return parts
 
 
-def first_messages(data: bytes) -> list[bytes]:
+def first_messages(data: bytes | Raw) -> list[bytes | Raw]:
+    """Return the contents of the messages up to the first one of the user; of a text, its
+    beginning."""
     try:
         messages = [] if len(data) > MAX_VALUES and has_too_many_values(data) else _messages(data)
     except (ValueError, RecursionError):  # a text, or a form that only the provider knows
         messages = []
-    parts: list[bytes] = []
+    parts: list[bytes | Raw] = []
     for message in messages:
-        parts.append(bytes(message.content))
+        parts.append(message.content)
         if message.role == "user":
             break
-    return parts or [data[:BEGINNING_BYTES]]
+    return parts or [bytes(data)[:BEGINNING_BYTES]]
 
 
 def without_cache_marks(data: bytes) -> bytes:
@@ -66,15 +68,26 @@ def without_cache_marks(data: bytes) -> bytes:
     """
     if MARK not in data:
         return data
-    parts: list[bytes] = []
-    done = 0
+    view, done = memoryview(data), 0
+    parts: list[memoryview] = []
     while (at := data.find(MARK, done)) >= 0:
         end = data.find(b"}", at) + 1 or len(data)  # the mark is an object of plain fields
-        before = data[done:at].rstrip()
-        parts.append(before.removesuffix(b","))
+        before = _stripped(data, done, at)
+        last = data[before - 1 : before] if before > done else b""
+        parts.append(view[done : before - (last == b",")])
         done = end
-        if before.endswith(b"{"):  # it is the first field of its object
+        if last == b"{":  # it is the first field of its object
             done = (
                 data.find(b",", end) + 1 if data[end : end + 8].lstrip().startswith(b",") else end
             )
-    return b"".join([*parts, data[done:]])
+    return b"".join([*parts, view[done:]])
+
+
+def _stripped(data: bytes, begin: int, end: int) -> int:
+    """Return the end of `data[begin:end]` without the space at its end, which is mostly short."""
+    while end > begin:
+        piece = data[max(begin, end - 64) : end]
+        if left := len(piece.rstrip()):
+            return end - len(piece) + left
+        end -= len(piece)
+    return begin

@@ -27,6 +27,7 @@ from splitsecond.routing.machinery.settings import Duration, Share, TokenRate
 from splitsecond.routing.machinery.token_deadline import TokenDeadline
 from splitsecond.routing.machinery.usual_wait import UsualWait
 from splitsecond.routing.policies.resume import ResumedService, rate_floor, with_limits
+from splitsecond.routing.targets.prompt_cache import MIN_CACHED
 
 HowOrOff = Literal["replay", "off"]
 SECOND_TRIES = Share.parse("extra_load", 0.1)
@@ -110,6 +111,7 @@ class _InTurn(PolicyService):
         if (
             self._homes
             and (session := call.notes.session) is not None
+            and session.reusable_tokens >= MIN_CACHED
             and not self._states.conversations.is_only_at(session, self._first)
         ):
             steps = self._from_home(call, session)

@@ -69,8 +69,8 @@ class Conversations:
 
     def remember(self, session: CallSession, target: str, tokens: int, at_ns: int) -> None:
         id, agent, prompt = session.id, session.agent, CachedPrompt(tokens, at_ns)
-        agents = self._sessions.get(id, _NO_TARGETS).get(target)
-        if agents is not None and agent in agents:  # as at nearly all turns
+        agents = self._sessions.get(id, _NO_TARGETS).get(target, _NO_AGENTS)
+        if agent in agents:  # as at nearly all turns
             agents[agent] = prompt
             self._sessions.move_to_end(id)
         else:

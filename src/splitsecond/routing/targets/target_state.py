@@ -23,7 +23,7 @@ from splitsecond.routing.targets.conversations import Conversations
 from splitsecond.routing.targets.credit import KEY_RETRY_NS, CreditLimit
 from splitsecond.routing.targets.estimate import SpeedEstimate
 from splitsecond.routing.targets.headroom import RateLimitHeadroom
-from splitsecond.routing.targets.prompt_cache import PromptCacheModel, TurnAtTarget
+from splitsecond.routing.targets.prompt_cache import MIN_CACHED, PromptCacheModel, TurnAtTarget
 from splitsecond.routing.targets.silence_detector import SilenceDetector
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.verdict import AttemptVerdict, verdict
@@ -205,8 +205,9 @@ class TargetState:
             self.waiting[mode][attempt] += self._whole_answer_ns()
 
     def record_turn(self, attempt: str, session: CallSession, now_ns: int) -> None:
-        prompt = session.new_tokens + session.reusable_tokens
-        before = self.conversations.before(session, self.name)
+        reusable = session.reusable_tokens
+        prompt = session.new_tokens + reusable
+        before = self.conversations.before(session, self.name) if reusable >= MIN_CACHED else None
         self.turns[attempt] = TurnAtTarget(session, prompt, before, len(self.in_flight), now_ns)
 
     def seed_turn(self, attempt: Observation, session: CallSession, came_ns: int) -> None:
