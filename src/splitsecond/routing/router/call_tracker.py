@@ -271,11 +271,12 @@ def call_record(open_call: OpenCall) -> CallRecord:
         target=open_call.target,
         outcome="ok" if ok else _outcome(open_call),
         fault="" if ok else _fault(open_call),
-        traceparent=call.hints.get("traceparent", ""),
+        wall_us=clock.wall_offset_us(),
         attempts=_with_roles(open_call),
     )
     # it is new, and nobody has seen it
-    msgspec.structs.force_setattr(record, "wall_us", clock.wall_offset_us())
+    if traceparent := call.hints.get("traceparent"):
+        msgspec.structs.force_setattr(record, "traceparent", traceparent)
     if call.notes.cache:
         msgspec.structs.force_setattr(record, "cache", call.notes.cache)
     if call.notes.choice is not None:
