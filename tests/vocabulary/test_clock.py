@@ -70,3 +70,11 @@ def test_interruption_between_clock_reads_keeps_the_wall_offset() -> None:
     wall = iter([305, 1005, 2005])
     with clock.using(lambda: next(moments) * 1000, lambda: (next(wall) + 7_000_000) * 1000):
         assert clock.wall_offset_us() == 7_000_000
+
+
+def test_a_quick_reading_of_both_clocks_is_the_only_one() -> None:
+    """The first reading is interrupted for 300 µs, the second takes 1 µs; there is no third."""
+    moments = iter([0, 301, 1000, 1001])  # microseconds of the monotonic clock
+    wall = iter([300, 1001])
+    with clock.using(lambda: next(moments) * 1000, lambda: (next(wall) + 7_000_000) * 1000):
+        assert clock.wall_offset_ns() == 7_000_000_500

@@ -288,15 +288,15 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def closed_early(self) -> bool:
         """Whether we closed the attempt after its request was sent and before its output was
         counted."""
+        if self.token_source == "usage":
+            return False
         fault_type = "" if self.fault is None else self.fault.type
-        return is_closed_early(
-            self.sent_ns is not None, self.outcome, fault_type, self.token_source
-        )
+        return is_closed_early(self.sent_ns is not None, self.outcome, fault_type)
 
     @property
     def unbilled(self) -> bool:
         """Whether the attempt is not billed: it was not sent, or refused before its first token."""
-        return is_unbilled(self.sent_ns is not None, self.first_token_ns is not None, self.status)
+        return self.first_token_ns is None and is_unbilled(self.sent_ns is not None, self.status)
 
     @property
     def ttft_ns(self) -> int | None:
@@ -410,6 +410,8 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
         n, events, at_once = self.streamed_tokens, len(self.token_lengths), self.max_read_tokens
         if not events or not self.token_at or n is None:
             return max(self.tokens_so_far[0], 1) if self.tokens_so_far else 1
+        if events == 1 and self.token_lengths[0] and not self.tokens_so_far:
+            return max(n, 1)  # all of them, as in an answer that is not streamed
         first = bisect_right(self.token_at, self.token_at[0]) if at_once > 1 else 1
         if len(self.tokens_so_far) == events:
             first = self.tokens_so_far[first - 1]
@@ -467,12 +469,14 @@ def is_closed_by_us(outcome: str, fault_type: str) -> bool:
     return outcome == "cancelled" or (outcome == "failed" and fault_type == "TimedOut")
 
 
-def is_closed_early(sent: bool, outcome: str, fault_type: str, token_source: str) -> bool:
-    return sent and token_source != "usage" and is_closed_by_us(outcome, fault_type)
+def is_closed_early(sent: bool, outcome: str, fault_type: str) -> bool:
+    """Return whether an attempt whose output was not counted was closed early."""
+    return sent and is_closed_by_us(outcome, fault_type)
 
 
-def is_unbilled(sent: bool, has_token: bool, status: int) -> bool:
-    return not has_token and (not sent or status >= REFUSED)
+def is_unbilled(sent: bool, status: int) -> bool:
+    """Return whether an attempt without a token is not billed."""
+    return not sent or status >= REFUSED
 
 
 def _ms(ns: int | None) -> float | None:

@@ -7,7 +7,7 @@ CONVERSATION = "conversation"
 """The source of a session that its client does not name."""
 
 
-class CallSession(Struct, frozen=True, kw_only=True):
+class CallSession(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where in a session of a client a call stands, and what of its prompt the session has sent
     before."""
 

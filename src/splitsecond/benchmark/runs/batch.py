@@ -160,7 +160,7 @@ class BatchSession:
             cost = attempt_cost(
                 attempt,
                 record.attempts,
-                Billing(router.cost_usd, router.directory.closing_stops_billing),
+                Billing(router.directory.cost_usd, router.directory.closing_stops_billing),
                 usual_tokens=USUAL_OUTPUT_TOKENS,
                 output_limit=record.output_limit,
             )

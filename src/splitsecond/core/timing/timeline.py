@@ -365,15 +365,15 @@ class Timeline(Struct, kw_only=True):
             fields["tls_ns"], fields["resent"] = sending.tls_ns, sending.resent
         if sending.written_ns:
             fields["written_ns"] = sending.written_ns
-        so_far = len(self._so_far)
-        counted = so_far > 0 and so_far == len(self._token_at) and not self._usage.implausible
+        usage, so_far, events = self._usage, self._so_far, len(self._token_at)
+        counted = bool(so_far) and len(so_far) == events and not usage.implausible
         if counted:
-            fields["tokens_so_far"] = self._so_far
+            fields["tokens_so_far"] = so_far
         # Without reasoning, only the token that ends an answer has no content of its own.
-        if self._usage.reasoning_tokens or output_tokens == len(self._token_at) + 1:
+        if usage.reasoning_tokens or output_tokens == events + 1:
             unstreamed = unstreamed_tokens(
                 output_tokens,
-                self._usage.reasoning_tokens,
+                usage.reasoning_tokens,
                 token_at=self._token_at,
                 lengths=self._lengths,
                 first_answer_ns=self._first_answer_ns,
@@ -399,21 +399,19 @@ class Timeline(Struct, kw_only=True):
         number of events is not of this answer: then the larger number is at most too small, and its
         source is "events".
         """
-        events, output = len(self._token_at), self._usage.output_tokens
-        if self._usage.implausible:
+        events, usage = len(self._token_at), self._usage
+        if usage.implausible:
             return events, "estimate"
-        if output == 0 and not any(self._lengths):  # vectors and rankings have no characters
-            return 0, "usage"
-        if output:
+        if output := usage.output_tokens:
             final = self._events_at_usage in (None, events)
             if final and output * MAX_EVENTS_PER_TOKEN >= events:
                 return output, "usage"
             hidden = (
-                (self._usage.reasoning_tokens or 0)
-                if self._first_answer_ns == self._token_at[0]
-                else 0
+                (usage.reasoning_tokens or 0) if self._first_answer_ns == self._token_at[0] else 0
             )
             return max(output, hidden + events), "events"
+        if output == 0 and not any(self._lengths):  # vectors and rankings have no characters
+            return 0, "usage"
         if self._so_far and self._so_far[-1]:
             complete = len(self._so_far) == events
             return (

@@ -7,6 +7,7 @@ cancelled, even if the request could not be sent.
 import asyncio
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Protocol
 from urllib.parse import quote
 
@@ -108,6 +109,15 @@ class Target:
         self._spec = spec
         self._api_format = API_FORMATS[spec.api_format]
         self._quirks = quirks_of(spec)
+        self._encoded = partial(
+            transcoding.request,
+            api_format=spec.api_format,
+            encode=self._api_format.encode,
+            model=spec.model,
+            quirks=self._quirks,
+            prefill=spec.prefill,
+            target=spec.name,
+        )
         self._origin, path = Origin.parse(
             spec.base_url.replace("{model}", quote(spec.model, safe=""))
         )
@@ -243,18 +253,9 @@ class Target:
         return Request("POST", self._full_path(encoded.path), headers, encoded.body, fresh)
 
     def _encode(self, call: Call) -> Encoded:
-        spec, encode = self._spec, self._api_format.encode
         if self._quirks.session_field:
             call = _with_session(call, self._quirks.session_field)
-        return transcoding.request(
-            call,
-            spec.api_format,
-            encode,
-            spec.model,
-            self._quirks,
-            prefill=spec.prefill,
-            target=spec.name,
-        )
+        return self._encoded(call)
 
     async def count_tokens(self, call: Call, due_ns: int) -> bytes:
         """Return the provider's response to a request to count the tokens of `call`. Both use the

@@ -56,18 +56,19 @@ class Assembly:
     """
 
     done_ends = True
+    _size = 0
+    _held_answer: HeldAnswer | None = None  # of a large answer
+    _json: list[bytes] | None = None  # the body, if it is one JSON object
+    _held = b""  # a stream that came in one piece, which may be plain
+    _ended = False  # by the end mark; what follows it is ignored
+    # of a stream that is read event by event
+    _sse: SseDecoder | None = None
+    _halves: dict[tuple[Any, ...], str]  # of surrogate pairs
+    _text_events: TextEvents
+    _text: Text  # the text that the known events add to
 
     def __init__(self) -> None:
         self.merged: dict[str, Any] = {}
-        self._halves: dict[tuple[Any, ...], str] = {}  # of surrogate pairs
-        self._size = 0
-        self._held_answer: HeldAnswer | None = None  # of a large answer
-        self._json: list[bytes] | None = None  # the body, if it is one JSON object
-        self._held = b""  # a stream that came in one piece, which may be plain
-        self._sse = SseDecoder()
-        self._text_events = TextEvents()
-        self._text = Text()  # the text that the known events add to
-        self._ended = False  # by the end mark; what follows it is ignored
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes. Raises `ProviderFault` if the answer is too long, and `Overloaded`:
@@ -91,15 +92,18 @@ class Assembly:
             self._feed_stream(self._held + data)
 
     def _feed_stream(self, data: bytes) -> None:
-        self._held = b""
-        for event in self._text_events.events(self._sse, data):
+        self._held, sse = b"", self._sse
+        if sse is None:
+            sse = self._sse = SseDecoder()
+            self._halves, self._text_events, self._text = {}, TextEvents(), Text()
+        for event in self._text_events.events(sse, data):
             if self._ended:
                 break
             if isinstance(event, SseEvent):
                 self._take(event)
             else:
                 self._text += event
-        if self._sse.overflow:
+        if sse.overflow:
             raise malformed(f"an event is longer than {MAX_EVENT_BYTES:,} bytes", "too_long")
 
     def answer(self) -> bytes:
@@ -113,7 +117,7 @@ class Assembly:
             if (short := self.plain_answer(self._held)) is not None:
                 return short
             self._feed_stream(self._held)
-        for event in self._sse.rest():
+        for event in () if self._sse is None else self._sse.rest():
             self._take(event)
         try:
             return self.whole()

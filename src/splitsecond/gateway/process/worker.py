@@ -207,7 +207,7 @@ class GatewayWorker:
             log=self._log_state,
             missing=lambda: 0 if self._journal is None else self._journal.missing,
             billing=Billing(
-                lambda attempt: self.router.cost_usd(attempt),
+                lambda attempt: self.router.directory.cost_usd(attempt),
                 lambda target: self.router.directory.closing_stops_billing(target),
             ),
             hedged=self._hedged,
@@ -376,7 +376,9 @@ class GatewayWorker:
             listen=self._settings.listen,
             limits=self._limits,
             budgets=self._session_budgets(),
-            billing=Billing(self.router.cost_usd, self.router.directory.closing_stops_billing),
+            billing=Billing(
+                self.router.directory.cost_usd, self.router.directory.closing_stops_billing
+            ),
             advise=self._advice.for_client,
         )
 

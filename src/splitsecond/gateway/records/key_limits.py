@@ -209,7 +209,7 @@ class KeyLimits:
 
     def cost_usd(self, attempt: Observation) -> float:
         """Return the cost of an attempt in US dollars; 0 if it is not known."""
-        return 0.0 if attempt.unbilled else self._directory.cost_usd(attempt) or 0.0
+        return self._directory.cost_usd(attempt) or 0.0
 
     def nothing_left(self, client: str) -> SpendingLimit | None:
         """Return the limit that calls of `client` have reached; None if something is left."""

@@ -29,7 +29,7 @@ class CallAccounting(Struct, frozen=True, kw_only=True):
     stated_usd: float | None = None
 
 
-class CallRecord(Struct, frozen=True, kw_only=True):
+class CallRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One call of a client, and the attempts that were made for it.
 
     Times are monotonic nanoseconds. `wall_us`: the difference of wall-clock and monotonic

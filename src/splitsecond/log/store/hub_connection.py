@@ -25,6 +25,7 @@ from splitsecond.log.store.unwritten import LENGTH, LONGEST_RECORD
 
 RECORD, AGAIN = 1 << 31, 1 << 30
 """Bits in the length of a frame."""
+_LENGTH_BITS = AGAIN - 1
 RECONNECT_S = 0.2
 CHUNK = 1 << 18
 _ENCODER = msgspec.msgpack.Encoder()
@@ -72,17 +73,17 @@ class Frames:
         Raises `ValueError` for a frame that is too long.
         """
         self._data += chunk
-        begin, data = 0, bytes(self._data)
+        begin, data, unpack = 0, bytes(self._data), LENGTH.unpack_from
         try:
-            while len(data) - begin >= LENGTH.size:
-                (header,) = LENGTH.unpack_from(data, begin)
-                length = header & ~(RECORD | AGAIN)
+            while (message := begin + LENGTH.size) <= len(data):
+                (header,) = unpack(data, begin)
+                length = header & _LENGTH_BITS
                 if length > LONGEST_RECORD:
                     raise ValueError(f"a frame of {length:,} bytes")
-                end = begin + LENGTH.size + length
+                end = message + length
                 if end > len(data):
                     break
-                yield header - length, data[begin + LENGTH.size : end]
+                yield header - length, data[message:end]
                 begin = end
         finally:
             del self._data[:begin]

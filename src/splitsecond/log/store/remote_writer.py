@@ -88,7 +88,7 @@ class RemoteLogWriter:
         self._saved_or_not = SimpleQueue[OSError | None]()  # from the thread: why it could not save
         self._save_error: Exception | None = None
         self._save_ns = 0  # not before then
-        self._safe = asyncio.Event()
+        self._safe: asyncio.Event | None = None  # of `drain`, which waits until nothing is left
         self._end_ns: int | None = None
         self._closed = False
         self._counts = RecordCounts(hub.path, hub.worker, say)
@@ -130,8 +130,8 @@ class RemoteLogWriter:
             self._timer = self._loop.call_later(GATHER_S, self._gathered)
 
     async def drain(self) -> None:
-        self._safe.clear()
         if self._left_to_do():
+            self._safe = self._safe or asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._safe.wait(), self._patience_s())
 
@@ -225,8 +225,9 @@ class RemoteLogWriter:
         self._cells[WAITING] = unsent + len(self._saving)
         if self._hub.socket is not None:
             self._row[SENT] = self._reported.settled + len(self._records) - unsent
-        if not self._left_to_do():
+        if self._safe is not None and not self._left_to_do():
             self._safe.set()
+            self._safe = None
 
     def _send(self) -> None:
         while self._unsent or self._hub.rest:

@@ -128,13 +128,14 @@ class CallTracker:
         if open_call.recorded and open_call.has_all_attempts:
             return
         call = open_call.call
-        charged = open_call.charged and self._charge is not None
-        if charged or open_call.charge is not None or attempt.token_source == "estimate":
+        charges = open_call.charge is not None or (open_call.charged and self._charge is not None)
+        if charges or attempt.token_source == "estimate":
             # so that the log, the metrics and the charge agree: after a restart the log says what
             # was charged
             attempt = with_estimated_tokens(attempt, call, self._context)
         open_call.attempts.append(attempt if attempt.fault is None else redact(attempt, call.body))
-        self._charge_for(attempt, open_call)
+        if charges:
+            self._charge_for(attempt, open_call)
         if open_call.recorded:
             if open_call.has_all_attempts:
                 call.notes.observer = None  # see `_record`
@@ -270,11 +271,12 @@ def call_record(open_call: OpenCall) -> CallRecord:
         target=open_call.target,
         outcome="ok" if ok else _outcome(open_call),
         fault="" if ok else _fault(open_call),
-        traceparent=call.hints.get("traceparent", ""),
+        wall_us=clock.wall_offset_us(),
         attempts=_with_roles(open_call),
     )
     # it is new, and nobody has seen it
-    msgspec.structs.force_setattr(record, "wall_us", clock.wall_offset_us())
+    if traceparent := call.hints.get("traceparent"):
+        msgspec.structs.force_setattr(record, "traceparent", traceparent)
     if call.notes.cache:
         msgspec.structs.force_setattr(record, "cache", call.notes.cache)
     if call.notes.choice is not None:

@@ -147,9 +147,6 @@ class Router:
     def price(self, target: str) -> Price | None:
         return self.directory.price(target)
 
-    def cost_usd(self, attempt: Observation) -> float | None:
-        return self.directory.cost_usd(attempt)
-
     async def drain(self) -> None:
         self.tracker.flush()
         if self.log is not None:

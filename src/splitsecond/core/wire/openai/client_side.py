@@ -9,7 +9,7 @@ The chunks of a continuation keep the id, the model and the time of the first on
 
 import re
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import msgspec
@@ -124,9 +124,9 @@ class ChunkAssembly(Assembly):
 
     plain_answer = staticmethod(plain_answer)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._calls = ToolCalls()
+    @cached_property
+    def _calls(self) -> ToolCalls:
+        return ToolCalls()
 
     def fresh(self) -> Assembly:
         return ChunkAssembly()
