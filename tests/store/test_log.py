@@ -245,9 +245,13 @@ def test_what_was_used_at_other_rates_is_apart(url: str) -> None:
 
 
 def test_the_calls_of_a_window_come_in_order_over_pages(url: str) -> None:
-    start = clock.now_ns() - 3600 * clock.NS_PER_S
-    # Many of one microsecond, so that a page ends among them.
-    given = [answered(i, start_ns=start + i // 700 * 1_000_000) for i in range(2 * _PAGE + 300)]
+    start, wall_us = clock.now_ns() - 3600 * clock.NS_PER_S, clock.wall_offset_us()
+    # Many of one microsecond, so that a page ends among them. The difference of the clocks is read
+    # once: readings differ by a fraction of a microsecond.
+    given = [
+        answered(i, start_ns=start + i // 700 * 1_000_000, wall_us=wall_us)
+        for i in range(2 * _PAGE + 300)
+    ]
     log = written(url, given)
     assert [served.call for served in read(log)] == [record.call for record in given]
     assert all(len(served.attempts) == 1 for served in read(log))

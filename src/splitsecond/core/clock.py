@@ -63,7 +63,7 @@ def wall_offset_ns() -> int:
     """Return wall-clock minus monotonic time, in nanoseconds.
 
     The process can be interrupted between reading the two clocks, which must not shift what is
-    dated: two moments that are dated apart keep their order.
+    dated: two moments more than a microsecond apart keep their order.
     """
     took, offset = _shortest_reading()
     return offset + took // 2

@@ -112,7 +112,6 @@ class Target:
         self._encoded = partial(
             transcoding.request,
             api_format=spec.api_format,
-            encode=self._api_format.encode,
             model=spec.model,
             quirks=self._quirks,
             prefill=spec.prefill,
@@ -255,7 +254,7 @@ class Target:
     def _encode(self, call: Call) -> Encoded:
         if self._quirks.session_field:
             call = _with_session(call, self._quirks.session_field)
-        return self._encoded(call)
+        return self._encoded(call, encode=self._api_format.encode)
 
     async def count_tokens(self, call: Call, due_ns: int) -> bytes:
         """Return the provider's response to a request to count the tokens of `call`. Both use the

@@ -425,8 +425,7 @@ class Metrics:
             self._count_attempt(attempt, route, record)
         if streamed and record.first_token_ns is not None:
             counts.route_ttft[route].add(record.first_token_ns - record.start_ns)
-        if self._hub is not None:
-            self.changed()
+        self.changed()
 
     def refused(self, status: int, client: str = "") -> None:
         self.counts.requests["", client, status] += 1
