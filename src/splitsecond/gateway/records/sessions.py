@@ -34,7 +34,7 @@ from splitsecond.core.upstream.prompt_size import text_tokens
 from splitsecond.core.wire.stored_ids import CONTINUES
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
 from splitsecond.routing.machinery.conversation import MARK, first_messages, without_cache_marks
-from splitsecond.routing.requests.session_names import session_name
+from splitsecond.routing.requests.session_names import NAMING_FIELDS, NAMING_HEADERS, session_name
 
 MAX_AGENTS = 8192
 """Agents that are remembered."""
@@ -78,6 +78,8 @@ _WIDTH = _CACHES_AT + CACHES * _CACHE.size
 _TABLE = MAX_AGENTS * _WIDTH
 _SIZE = SECRET_BYTES + _TABLE
 _CONTINUING = frozenset(CONTINUES)
+_SPECIAL_FIELDS = NAMING_FIELDS | _CONTINUING
+"""Most requests have none of them: they neither name a session nor continue a stored response."""
 _END = b' \n]"'
 """What ends the messages. Without it, each turn begins with the whole turn before."""
 _FIELDS: Mapping[Spoken, Sequence[str]] = {
@@ -143,8 +145,10 @@ class Sessions:
         `continued`: the session of the stored response that it continues, "" for none. Takes time
         in proportion to the prompt; a thread may call it.
         """
+        body, start_ns = call.body, call.start_ns
         parts, text = prompt_parts(call)
-        named = session_name(headers, call.body)
+        plain = _SPECIAL_FIELDS.isdisjoint(body) and NAMING_HEADERS.isdisjoint(headers)
+        named = None if plain else session_name(headers, body)
         agent = parent = ""
         if named is not None:
             source, session = named.source, self._hash(call.client.encode(), named.name)
@@ -164,7 +168,7 @@ class Sessions:
         del parts  # a third copy of a long prompt costs more: the system takes its memory back
         prompt = memoryview(text.rstrip(_END))
         del text
-        table, key, start_ns = self._table, int(agent or session, 16), call.start_ns
+        table, key = self._table, int(agent or session, 16)
         at = key % MAX_AGENTS * _WIDTH
         entry = _AGENT.unpack_from(table, at)
         if entry[0] != key:
@@ -174,7 +178,7 @@ class Sessions:
         _, ended_ns, call.notes.home, _, turn, began_ns, tokens, stored, borders, size, digest = (
             entry
         )
-        if _CONTINUING.isdisjoint(call.body):
+        if plain or _CONTINUING.isdisjoint(body):
             running = self._keyed.copy()
             running.update(prompt[:size])
             if size and running.digest() == digest:  # as with nearly all turns
