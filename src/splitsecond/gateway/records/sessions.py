@@ -34,7 +34,7 @@ from splitsecond.core.upstream.prompt_size import text_tokens
 from splitsecond.core.wire.stored_ids import CONTINUES
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
 from splitsecond.routing.machinery.conversation import MARK, first_messages, without_cache_marks
-from splitsecond.routing.requests.session_names import NAMING_FIELDS, NAMING_HEADERS, session_name
+from splitsecond.routing.requests.session_names import session_name
 
 MAX_AGENTS = 8192
 """Agents that are remembered."""
@@ -78,8 +78,6 @@ _WIDTH = _CACHES_AT + CACHES * _CACHE.size
 _TABLE = MAX_AGENTS * _WIDTH
 _SIZE = SECRET_BYTES + _TABLE
 _CONTINUING = frozenset(CONTINUES)
-_SPECIAL_FIELDS = NAMING_FIELDS | _CONTINUING
-"""Most requests have none of them: they neither name a session nor continue a stored response."""
 _END = b' \n]"'
 """What ends the messages. Without it, each turn begins with the whole turn before."""
 _FIELDS: Mapping[Spoken, Sequence[str]] = {
@@ -145,10 +143,8 @@ class Sessions:
         `continued`: the session of the stored response that it continues, "" for none. Takes time
         in proportion to the prompt; a thread may call it.
         """
-        body, start_ns = call.body, call.start_ns
-        parts, text = prompt_parts(call)
-        plain = _SPECIAL_FIELDS.isdisjoint(body) and NAMING_HEADERS.isdisjoint(headers)
-        named = None if plain else session_name(headers, body)
+        parts, prompt = prompt_parts(call)
+        named = session_name(headers, call.body)
         agent = parent = ""
         if named is not None:
             source, session = named.source, self._hash(call.client.encode(), named.name)
@@ -159,16 +155,13 @@ class Sessions:
         elif continued:
             source, session = "previous_response_id", continued
         elif parts:
-            beginning = first_messages(parts.pop())
+            source, messages = CONVERSATION, parts.pop()
             running = self._keyed.copy()
-            running.update(b"\0".join([call.client.encode(), *parts, *beginning]))
-            source, session = CONVERSATION, running.hexdigest()
+            running.update(b"\0".join([call.client.encode(), *parts, *first_messages(messages)]))
+            session = running.hexdigest()
         else:
             return None
-        del parts  # a third copy of a long prompt costs more: the system takes its memory back
-        prompt = memoryview(text.rstrip(_END))
-        del text
-        table, key = self._table, int(agent or session, 16)
+        table, key, start_ns = self._table, int(agent or session, 16), call.start_ns
         at = key % MAX_AGENTS * _WIDTH
         entry = _AGENT.unpack_from(table, at)
         if entry[0] != key:
@@ -178,7 +171,7 @@ class Sessions:
         _, ended_ns, call.notes.home, _, turn, began_ns, tokens, stored, borders, size, digest = (
             entry
         )
-        if plain or _CONTINUING.isdisjoint(body):
+        if _CONTINUING.isdisjoint(call.body):
             running = self._keyed.copy()
             running.update(prompt[:size])
             if size and running.digest() == digest:  # as with nearly all turns
@@ -205,8 +198,7 @@ class Sessions:
         else:
             idle_ns = max(start_ns - ended_ns, 0)
         turn += 1
-        if began_ns < start_ns:
-            began_ns = start_ns
+        began_ns = max(start_ns, began_ns)
         _BEGAN.pack_into(
             table, at + _BEGAN_AT, start_ns, turn, began_ns, tokens, stored, borders, size, digest
         )
@@ -335,14 +327,17 @@ def target_hash(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=_HASH).digest(), "big") | 1
 
 
-def prompt_parts(call: Call) -> tuple[list[bytes | Raw], bytes]:
+def prompt_parts(call: Call) -> tuple[list[bytes | Raw], memoryview]:
     """Return the parts of the prompt, the messages last, and all of it as it is compared with
-    others, but for its end; both without marks for caches."""
+    others; both without marks for caches.
+
+    At a third copy of a long prompt, the system takes the memory back each time, which takes longer
+    than all the rest.
+    """
     body = call.body
-    names = filter(body.__contains__, _FIELDS[call.api_format])
-    parts = list(map(body.__getitem__, names))
+    parts = list(map(body.__getitem__, filter(body.__contains__, _FIELDS[call.api_format])))
     try:
-        prompt = b"\0".join(parts)  # of the client's bytes, without another copy
+        prompt = b"\0".join(parts)
     except TypeError:  # a translated request has other values
         parts = list(map(encode, parts))
         prompt = b"\0".join(parts)
@@ -350,7 +345,7 @@ def prompt_parts(call: Call) -> tuple[list[bytes | Raw], bytes]:
         del prompt
         parts = [without_cache_marks(bytes(each)) for each in parts]
         prompt = b"\0".join(parts)
-    return parts, prompt
+    return parts, memoryview(prompt.rstrip(_END))
 
 
 def _ends(prompt: bytes) -> dict[int, bytes]:

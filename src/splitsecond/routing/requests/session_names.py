@@ -38,8 +38,8 @@ SESSION_FIELDS = (
 session in requests of Claude Code, or it has a ``session_id``."""
 LONGEST_NAME = 1024
 """Longest name in bytes. A longer one is no name."""
-NAMING_HEADERS = frozenset(SESSION_HEADERS)
-NAMING_FIELDS = frozenset(SESSION_FIELDS)
+_NAMING_HEADERS = frozenset(SESSION_HEADERS)
+_NAMING_FIELDS = frozenset(SESSION_FIELDS)
 _AGENT, _PARENT = b"x-claude-code-agent-id", b"x-claude-code-parent-agent-id"
 _THREADS = (b"thread-id", b"thread_id")
 _IN_USER_ID = "_session_"
@@ -60,12 +60,12 @@ def session_name(
     headers: Mapping[bytes, bytes], body: Mapping[str, Raw | Any]
 ) -> SessionName | None:
     """Return what the client calls the session of a request; None if it does not name it."""
-    if not NAMING_HEADERS.isdisjoint(headers):
+    if not _NAMING_HEADERS.isdisjoint(headers):
         for header in SESSION_HEADERS:
             name = headers.get(header, b"")
             if 0 < len(name) <= LONGEST_NAME:
                 return SessionName(header.decode(), name, *_agents(headers, name))
-    if not NAMING_FIELDS.isdisjoint(body):
+    if not _NAMING_FIELDS.isdisjoint(body):
         for field in SESSION_FIELDS:
             if field in body and (name := _in_field(field, body[field])):
                 return SessionName(field, name)
