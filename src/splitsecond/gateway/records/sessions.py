@@ -33,7 +33,12 @@ from splitsecond.core.session import CONVERSATION, CallSession
 from splitsecond.core.upstream.prompt_size import text_tokens
 from splitsecond.core.wire.stored_ids import CONTINUES
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
-from splitsecond.routing.machinery.conversation import MARK, first_messages, without_cache_marks
+from splitsecond.routing.machinery.conversation import (
+    MARK,
+    first_messages,
+    stripped,
+    without_cache_marks,
+)
 from splitsecond.routing.requests.session_names import session_name
 
 MAX_AGENTS = 8192
@@ -341,11 +346,12 @@ def prompt_parts(call: Call) -> tuple[list[bytes | Raw], memoryview]:
     except TypeError:  # a translated request has other values
         parts = list(map(encode, parts))
         prompt = b"\0".join(parts)
-    if MARK in prompt:
-        del prompt
-        parts = [without_cache_marks(bytes(each)) for each in parts]
-        prompt = b"\0".join(parts)
-    return parts, memoryview(prompt.rstrip(_END))
+    if MARK not in prompt:
+        return parts, memoryview(prompt.rstrip(_END))
+    del prompt
+    parts = [without_cache_marks(bytes(each)) for each in parts]
+    prompt = b"\0".join(parts)
+    return parts, memoryview(prompt)[: stripped(prompt, 0, len(prompt), _END)]
 
 
 def _ends(prompt: bytes) -> dict[int, bytes]:
