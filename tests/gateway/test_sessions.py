@@ -139,6 +139,18 @@ def test_a_call_without_a_name_belongs_to_its_conversation() -> None:
     assert other.id != first.id
 
 
+def test_a_translated_call_has_the_session_of_the_same_bytes() -> None:
+    sessions, tools = Sessions(), [{"name": "read"}]
+    first = began(sessions, call(SYSTEM, QUESTION, tools=tools), {})
+    translated = Call(
+        id="c",
+        client="alice",
+        body={"messages": [SYSTEM, QUESTION], "tools": Raw(msgspec.json.encode(tools))},
+    )
+    second = began(sessions, translated, {})
+    assert (second.id, second.turn, second.new_tokens) == (first.id, 2, 0)
+
+
 def test_a_turn_contains_the_whole_turn_before() -> None:
     sessions = Sessions()
     first = began(sessions, call(SYSTEM, QUESTION))

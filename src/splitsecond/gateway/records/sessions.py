@@ -33,7 +33,12 @@ from splitsecond.core.session import CONVERSATION, CallSession
 from splitsecond.core.upstream.prompt_size import text_tokens
 from splitsecond.core.wire.stored_ids import CONTINUES
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
-from splitsecond.routing.machinery.conversation import MARK, first_messages, without_cache_marks
+from splitsecond.routing.machinery.conversation import (
+    MARK,
+    first_messages,
+    stripped,
+    without_cache_marks,
+)
 from splitsecond.routing.requests.session_names import session_name
 
 MAX_AGENTS = 8192
@@ -143,7 +148,7 @@ class Sessions:
         `continued`: the session of the stored response that it continues, "" for none. Takes time
         in proportion to the prompt; a thread may call it.
         """
-        parts, text = prompt_parts(call)
+        parts, prompt = prompt_parts(call)
         named = session_name(headers, call.body)
         agent = parent = ""
         if named is not None:
@@ -155,15 +160,12 @@ class Sessions:
         elif continued:
             source, session = "previous_response_id", continued
         elif parts:
-            beginning = first_messages(parts.pop())
+            source, messages = CONVERSATION, parts.pop()
             running = self._keyed.copy()
-            running.update(b"\0".join([call.client.encode(), *parts, *beginning]))
-            source, session = CONVERSATION, running.hexdigest()
+            running.update(b"\0".join([call.client.encode(), *parts, *first_messages(messages)]))
+            session = running.hexdigest()
         else:
             return None
-        del parts  # a third copy of a long prompt costs more: the system takes its memory back
-        prompt = memoryview(text.rstrip(_END))
-        del text
         table, key, start_ns = self._table, int(agent or session, 16), call.start_ns
         at = key % MAX_AGENTS * _WIDTH
         entry = _AGENT.unpack_from(table, at)
@@ -201,8 +203,7 @@ class Sessions:
         else:
             idle_ns = max(start_ns - ended_ns, 0)
         turn += 1
-        if began_ns < start_ns:
-            began_ns = start_ns
+        began_ns = max(start_ns, began_ns)
         _BEGAN.pack_into(
             table, at + _BEGAN_AT, start_ns, turn, began_ns, tokens, stored, borders, size, digest
         )
@@ -331,22 +332,26 @@ def target_hash(name: str) -> int:
     return int.from_bytes(blake2b(name.encode(), digest_size=_HASH).digest(), "big") | 1
 
 
-def prompt_parts(call: Call) -> tuple[list[bytes | Raw], bytes]:
+def prompt_parts(call: Call) -> tuple[list[bytes | Raw], memoryview]:
     """Return the parts of the prompt, the messages last, and all of it as it is compared with
-    others, but for its end; both without marks for caches."""
+    others; both without marks for caches.
+
+    At a third copy of a long prompt, the system takes the memory back each time, which takes longer
+    than all the rest.
+    """
     body = call.body
-    names = filter(body.__contains__, _FIELDS[call.api_format])
-    parts = list(map(body.__getitem__, names))
+    parts = list(map(body.__getitem__, filter(body.__contains__, _FIELDS[call.api_format])))
     try:
-        prompt = b"\0".join(parts)  # of the client's bytes, without another copy
+        prompt = b"\0".join(parts)
     except TypeError:  # a translated request has other values
         parts = list(map(encode, parts))
         prompt = b"\0".join(parts)
-    if MARK in prompt:
-        del prompt
-        parts = [without_cache_marks(bytes(each)) for each in parts]
-        prompt = b"\0".join(parts)
-    return parts, prompt
+    if MARK not in prompt:
+        return parts, memoryview(prompt.rstrip(_END))
+    del prompt
+    parts = [without_cache_marks(bytes(each)) for each in parts]
+    prompt = b"\0".join(parts)
+    return parts, memoryview(prompt)[: stripped(prompt, 0, len(prompt), _END)]
 
 
 def _ends(prompt: bytes) -> dict[int, bytes]:

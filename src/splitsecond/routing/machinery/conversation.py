@@ -72,7 +72,7 @@ def without_cache_marks(data: bytes) -> bytes:
     parts: list[memoryview] = []
     while (at := data.find(MARK, done)) >= 0:
         end = data.find(b"}", at) + 1 or len(data)  # the mark is an object of plain fields
-        before = _stripped(data, done, at)
+        before = stripped(data, done, at)
         last = data[before - 1 : before] if before > done else b""
         parts.append(view[done : before - (last == b",")])
         done = end
@@ -83,11 +83,12 @@ def without_cache_marks(data: bytes) -> bytes:
     return b"".join([*parts, view[done:]])
 
 
-def _stripped(data: bytes, begin: int, end: int) -> int:
-    """Return the end of `data[begin:end]` without the space at its end, which is mostly short."""
+def stripped(data: bytes, begin: int, end: int, of: bytes = b" \t\n\r") -> int:
+    """Return the end of `data[begin:end]` without the bytes `of` at its end, which are mostly
+    few."""
     while end > begin:
         piece = data[max(begin, end - 64) : end]
-        if left := len(piece.rstrip()):
+        if left := len(piece.rstrip(of)):
             return end - len(piece) + left
         end -= len(piece)
     return begin
