@@ -150,6 +150,19 @@ def test_conversations_are_remembered_by_target_and_agent() -> None:
     assert cached(conversations, of_session(1), "a/m", 300)[0] == 0
 
 
+def test_a_short_prompt_beside_the_conversation_does_not_replace_it() -> None:
+    """Claude Code has the title of a session written under the session's id."""
+    conversations, shared = Conversations(), []
+    conversations.share = lambda session, target, tokens, at_ns: shared.append(tokens)
+    conversations.remember(of_session(1, reusable=0), "a/m", 40_000, 100)
+    conversations.remember(of_session(1, reusable=0), "a/m", 500, 200)
+    assert cached(conversations, of_session(1), "a/m", 300) == (40_000, 200)
+    conversations.remember(of_session(1, reusable=9_000), "a/m", 12_000, 400)  # it was compacted
+    assert cached(conversations, of_session(1), "a/m", 500) == (12_000, 100)
+    conversations.remember(of_session(1, reusable=0), "a/m", 30_000, 600)
+    assert shared == [40_000, 12_000, 30_000]
+
+
 def test_what_other_workers_know_counts_if_it_is_newer() -> None:
     conversations = Conversations()
     conversations.remember(of_session(1), "a/m", 40_000, 100)

@@ -288,15 +288,18 @@ class Observation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def closed_early(self) -> bool:
         """Whether we closed the attempt after its request was sent and before its output was
         counted."""
-        if self.token_source == "usage":
+        source = self.token_source
+        if source == "usage":  # as nearly always
             return False
         fault_type = "" if self.fault is None else self.fault.type
-        return is_closed_early(self.sent_ns is not None, self.outcome, fault_type)
+        return is_closed_early(self.sent_ns is not None, self.outcome, fault_type, source)
 
     @property
     def unbilled(self) -> bool:
         """Whether the attempt is not billed: it was not sent, or refused before its first token."""
-        return self.first_token_ns is None and is_unbilled(self.sent_ns is not None, self.status)
+        if self.first_token_ns is not None:  # as nearly always
+            return False
+        return is_unbilled(self.sent_ns is not None, False, self.status)
 
     @property
     def ttft_ns(self) -> int | None:
@@ -469,14 +472,12 @@ def is_closed_by_us(outcome: str, fault_type: str) -> bool:
     return outcome == "cancelled" or (outcome == "failed" and fault_type == "TimedOut")
 
 
-def is_closed_early(sent: bool, outcome: str, fault_type: str) -> bool:
-    """Return whether an attempt whose output was not counted was closed early."""
-    return sent and is_closed_by_us(outcome, fault_type)
+def is_closed_early(sent: bool, outcome: str, fault_type: str, token_source: str) -> bool:
+    return sent and token_source != "usage" and is_closed_by_us(outcome, fault_type)
 
 
-def is_unbilled(sent: bool, status: int) -> bool:
-    """Return whether an attempt without a token is not billed."""
-    return not sent or status >= REFUSED
+def is_unbilled(sent: bool, has_token: bool, status: int) -> bool:
+    return not has_token and (not sent or status >= REFUSED)
 
 
 def _ms(ns: int | None) -> float | None:

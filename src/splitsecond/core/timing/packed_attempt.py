@@ -108,9 +108,9 @@ def attempt_numbers(
     flags = _OUTCOME[outcome] | _SOURCE[source]
     if role == "loser":
         flags |= LOSER
-    if source != "usage" and is_closed_early(sent is not None, outcome, fault_type):
+    if is_closed_early(sent is not None, outcome, fault_type, source):
         flags |= CLOSED_EARLY
-    if first_token is None and is_unbilled(sent is not None, status):
+    if is_unbilled(sent is not None, first_token is not None, status):
         flags |= UNBILLED
     kind, wait = (
         _wait(sent, first_token, end, is_closed_by_us(outcome, fault_type)) if streamed else (0, 0)

@@ -27,7 +27,7 @@ from splitsecond.routing.machinery.settings import Duration, Share, TokenRate
 from splitsecond.routing.machinery.token_deadline import TokenDeadline
 from splitsecond.routing.machinery.usual_wait import UsualWait
 from splitsecond.routing.policies.resume import ResumedService, rate_floor, with_limits
-from splitsecond.routing.targets.prompt_cache import MIN_CACHED
+from splitsecond.routing.targets.conversations import MIN_CACHED
 
 HowOrOff = Literal["replay", "off"]
 SECOND_TRIES = Share.parse("extra_load", 0.1)

@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from splitsecond.core.session import CallSession
 
+MIN_CACHED = 1024
+"""Providers cache prompts from about so many tokens on; fewer are no reason to stay."""
 MAX_SESSIONS = 10_000
 MAX_AGENTS = 16
 """Agents of a session that are remembered at one target."""
@@ -71,6 +73,8 @@ class Conversations:
         id, agent, prompt = session.id, session.agent, CachedPrompt(tokens, at_ns)
         agents = self._sessions.get(id, _NO_TARGETS).get(target, _NO_AGENTS)
         if agent in agents:  # as at nearly all turns
+            if not replaces(agents[agent], session, tokens):
+                return
             agents[agent] = prompt
             self._sessions.move_to_end(id)
         else:
@@ -100,6 +104,15 @@ class Conversations:
         self._forgotten_ns[target] = now_ns
         for targets in self._sessions.values():
             targets.pop(target, None)
+
+
+def replaces(known: CachedPrompt, session: CallSession, tokens: int) -> bool:
+    """Return whether a turn of so many `tokens` takes the place of what a target was sent before.
+
+    A shorter prompt that continues nothing is not of the conversation, as one for the title of a
+    session: the conversation stays in the cache.
+    """
+    return session.reusable_tokens >= MIN_CACHED or tokens >= known.tokens
 
 
 def newest(agents: Mapping[str, CachedPrompt]) -> CachedPrompt:

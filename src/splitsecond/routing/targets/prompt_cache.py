@@ -14,11 +14,9 @@ from msgspec import Struct
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S
 from splitsecond.core.observation import Observation
 from splitsecond.core.session import CallSession
-from splitsecond.routing.targets.conversations import CachedPrompt
+from splitsecond.routing.targets.conversations import MIN_CACHED, CachedPrompt
 from splitsecond.routing.targets.samples import HALF_LIFE_NS, REMEMBERED
 
-MIN_CACHED = 1024
-"""Providers cache prompts from about so many tokens on; fewer are no reason to stay."""
 AGES_S = (30, 60, 120, 180, 240, 300, 420, 600, 900, 1800, 3600, inf)
 """The ends of the classes of time since the last use of a prompt."""
 PRIOR = (0.95, 0.95, 0.94, 0.93, 0.92, 0.9, 0.5, 0.4, 0.3, 0.25, 0.15, 0.05)

@@ -19,11 +19,11 @@ from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call, Reply
 from splitsecond.core.session import CallSession
 from splitsecond.routing.targets.circuit_breaker import PROBE_PROGRESS_NS, CircuitBreaker
-from splitsecond.routing.targets.conversations import Conversations
+from splitsecond.routing.targets.conversations import MIN_CACHED, Conversations, replaces
 from splitsecond.routing.targets.credit import KEY_RETRY_NS, CreditLimit
 from splitsecond.routing.targets.estimate import SpeedEstimate
 from splitsecond.routing.targets.headroom import RateLimitHeadroom
-from splitsecond.routing.targets.prompt_cache import MIN_CACHED, PromptCacheModel, TurnAtTarget
+from splitsecond.routing.targets.prompt_cache import PromptCacheModel, TurnAtTarget
 from splitsecond.routing.targets.silence_detector import SilenceDetector
 from splitsecond.routing.targets.target_info import TargetInfo
 from splitsecond.routing.targets.verdict import AttemptVerdict, verdict
@@ -216,7 +216,9 @@ class TargetState:
         turn, first_ns = self.turns.pop(attempt.id), came_ns + (attempt.first_token_ns or 0)
         self.prompt_cache.learn(turn, attempt, first_ns)
         tokens = turn.prompt + (attempt.output_tokens or 0)
-        self.conversations.receive(session.id, [(self.name, session.agent, tokens, first_ns)])
+        known = self.conversations.at_targets(session).get(self.name, {}).get(session.agent)
+        if known is None or replaces(known, session, tokens):
+            self.conversations.receive(session.id, [(self.name, session.agent, tokens, first_ns)])
 
     def lateness(self, now_ns: int) -> float:
         """Return how many times as long as expected the turns wait that have no token yet; 1.0: not

@@ -31,8 +31,8 @@ from splitsecond.routing.machinery.choosing.branch import (
     usual_output_tokens,
 )
 from splitsecond.routing.machinery.choosing.speed import OUTPUT_REFRESH_NS
-from splitsecond.routing.targets.conversations import CachedPrompt, newest
-from splitsecond.routing.targets.prompt_cache import MIN_CACHED, PromptCacheModel
+from splitsecond.routing.targets.conversations import MIN_CACHED, CachedPrompt, newest
+from splitsecond.routing.targets.prompt_cache import PromptCacheModel
 from splitsecond.routing.targets.target_state import TargetState
 from splitsecond.routing.targets.target_states import TargetStates
 
