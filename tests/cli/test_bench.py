@@ -561,6 +561,9 @@ def test_batches_of_inputs_are_rows_with_latency(
     ("options", "reason"),
     [
         (["--batch", "4"], "an operation with it"),
+        (["--operation", "rerank", "--batch", "1000000"], "at most 19,531 inputs of 512 tokens"),
+        (["--operation", "rerank", "--batch", "1,1000000"], "at most 19,531 inputs of 512 tokens"),
+        (["--operation", "embeddings", "--cache", "reuse"], "--cache: got 'reuse'"),
         (["--operation", "embeddings", "--slo", "voice"], "no slo with the operation"),
         (["--operation", "rerank", "--precision", "5%"], "latency_ms.p50=5%"),
         (["--operation", "sing"], "sing"),

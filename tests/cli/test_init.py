@@ -338,6 +338,32 @@ def test_settings_of_a_client_name_the_gateway_and_its_route(
     assert [each.name for each in tmp_path.iterdir()] == ["splitsecond.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ("[{name: me, key: 'file:my.key'}]", "export SPLITSECOND_KEY=$(cat conf/my.key)"),
+        ("[{name: me, key: env:MINE}]", "SPLITSECOND_KEY is a key of the gateway."),
+        ("[]", "SPLITSECOND_KEY is a key of the gateway."),
+    ],
+)
+def test_the_key_that_settings_name_is_shown(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: str, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("conf").mkdir()
+    Path("conf/g.yaml").write_text(f"keys: {keys}\nroutes: {{}}\n")
+    ended = split("init", "conf/g.yaml", "--for", "opencode")
+    json.loads(ended.out)
+    assert words in ended.words
+    assert "opencode.json" in ended.words
+
+
+def test_an_address_without_a_scheme_is_refused(split: Split) -> None:
+    ended = split("init", "--for", "aider", "--url", "gateway:8800")
+    assert (ended.code, ended.out) == (2, "")
+    assert "--url: got 'gateway:8800'" in ended.complaint
+
+
 def test_settings_that_are_files_can_be_read() -> None:
     found = tomllib.loads(agent_settings("codex", "http://h", "r"))
     assert found["model_providers"]["splitsecond"]["base_url"] == "http://h/v1"

@@ -51,6 +51,18 @@ def test_an_added_key_is_printed_once_and_valid(split: Split, configuration: Pat
     assert secret not in listed.out + split("key", "list", "--json", "-").out
 
 
+def test_budgets_of_sessions_are_listed(split: Split, configuration: Path) -> None:
+    configuration.write_text(
+        CONFIGURATION.replace(
+            "# mine\n",
+            "# mine\n  - {name: web, key: env:WEB, usd_per_session: 5, turns_per_session: 400}\n",
+        )
+    )
+    listed = split("key", "list").words
+    assert "5 USD a session, 400" in listed
+    assert "turns a session" in listed
+
+
 def test_the_first_key_of_a_gateway_is_announced(split: Split, configuration: Path) -> None:
     configuration.write_text("routes: {fast: {policy: sim/groq}}\n")
     assert "everyone on this machine" in split("key", "list").words

@@ -85,6 +85,21 @@ def test_sessions_are_listed_with_the_latest_first(split: Split, log: str) -> No
     assert listed[1]["usd"] > 0
 
 
+def test_the_log_of_run_needs_no_configuration(
+    split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    Path("splitsecond").mkdir()
+    for file in ("splitsecond/runs.db", "other.db"):
+        with Log.open(f"sqlite:///{file}") as opened:
+            opened.put(answered(1, target="groq/unknown", ago_s=50, session=in_session(1, CHAT)))
+    needed = "Prices from the gateway's configuration are missing"
+    assert needed not in split("sessions").words
+    assert needed not in split("sessions", "--log", f"{tmp_path}/splitsecond/runs.db").words
+    assert needed in split("sessions", "--log", "other.db").words
+
+
 def test_one_session_is_shown_with_its_causes(split: Split, log: str) -> None:
     report = json.loads(split("sessions", "3f9c", "--log", log, "--json", "-").out)["session"]
     assert sum(report["causes"].values()) == pytest.approx(report["wall_s"], rel=0.01)
@@ -134,7 +149,7 @@ def test_a_narrow_list_names_the_columns_it_leaves_out(
             [AGENT, "--allow", "--url", "http://127.0.0.1:9"],
             "no gateway answers at http://127.0.0.1:9",
         ),
-        ([AGENT, "--allow", "--url", "here"], "the server at here is not a gateway"),
+        ([AGENT, "--allow", "--url", "here"], "--url: got 'here'"),
     ],
 )
 def test_wrong_questions_are_refused(

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.processes import Process
+from tests.store.records import in_session
 from tests.waiting import WITHIN_S, until
 
 from splitsecond.cli.agents import NO_KEY, client_variables, command_line, vendor_addresses
@@ -109,6 +110,17 @@ def test_overlapping_calls_are_waited_for_once() -> None:
     calls = [call(0, 10), call(5, 20), call(40, 50)]
     first, *_ = summary("agent", calls, 60.0, "log")
     assert "ran for 60 s and waited 30 s (50%) for 3 calls." in first
+
+
+def test_sessions_that_are_not_shown_are_counted() -> None:
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    calls = [
+        (begin, CallRecord(call="c", start_ns=0, end_ns=1, route="a/m", status=200, session=each))
+        for each in (in_session(session=f"{number:016x}") for number in range(10))
+    ]
+    *_, others, where = summary("agent", calls, 60.0, "log")
+    assert others == "  and 2 other sessions"
+    assert where.startswith("The log is log.")
 
 
 @pytest.fixture(scope="module")

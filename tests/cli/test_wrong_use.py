@@ -260,6 +260,9 @@ def refused_in_one_sentence(
     ("arguments", "words"),
     [
         (("frob",), "No such command 'frob'"),
+        (("--frob",), "No such option: --frob"),
+        (("-x", "bench"), "No such option: -x"),
+        (("--version=1",), "does not take a value"),
         (("bench", "--frob"), "No such option: --frob"),
         (("bench", "sim/groq", "--seed", "x"), "Invalid value for '--seed'"),
         (("bench", "sim/groq", "-n", "many"), "Invalid value for '-n' / '--requests'"),

@@ -177,6 +177,115 @@ def test_aiperf_file_has_the_figures_that_it_states() -> None:
         )
 
 
+def guidellm_0_3(**fields: Any) -> dict[str, Any]:
+    """Return what GuideLLM 0.2 and 0.3 write of 12 requests at a rate, of which one failed."""
+    requests = [
+        {
+            "scheduler_info": {"targeted_start_time": 1000.0 + number},
+            "prompt_tokens": 128,
+            "output_tokens": 11,
+            "start_time": 1000.0 + number,
+            "end_time": 1000.9 + number,
+            "first_token_time": 1000.2 + number,
+            "last_token_time": 1000.7 + number,
+            "request_latency": 0.9,
+            "time_to_first_token_ms": 200.0,
+        }
+        for number in range(12)
+    ]
+    failed = requests.pop() | {"error": "refused", "first_token_time": None}
+    benchmark = {
+        "args": {"strategy": {"type_": "constant", "rate": 1.0}},
+        "start_time": 1000.0,
+        "worker": {"backend_model": "m"},
+        "request_totals": {"successful": 11, "errored": 1, "incomplete": 0, "total": 12},
+        "requests": {"successful": requests, "errored": [failed], "incomplete": [], "total": None},
+        **fields,
+    }
+    return {"benchmarks": [benchmark]}
+
+
+def test_file_of_an_older_guidellm_has_its_requests(tmp_path: Path) -> None:
+    run, observations = recompute(written(tmp_path / "a.json", guidellm_0_3()))
+    (row,) = run.conditions
+    assert (row.target, row.rate, row.requests, row.errors) == ("m", 1.0, 12, 1)
+    assert row.ttft_ms.p50 == pytest.approx(200)
+    assert observations[0].tps == pytest.approx(20)
+
+
+def test_times_that_guidellm_does_not_know_are_none(tmp_path: Path) -> None:
+    document = guidellm_0_3()
+    for each in document["benchmarks"][0]["requests"]["successful"]:
+        each |= {"first_token_time": -1.0, "last_token_time": -1.0, "time_to_first_token_ms": -1e6}
+    run, observations = recompute(written(tmp_path / "a.json", document))
+    assert run.conditions[0].e2e_ms.p50 == pytest.approx(900)
+    assert not any(each.streamed for each in observations if each.ok)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"request_totals": {"successful": 500, "errored": 1}},
+        {"request_totals": None, "metrics": {"request_totals": {"successful": 500}}},
+    ],
+)
+def test_sample_of_the_requests_is_refused(tmp_path: Path, fields: dict[str, Any]) -> None:
+    path = written(tmp_path / "a.json", guidellm_0_3(**fields))
+    with pytest.raises(CallerFault, match="sample of the requests, 11 of 500 that were successful"):
+        recompute(path)
+
+
+def aiperf(number: int, **metadata: Any) -> dict[str, Any]:
+    start_ns = 10**18 + number * 10**9
+    times = {"request_start_ns": start_ns, "request_end_ns": start_ns + 9 * 10**8}
+    return {
+        "metadata": {"benchmark_phase": "profiling", **times, **metadata},
+        "metrics": {"time_to_first_token": {"value": 200.0, "unit": "ms"}},
+    }
+
+
+def test_older_aiperf_names_its_model_and_load_elsewhere(tmp_path: Path) -> None:
+    path = written(tmp_path / "profile_export.jsonl", *map(aiperf, range(20)))
+    settings = {"endpoint": {"model_names": ["m"]}, "loadgen": {"request_rate": 1.0}}
+    written(tmp_path / "profile_export_aiperf.json", {"input_config": settings})
+    (row,) = recompute(path)[0].conditions
+    assert (row.target, row.rate, row.concurrency) == ("m", 1.0, None)
+
+
+def test_phases_of_aiperf_are_the_loads_of_one_run(tmp_path: Path) -> None:
+    lines = [aiperf(n, phase_name="low" if n < 20 else "high") for n in range(50)]
+    lines[3]["metadata"]["was_cancelled"] = True
+    path = written(tmp_path / "profile_export.jsonl", *lines)
+    phases = [
+        {"name": "warmup", "exclude_from_results": True, "concurrency": 1},
+        {"name": "low", "concurrency": 2},
+        {"name": "high", "rate": 1.0, "concurrency": 64},
+    ]
+    written(tmp_path / "profile_export_aiperf.json", {"input_config": {"phases": phases}})
+    low, high = recompute(path)[0].conditions
+    assert (low.concurrency, low.requests, low.errors) == (2, 20, 1)
+    assert (high.rate, high.requests, high.errors) == (1.0, 30, 0)
+
+
+@pytest.mark.parametrize(
+    ("requests", "loads"),
+    [(30, [(1.0, None, 10), (2.0, None, 20)]), (29, [(None, 1, 29)])],
+    ids=["stages by their number of requests", "an unknown number is one row"],
+)
+def test_stages_of_inference_perf_are_the_loads_of_one_run(
+    tmp_path: Path, requests: int, loads: list[tuple[Any, ...]]
+) -> None:
+    entries = [
+        {"start_time": 1.0 + n, "end_time": 1.5 + n, "info": None, "error": None}
+        for n in range(requests)
+    ]
+    stages = "[{rate: 1, duration: 10}, {rate: 2.0, duration: 10}]"
+    (tmp_path / "config.yaml").write_text(f"load: {{stages: {stages}}}", encoding="utf-8")
+    run, _ = recompute(written(tmp_path / "per_request_lifecycle_metrics.json", entries))
+    assert [(row.rate, row.concurrency, row.requests) for row in run.conditions] == loads
+    assert ("does not name its load" in " ".join(run.conditions[0].notes)) == (len(loads) == 1)
+
+
 def test_llm_d_report_has_each_row(tmp_path: Path) -> None:
     run, _ = recompute(written(tmp_path / "a.json", details()))
     (text,) = llm_d_reports(run).values()
@@ -196,6 +305,22 @@ def test_summary_without_requests_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(CallerFault, match="has a summary") as caught:
         recompute(written(tmp_path / "a.json", document))
     assert "--save-detailed" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"input_config": {}, "request_latency": {"avg": 1}}, "profile_export.jsonl beside it"),
+        ({"load_summary": {}, "successes": {}, "failures": {}}, "per_request: true"),
+        ({"experiments": [], "service_kind": "openai"}, "no token counts"),
+    ],
+)
+def test_file_without_the_requests_says_where_they_are(
+    tmp_path: Path, document: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(CallerFault) as caught:
+        recompute(written(tmp_path / "a.json", document))
+    assert words in str(caught.value)
 
 
 JSON = st.recursive(
@@ -218,6 +343,36 @@ def test_any_value_of_a_field_is_read_or_refused(
     path.write_text(json.dumps(details(requests=3) | {name: value}), encoding="utf-8")
     with suppress(CallerFault):
         read_result(path).observations()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"a": {\n "b": [1,\n', "is not JSON: Expecting value: line 3"),  # the tool was killed
+        ('{"a": 1}\n{"b":\n', "is not JSON: line 2: Expecting value"),
+        ("a,b\n1,2\n", "is not JSON"),
+    ],
+)
+def test_error_of_json_names_its_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(CallerFault) as caught:
+        recompute(path)
+    assert words in str(caught.value)
+
+
+def test_file_of_another_kind_is_no_run(tmp_path: Path) -> None:
+    path = tmp_path / "benchmarks.csv"
+    path.write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(CallerFault, match="is no run, and no JSON"):
+        recompute(path)
+
+
+def test_advice_for_other_minutes_is_no_option_of_ours(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.json", details())
+    told = [*recompute(path)[0].conclusion, compared(tmp_path, details(), details(1.5, seed=31))]
+    assert "files of several days" in " ".join(told)
+    assert "--over" not in " ".join(told)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[1]", "nonsense", "[{}]", '{"benchmarks": []}'])

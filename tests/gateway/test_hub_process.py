@@ -65,10 +65,16 @@ def test_missing_temporary_folder_gets_a_hint(monkeypatch: pytest.MonkeyPatch) -
     assert "TMPDIR" in caught.value.hint
 
 
+@pytest.mark.parametrize("is_patient", [True, False])
 def test_hub_tries_again_until_its_log_can_be_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    is_patient: bool,
 ) -> None:
     monkeypatch.setattr(process, "RETRY_S", 0.01)
+    if not is_patient:
+        monkeypatch.setattr(process, "PATIENCE_NS", 0)
     tries: list[int] = []
     end, close = os.pipe()
 
@@ -90,9 +96,8 @@ def test_hub_tries_again_until_its_log_can_be_opened(
         os.close(close)
         thread.join()
     os.close(end)
-    assert (
-        capsys.readouterr().err == "splitsecond: the log cannot be opened. Records wait for that.\n"
-    )
+    words = "splitsecond: the log cannot be opened. Records wait for that.\n"
+    assert capsys.readouterr().err == ("" if is_patient else words)
 
 
 def test_hub_closes_a_connection_that_does_not_begin_with_hello(

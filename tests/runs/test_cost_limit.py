@@ -1,6 +1,9 @@
 """The cost limit of a benchmark: prices from options, the announcement at the start, and where it
 stops."""
 
+
+import re
+
 import msgspec
 import pytest
 from tests.analysis.made import request
@@ -344,10 +347,10 @@ def test_for_a_long_run_a_shorter_one_is_proposed(
 @pytest.mark.parametrize(
     ("over_s", "response_s", "words", "claims"),
     [
-        (None, 1, "takes about 15 s, longer", False),
-        (None, 200, "min, longer", True),
-        (900.0, 1, "takes about 15:02 min, in rounds 180 s apart, longer", True),
-        (300.0, 1, "takes about 5:02 min, in rounds 60 s apart, longer", False),
+        (None, 1, "takes about 15 s if responses are as fast", False),
+        (None, 200, "min if responses", True),
+        (900.0, 1, "takes about 15:02 min, in rounds 180 s apart: 138 requests", True),
+        (300.0, 1, "takes about 5:02 min, in rounds 60 s apart: 138 requests", False),
     ],
 )
 def test_the_start_says_whether_a_claim_will_follow(
@@ -361,6 +364,13 @@ def test_the_start_says_whether_a_claim_will_follow(
     assert words in said
     assert said.endswith(" It says nothing about other minutes; for that: --over 15m.") != claims
     assert ("For less: --quick" in said) == (over_s is not None)
+
+
+def test_estimate_at_concurrency_1_has_no_condition() -> None:
+    times = Calibrated(workload=WORKLOAD, ttft_ns=NS_PER_S // 4, response_ns=NS_PER_S)
+    one = make_plan({"a/x": "http://a"}, [PlannedLoad(concurrency=1)], PlanSettings(requests=48))
+    said = announce_duration(one, {"a/x": times}, 0.0, by_round=False)
+    assert re.match(r"This run takes about \d+ s: \d+ requests", said)
 
 
 def leases(most_usd: float, *lanes: list[str]) -> CostMeter:

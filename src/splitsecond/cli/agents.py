@@ -152,6 +152,8 @@ _SETTINGS: Mapping[str, Callable[[str, str], str]] = {
     "aider": _aider,
 }
 AGENTS = tuple(_SETTINGS)
+PLACES = {"opencode": "For opencode.json in the project or in ~/.config/opencode."}
+"""Where settings belong that cannot say it."""
 
 
 def agent_settings(agent: str, origin: str, route: str) -> str:

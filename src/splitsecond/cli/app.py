@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
 from inspect import cleandoc
@@ -126,21 +127,33 @@ class Root(Group):
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else self.commands[name], rest
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command. What Typer refuses is one line, as our own errors are."""
-        from typer._click.exceptions import UsageError
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _refused_in_one_line(ctx):
+            return super().parse_args(ctx, args)
 
+    def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
-        except UsageError as error:
-            command, words = (error.ctx or ctx).command_path, printable(error.format_message())
-            end = "" if words.endswith((".", "?")) else "."
-            hint = f"`{command} --help` shows the options."
-            typer.echo(f"splitsecond: {words}{end} {hint}", err=True)
-            raise typer.Exit(error.exit_code) from None
+            with _refused_in_one_line(ctx):
+                return super().invoke(ctx)
         except KeyboardInterrupt:  # while the module of the command is imported
             typer.echo("splitsecond: interrupted", err=True)
             raise typer.Exit(130) from None
+
+
+@contextmanager
+def _refused_in_one_line(ctx: Any) -> Iterator[None]:
+    """Print what Typer refuses as one line, as our own errors are."""
+    from typer._click.exceptions import NoArgsIsHelpError, UsageError
+
+    try:
+        yield
+    except NoArgsIsHelpError:
+        raise
+    except UsageError as error:
+        command, words = (error.ctx or ctx).command_path, printable(error.format_message())
+        end = "" if words.endswith((".", "?")) else "."
+        typer.echo(f"splitsecond: {words}{end} `{command} --help` shows the options.", err=True)
+        raise typer.Exit(error.exit_code) from None
 
 
 app = typer.Typer(

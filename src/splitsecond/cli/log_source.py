@@ -62,7 +62,7 @@ class LoggedTraffic:
 
     def price_notes(self, unpriced: int) -> list[str]:
         """Return why some attempts may have no price, if the configuration is not known."""
-        if not unpriced or self._settings is not None:
+        if not unpriced or self._settings is not None or self.url == f"sqlite:///{runs_log()}":
             return []
         return ["Prices from the gateway's configuration are missing: name it with --config."]
 

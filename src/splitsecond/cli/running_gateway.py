@@ -8,14 +8,20 @@ from http.client import HTTPException
 import msgspec
 
 from splitsecond.core.errors import PARSER_ERRORS, CallerFault
+from splitsecond.core.validation import wrong
 from splitsecond.routing.configuration.settings import GatewaySettings
 
 WAIT_S = 5.0
 
 
 def gateway_address(settings: GatewaySettings, url: str) -> str:
-    """Return the address of the gateway without a path: `url`, or that of the configuration."""
+    """Return the address of the gateway without a path: `url`, or that of the configuration.
+
+    Raises `CallerFault` if `url` is not an address.
+    """
     if url:
+        if not url.startswith(("http://", "https://")):
+            raise wrong("--url", url, "an address that begins with http:// or https://")
         return url.rstrip("/").removesuffix("/v1")
     host = settings.listen.host
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)

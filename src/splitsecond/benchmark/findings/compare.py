@@ -140,9 +140,10 @@ def compare(
     pairs = [(old_side[place], new_side[place]) for place in new_side if place in old_side]
     changes = _corrected([_changed(old, new, figures) for old, new in pairs])
     close = _close_rounds(before, after)
+    other_tools = _of_other_tools(before, after)
     stated = [
-        *_of_other_tools(before, after),
-        *([spread_statement(close)] if close and changes else []),
+        *other_tools,
+        *([spread_statement(close, of_tool=bool(other_tools))] if close and changes else []),
         *change_statements(changes, of_period=bool(close)),
     ]
     return Comparison(

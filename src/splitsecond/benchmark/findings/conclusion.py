@@ -12,6 +12,7 @@ from splitsecond.benchmark.findings.statements import Lead, leads
 from splitsecond.benchmark.rows.figures import FIGURES, TOTALS, ttft_figure, wait_figure
 from splitsecond.benchmark.rows.metric import Figure
 from splitsecond.benchmark.rows.records import ConditionFindings, Recommendation, Run
+from splitsecond.benchmark.rows.round_spread import CLAIM, CLAIM_OF_FILES
 from splitsecond.benchmark.rows.usable_rows import (
     load_of,
     load_order,
@@ -188,7 +189,8 @@ def _holds_for(run: Run) -> str:
         needs.append(f"a p95 needs -n {advised(0.95)}")
     if not _claims(run):
         how = f"It holds for {_period(run)} only"
-        needs.append("other minutes need --over 15m")
+        of_tool = run.asked.get("settings", {}).get("tool")
+        needs.append(f"other minutes need {CLAIM_OF_FILES if of_tool else CLAIM}")
     return f"{how} ({_sent(run)}){f'; {listed(needs)}' if needs else ''}."
 
 

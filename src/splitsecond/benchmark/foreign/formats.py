@@ -1,14 +1,15 @@
 """Result files of other benchmark tools, each recognised by its content.
 
 Sources of the formats: vLLM's `vllm/benchmarks/serve.py`, SGLang 0.5's
-`sglang/benchmark/serving.py`, AIPerf 0.13's `common/models/record_models.py`, GuideLLM 0.8's
-`schemas`, inference-perf 0.7's `reportgen/base.py`. Fields that are not needed may have any value.
+`sglang/benchmark/serving.py`, AIPerf 0.2's to 0.13's `common/models/record_models.py`, GuideLLM
+0.2's to 0.8's benchmarks, inference-perf 0.7's `reportgen/base.py`. Fields that are not needed may
+have any value.
 """
 
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,13 @@ NO_STARTS = (
     "the file does not say when requests began. They are placed as the load would have sent them, "
     "so throughput is not exact."
 )
+
+ONE_LOAD = (
+    "the file does not name its load, so all requests are one row, and the most requests in flight "
+    "count as its concurrency."
+)
+NO_TIME = -1.0
+"""GuideLLM before 0.4 writes it where nothing was streamed."""
 
 Object = dict[str, Any]
 
@@ -71,12 +79,25 @@ def _read(
 def _documents(data: bytes, path: Path) -> list[Any]:
     """Return the values of a JSON file, or of JSON lines, with NaN and Infinity, which these tools
     write."""
-    with content_faults(f"{path}", kind="bad_run", hint=KINDS):
+    with content_faults(f"{path} is not JSON", kind="bad_run", hint=KINDS):
         try:
             found = json.loads(data)
-        except json.JSONDecodeError:
-            return [json.loads(line) for line in data.splitlines() if line.strip()]
+        except json.JSONDecodeError as error:
+            if not error.msg.startswith("Extra data"):  # after the first line
+                raise
+            return [
+                _line(line, number)
+                for number, line in enumerate(data.splitlines(), start=1)
+                if line.strip()
+            ]
     return found if isinstance(found, list) else [found]
+
+
+def _line(line: bytes, number: int) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"line {number}: {error.msg}") from None
 
 
 def _has(*names: str) -> Callable[[Any], bool]:
@@ -167,34 +188,48 @@ def _placed(lengths: Sequence[float], rate: float | None, concurrency: int) -> l
 def _aiperf(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
     """Read the lines of profile_export.jsonl, and the settings in profile_export_aiperf.json beside
     it."""
-    measured = [
-        each for each in documents if each["metadata"].get("benchmark_phase") == "profiling"
-    ]
+    phases: dict[Any, list[Object]] = {}
+    for each in documents:
+        if each["metadata"].get("benchmark_phase") == "profiling":
+            phases.setdefault(each["metadata"].get("phase_name"), []).append(each)
     settings = _beside(path, "profile_export_aiperf.json").get("input_config") or {}
-    models = [each["name"] for each in (settings.get("models") or {}).get("items", ())]
-    load: Object = next(
-        (each for each in settings.get("phases", ()) if each.get("kind") == "profiling"), {}
-    )
-    rate = _number(load.get("rate"))
-    first_ns = min((each["metadata"]["request_start_ns"] for each in measured), default=0)
+    starts_ns = [
+        each["metadata"]["request_start_ns"] for phase in phases.values() for each in phase
+    ]
     return ForeignResult(
         tool="AIPerf",
-        model=models[0] if models else "server",
-        began=datetime.fromtimestamp(first_ns / NS_PER_S, UTC),
-        loads=[
-            ForeignLoad(
-                rate=rate,
-                concurrency=None if rate is not None else load.get("concurrency"),
-                requests=[_aiperf_request(each) for each in measured],
-            )
-        ],
+        model=_aiperf_model(settings),
+        began=datetime.fromtimestamp(min(starts_ns, default=0) / NS_PER_S, UTC),
+        loads=[_aiperf_load(settings, name, requests) for name, requests in phases.items()],
+    )
+
+
+def _aiperf_model(settings: Object) -> str:
+    models = [each["name"] for each in (settings.get("models") or {}).get("items", ())]
+    models += (settings.get("endpoint") or {}).get("model_names") or ()  # before 0.10
+    return str(models[0]) if models else "server"
+
+
+def _aiperf_load(settings: Object, name: str | None, requests: Sequence[Object]) -> ForeignLoad:
+    """Return one phase. Before 0.12 its requests do not name it, and before 0.10 the settings have
+    no phases."""
+    load: Object = settings.get("loadgen") or {}
+    for phase in settings.get("phases") or ():
+        if not phase.get("exclude_from_results") and name in (None, phase.get("name")):
+            load = phase
+            break
+    rate = _number(load.get("rate", load.get("request_rate")))
+    return ForeignLoad(
+        rate=rate,
+        concurrency=None if rate is not None else load.get("concurrency"),
+        requests=[_aiperf_request(each) for each in requests],
     )
 
 
 def _aiperf_request(record: Object) -> ForeignRequest:
     metadata, metrics = record["metadata"], record["metrics"]
     start_ns = metadata["request_start_ns"]
-    error = record.get("error")
+    error = record.get("error") or (metadata.get("was_cancelled") and {"type": "cancelled"})
     issued_ns = metadata.get("credit_issued_ns")
     gaps_s = _aiperf_metric(metrics, "inter_chunk_latency")
     first_token_s = _aiperf_metric(metrics, "time_to_first_token")
@@ -238,61 +273,88 @@ def _guidellm(documents: Sequence[Object], path: Path, saved: datetime) -> Forei
     spec = (documents[0].get("config") or {}).get("spec") or documents[0].get("args") or {}
     backend = spec.get("backend")
     model = backend.get("model") if isinstance(backend, dict) else spec.get("model")
+    if model is None and benchmarks:  # before 0.4
+        model = (benchmarks[0].get("worker") or {}).get("backend_model")
     began = min((b["start_time"] for b in benchmarks if b.get("start_time")), default=None)
     return ForeignResult(
         tool="GuideLLM",
         model=str(model or "server"),
         began=saved if began is None else datetime.fromtimestamp(began, UTC),
-        loads=[_guidellm_load(each) for each in benchmarks],
+        loads=[_guidellm_load(each, path) for each in benchmarks],
     )
 
 
-def _guidellm_load(benchmark: Object) -> ForeignLoad:
-    strategy = (benchmark.get("config") or {}).get("strategy") or {}
-    requests = benchmark["requests"]
+def _guidellm_load(benchmark: Object, path: Path) -> ForeignLoad:
+    settings = benchmark.get("config") or benchmark.get("args") or {}
+    strategy, requests = settings.get("strategy") or {}, benchmark["requests"]
+    made = (benchmark.get("metrics") or {}).get("request_totals") or benchmark.get("request_totals")
+    for kind, kept in requests.items():
+        if made and kind != "total" and len(kept or ()) < (made.get(kind) or 0):
+            raise CallerFault(
+                f"{path} has a sample of the requests, {len(kept or ()):,} of {made[kind]:,} that "
+                f"were {kind}, so throughput and load cannot be told",
+                kind="bad_run",
+                hint="Run GuideLLM again without sampling of requests.",
+            )
     kind = strategy.get("type_") or strategy.get("kind")
     return ForeignLoad(
         rate=_number(strategy.get("rate")) if kind in ("constant", "poisson") else None,
         concurrency=1 if kind == "synchronous" else strategy.get("streams"),
         requests=[
-            _guidellm_request(each, failed)
+            _guidellm_request(each, start_s, failed)
             for failed, several in ((False, requests["successful"]), (True, requests["errored"]))
             for each in several
-            if each.get("request_start_time") is not None
+            if (start_s := each.get("request_start_time", each.get("start_time"))) is not None
         ],
     )
 
 
-def _guidellm_request(request: Object, failed: bool) -> ForeignRequest:
+def _guidellm_request(request: Object, start_s: float, failed: bool) -> ForeignRequest:
     ttft_ms = request.get("time_to_first_token_ms")
-    length_s = request["request_latency"] or 0.0
     info = request.get("info") or {}
     timings = info.get("timings") or {}
-    last_s = timings.get("last_token_iteration")
+    last_s = timings.get("last_token_iteration") or request.get("last_token_time")
+    if request.get("first_token_time") == NO_TIME:
+        ttft_ms = last_s = None
     return ForeignRequest(
-        start_s=request["request_start_time"],
-        end_s=length_s,
+        start_s=start_s,
+        end_s=request["request_latency"] or 0.0,
         due_s=timings.get("targeted_start"),
-        last_token_s=last_s and last_s - request["request_start_time"],
+        last_token_s=last_s and last_s - start_s,
         first_token_s=None if ttft_ms is None else ttft_ms / 1000,
         input_tokens=request.get("prompt_tokens"),
         output_tokens=request.get("output_tokens"),
-        error=str(info.get("error") or "it failed") if failed else "",
+        error=str(info.get("error") or request.get("error") or "it failed") if failed else "",
     )
 
 
 def _inference_perf(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
-    """Read per_request_lifecycle_metrics.json, and the model in config.yaml beside it."""
-    server = _beside(path, "config.yaml").get("server") or {}
+    """Read per_request_lifecycle_metrics.json, and the model and the stages in config.yaml beside
+    it."""
+    settings = _beside(path, "config.yaml")
+    stages = (settings.get("load") or {}).get("stages") or []
+    numbers = [
+        int(each.get("num_requests") or each.get("rate", 0) * each.get("duration", 0))
+        for each in stages
+    ]
+    ordered, missing = sorted(documents, key=lambda each: each["start_time"]), []
+    if sum(numbers) != len(ordered):
+        stages, numbers = [{}], [len(ordered)]
+        missing.append(ONE_LOAD)
+    ends = list(accumulate(numbers, initial=0))
     return ForeignResult(
         tool="inference-perf",
-        model=str(server.get("model_name") or "server"),
+        model=str((settings.get("server") or {}).get("model_name") or "server"),
         began=saved,
-        loads=[ForeignLoad(requests=[_inference_perf_request(each) for each in documents])],
-        missing=[
-            "the file does not name its load, so the most requests in flight count as its "
-            "concurrency."
+        loads=[
+            ForeignLoad(
+                rate=None if stage.get("concurrency_level") else _number(stage.get("rate")),
+                concurrency=stage.get("concurrency_level"),
+                requests=[_inference_perf_request(each) for each in ordered[begin:end]],
+            )
+            for stage, (begin, end) in zip(stages, pairwise(ends), strict=True)
         ],
+        missing=missing,
     )
 
 
@@ -315,19 +377,44 @@ def _inference_perf_request(entry: Object) -> ForeignRequest:
     )
 
 
-def _summary_only(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
-    raise CallerFault(
-        f"{path} has a summary, not the requests, so nothing can be said about chance",
-        kind="bad_run",
-        hint="Run the benchmark again with --save-detailed (vLLM) or --output-details (SGLang).",
-    )
+def _without_requests(what: str, hint: str) -> "Reader":
+    def refuse(documents: Sequence[Object], path: Path, saved: datetime) -> ForeignResult:
+        raise CallerFault(f"{path} {what}", kind="bad_run", hint=hint)
+
+    return refuse
 
 
+_SUMMARY = "has a summary, not the requests, so nothing can be said about chance"
 Reader = Callable[[Sequence[Object], Path, datetime], ForeignResult]
 _READERS: tuple[tuple[Callable[[Any], bool], Reader], ...] = (
     (_has("ttfts", "itls", "input_lens"), _details),
     (_has("metadata", "metrics"), _aiperf),
     (_has("benchmarks"), _guidellm),
     (_has("start_time", "end_time", "info"), _inference_perf),
-    (_has("mean_ttft_ms", "completed"), _summary_only),
+    (
+        _has("mean_ttft_ms", "completed"),
+        _without_requests(
+            _SUMMARY,
+            "Run the benchmark again with --save-detailed (vLLM) or --output-details (SGLang).",
+        ),
+    ),
+    (
+        _has("input_config", "request_latency"),
+        _without_requests(_SUMMARY, "AIPerf writes them into profile_export.jsonl beside it."),
+    ),
+    (
+        _has("load_summary", "successes"),
+        _without_requests(
+            _SUMMARY,
+            "inference-perf writes them into per_request_lifecycle_metrics.json if its "
+            "configuration has report.request_lifecycle.per_request: true.",
+        ),
+    ),
+    (
+        _has("experiments"),
+        _without_requests(
+            "is a result of GenAI-Perf, whose requests have no token counts",
+            "AIPerf, which replaces it, writes profile_export.jsonl.",
+        ),
+    ),
 )

@@ -81,15 +81,19 @@ def check_workloads(workloads: Sequence[NamedWorkload]) -> None:
             each.rate is not None and not 0 < each.rate < 1e6
         ):
             raise _bad(f"the workload {each.name} needs lengths of 1 or more, and a rate above 0")
-        check_prompt_length(each.input_tokens)
+        check_prompt_length(each.input_tokens, each.batch or 1)
         if each.images:
             parse_images(each.images)
 
 
-def check_prompt_length(tokens: int | None) -> None:
-    """Raise `CallerFault` for prompts that no model reads and that take minutes to write."""
+def check_prompt_length(tokens: int | None, inputs: int = 1) -> None:
+    """Raise `CallerFault` for prompts, or so many inputs of a request, that no model reads and that
+    take minutes to write."""
     if tokens is not None and tokens > MAX_INPUT_TOKENS:
         raise wrong("input_tokens", f"{tokens:,}", f"at most {MAX_INPUT_TOKENS:,}")
+    most = MAX_INPUT_TOKENS // (tokens or 1)
+    if inputs > most:
+        raise wrong("batch", f"{inputs:,}", f"at most {most:,} inputs of {tokens:,} tokens")
 
 
 def _bad(message: str) -> CallerFault:

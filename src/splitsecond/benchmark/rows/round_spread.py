@@ -23,6 +23,8 @@ CLAIM_APART_S = 150.0
 with slow minutes, it then names one first in about 6% of runs."""
 APART_PER_SLOW = 3
 CLAIM = "--over 15m"
+CLAIM_OF_FILES = "files of several days"
+"""What it takes for results of other tools, which have no rounds."""
 RARE_SHARE, RARE_DOUBT = 0.2, 0.05
 """Share of the time of a slow state that a report warns of, where more than this share of runs has
 no round in it."""
@@ -80,9 +82,10 @@ class RoundSpread(Struct, frozen=True, kw_only=True):
             return f"these {_rounded(self.period_s)} {'s' if short else 'seconds'}"
         return f"these {_rounded(self.period_s / 60)} {'min' if short else 'minutes'}"
 
-    @property
-    def advice(self) -> str:
-        """What it takes to say something about other minutes."""
+    def advice(self, *, of_tool: bool) -> str:
+        """Say what it takes to say something about other minutes. `of_tool`: another tool's."""
+        if of_tool:
+            return f"For a claim about other minutes: {CLAIM_OF_FILES} (compare --before --after)."
         several_runs = "" if self.apart_s is not None else "several runs, or if it is no trace, "
         return f"For a claim about other minutes: {several_runs}{CLAIM}."
 
@@ -116,17 +119,19 @@ def round_spread(observations: Iterable[Observation]) -> RoundSpread | None:
     )
 
 
-def spread_statement(spread: RoundSpread) -> Statement:
-    """Return what the intervals of a run contain, and what to do for more."""
+def spread_statement(spread: RoundSpread, *, of_tool: bool = False) -> Statement:
+    """Return what the intervals of a run contain, and what to do for more. `of_tool`: another tool
+    measured it."""
+    advice = spread.advice(of_tool=of_tool)
     if spread.apart_s is None:
         one = f"{spread.only}: one round shows no slow times."
-        return Statement(f"{one} {spread.advice}", f"{one}\n{spread.advice}")
+        return Statement(f"{one} {advice}", f"{one}\n{advice}")
     began = f"ounds began {_rounded(spread.apart_s)} s apart"
     contain = f"slow times longer than {_rounded(spread.longest_slow_s)} s are in no interval"
     if not spread.claims:
         return Statement(
-            f"{spread.only}: r{began}, so {contain}. {spread.advice}",
-            f"{spread.only}: r{began}.\n{contain.capitalize()}.\n{spread.advice}",
+            f"{spread.only}: r{began}, so {contain}. {advice}",
+            f"{spread.only}: r{began}.\n{contain.capitalize()}.\n{advice}",
         )
     if not spread.misses_states:
         return Statement(f"R{began}: {contain}.")
@@ -141,4 +146,6 @@ def spread_statement(spread: RoundSpread) -> Statement:
 
 
 def _rounded(value: float) -> str:
-    return number(round(value, 1)) if value < 10 else f"{value:,.0f}"
+    if value >= 10:
+        return f"{value:,.0f}"
+    return number(round(value, 1) if value > 0.1 else float(f"{value:.1g}"))

@@ -248,7 +248,10 @@ def add_answers(
     run.break_even = break_evens(run.conditions)
     run.workload_changes = workload_changes(run.conditions)
     run.spread = round_spread(observations)
-    apart = [replace(spread_statement(run.spread), detail=True)] if run.spread else []
+    of_tool = bool(run.asked.get("settings", {}).get("tool"))
+    apart = (
+        [replace(spread_statement(run.spread, of_tool=of_tool), detail=True)] if run.spread else []
+    )
     claims = run.spread is None or run.spread.claims
     run.state(
         [

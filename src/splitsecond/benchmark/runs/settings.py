@@ -488,7 +488,7 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
         names = [each.name for each in self.workloads]
         if names:
             for name, value in (
-                ("cache", self.cache_reuse),
+                ("cache", "reuse" if self.cache_reuse else ""),
                 ("policy", self.policies),
                 ("prompts", self.prompts),
             ):
@@ -558,9 +558,10 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
             if self.batch != 1 or any(each.batch for each in self.workloads):
                 raise wrong("batch", self.batch, "an operation with it: embeddings or rerank")
             return
+        check_prompt_length(self.input_tokens or INPUT_TOKENS["fresh"], self.batch)
         for name, value in (
             ("sessions", self.sessions),
-            ("cache", self.cache_reuse),
+            ("cache", "reuse" if self.cache_reuse else ""),
             ("prompts", self.prompts),
             ("images", self.images),
             ("trace", self.trace),

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 from msgspec import structs
 
-from splitsecond.cli.agents import AGENTS, agent_settings
+from splitsecond.cli.agents import AGENTS, KEY, PLACES, agent_settings
 from splitsecond.cli.commands.serve import check_profiles
 from splitsecond.cli.options import CONFIG
 from splitsecond.cli.running_gateway import gateway_address
 from splitsecond.core.catalog.provider import is_foreign
 from splitsecond.core.errors import CallerFault, file_faults, printable
 from splitsecond.core.wording import listed
-from splitsecond.routing.configuration import discovery
+from splitsecond.routing.configuration import discovery, key_editing, key_files
 from splitsecond.routing.configuration.checkup import check_policies
 from splitsecond.routing.configuration.defaults import ROUTE, present
 from splitsecond.routing.configuration.error_messages import SeveralMistakes
@@ -90,7 +90,9 @@ def init(
     names everything that cannot be carried over.
     """
     if agent:
-        typer.echo(_settings_for(agent, file, url), nl=False)
+        settings = load(file, os.environ, serving=False) if file.exists() else GatewaySettings()
+        typer.echo(_settings_for(agent, settings, url), nl=False)
+        typer.echo("\n".join(filter(None, [PLACES.get(agent), _where_key(file)])), err=True)
         return
     if file.exists() and not force:
         raise CallerFault(
@@ -116,12 +118,21 @@ def init(
     typer.echo(_next_steps(file, key_file, config))
 
 
-def _settings_for(agent: str, file: Path, url: str) -> str:
-    """Return the settings of `agent` for the gateway at `url`, or that of the configuration
-    `file`."""
-    settings = load(file, os.environ, serving=False) if file.exists() else GatewaySettings()
+def _settings_for(agent: str, settings: GatewaySettings, url: str) -> str:
+    """Return the settings of `agent` for the gateway at `url`, or that of `settings`."""
     route = next((name for name in settings.routes if name != OTHERS), ROUTE)
     return agent_settings(agent, gateway_address(settings, url), route)
+
+
+def _where_key(file: Path) -> str:
+    """Return where the variable of these settings comes from: the first key of the configuration
+    that is in a file."""
+    keys = key_editing.entries(key_files.read_text(file)) if file.exists() else []
+    for each in keys:
+        kind, _, name = str(each.get("key")).partition(":")
+        if kind == "file":
+            return f"The key: export {KEY}=$(cat {shlex.quote(str(file.parent / name))})"
+    return f"{KEY} is a key of the gateway."
 
 
 def _terminal() -> bool:

@@ -230,6 +230,8 @@ def _limits(each: KeyConfig) -> str:
         else "",
         f"{each.usd_per_day:g} USD a day" if each.usd_per_day else "",
         f"{each.usd_per_month:g} USD a month" if each.usd_per_month else "",
+        f"{each.usd_per_session:g} USD a session" if each.usd_per_session else "",
+        f"{counted_as(each.turns_per_session, 'turn')} a session" if each.turns_per_session else "",
     ]
     return ", ".join(words for words in amounts if words)
 

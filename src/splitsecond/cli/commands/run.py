@@ -263,6 +263,8 @@ def summary(
     sessions.pop("", None)
     for session, own in list(sessions.items())[:MAX_SESSIONS]:
         lines.append(f"  Session {session[:8]}: {sentence(reported(own, price, usual))}")
+    if len(sessions) > MAX_SESSIONS:
+        lines.append(f"  and {counted_as(len(sessions) - MAX_SESSIONS, 'other session')}")
     if sessions:
         where += f" `splitsecond sessions ID --log {log}` shows each turn of a session."
     return [*lines, where]

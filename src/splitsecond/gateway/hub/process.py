@@ -52,6 +52,9 @@ FINISH_S = 4.0
 `CLOSE_S` more."""
 RETRY_S = 1.0
 SAY_NS = 60 * clock.NS_PER_S
+PATIENCE_NS = 5 * clock.NS_PER_S
+"""How long a hub waits for its log in silence: a worker that starts with it refuses a log for which
+waiting is of no use, and its words are the last ones of the gateway."""
 GARBAGE_OBJECTS = 20_000
 """New objects after which the garbage collector runs. Records are no cycles."""
 _CHUNK = 1 << 16
@@ -73,7 +76,7 @@ class Hub:
         self._listening: socket.socket | None = None
         self._receiver: LogReceiver | None = None
         self._begin_ns = 0  # not before then
-        self._complain_ns = 0
+        self._complain_ns = clock.now_ns() + PATIENCE_NS
         self._lines = bytearray()
         self._senders: dict[Sender, int] = {}
         """The connected workers, and the events that are awaited of each."""

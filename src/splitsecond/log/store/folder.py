@@ -184,10 +184,11 @@ def read_run(path: Path, kind: type[T]) -> T:
             kind="no_run",
             hint=f"Name the folder of a run{latest}.",
         )
-    with file_faults(
-        f"no run at {path}", kind="no_run", hint="A run is a folder with run.json in it."
-    ):
+    hint = "A run is a folder with run.json in it."
+    with file_faults(f"no run at {path}", kind="no_run", hint=hint):
         data = file.read_bytes()
+    if file.name != RUN and not data.lstrip().startswith(b"{"):
+        raise CallerFault(f"{file} is no run, and no JSON", kind="bad_run", hint=hint)
     with content_faults(f"{file} is not a run of this version", kind="bad_run"):
         msgspec.json.decode(data, type=_Dated)
         return _decoded(data, msgspec.json.Decoder(kind))
