@@ -197,7 +197,7 @@ def show(found: Sequence[ProviderEntry]) -> None:
     for entry in found:
         here = Text("✓", "green") if entry.key and entry.ready else ""
         own = entry.provider
-        cells = [own.name, _key(entry), own.api_format][: len(widths)]
+        cells: list[str | Text] = [own.name, _key(entry), own.api_format][: len(widths)]
         table.add_row(here, *cells, *(tell(own) for tell in more.values()))
     console.print(table)
     for line in _notes(found, console.width):
