@@ -197,8 +197,9 @@ def show(found: Sequence[ProviderEntry]) -> None:
     for entry in found:
         here = Text("✓", "green") if entry.key and entry.ready else ""
         own = entry.provider
-        cells: list[str | Text] = [own.name, _key(entry), own.api_format][: len(widths)]
-        table.add_row(here, *cells, *(tell(own) for tell in more.values()))
+        api_format = [own.api_format] if "format" in widths else []
+        others = (tell(own) for tell in more.values())
+        table.add_row(here, own.name, _key(entry), *api_format, *others)
     console.print(table)
     for line in _notes(found, console.width):
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
