@@ -357,3 +357,13 @@ def test_hint_for_a_refused_key_names_its_variable(
         "no access token from the credentials in [key]", kind="bad_key", target="b/x"
     )
     assert advised(gone, spec).hint == f"The key comes from {named}."
+
+
+@pytest.mark.parametrize(("columns", "has_format"), [(60, False), (80, True)])
+def test_a_narrow_list_of_providers_has_no_cut_column(
+    split: Split, monkeypatch: pytest.MonkeyPatch, columns: int, has_format: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    heading = split("providers").out.splitlines()[1]
+    assert heading.split() == ["provider", "key", *["format"] * has_format]
+    assert len(heading) <= columns

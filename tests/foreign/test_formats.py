@@ -370,9 +370,9 @@ def test_file_of_another_kind_is_no_run(tmp_path: Path) -> None:
 
 def test_advice_for_other_minutes_is_no_option_of_ours(tmp_path: Path) -> None:
     path = written(tmp_path / "a.json", details())
-    told = [*recompute(path)[0].conclusion, compared(tmp_path, details(), details(1.5, seed=31))]
-    assert "files of several days" in " ".join(told)
-    assert "--over" not in " ".join(told)
+    said = [*recompute(path)[0].conclusion, compared(tmp_path, details(), details(1.5, seed=31))]
+    assert "files of several days" in " ".join(said)
+    assert "--over" not in " ".join(said)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "[1]", "nonsense", "[{}]", '{"benchmarks": []}'])

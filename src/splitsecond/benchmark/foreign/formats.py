@@ -292,7 +292,7 @@ def _guidellm_load(benchmark: Object, path: Path) -> ForeignLoad:
         if made and kind != "total" and len(kept or ()) < (made.get(kind) or 0):
             raise CallerFault(
                 f"{path} has a sample of the requests, {len(kept or ()):,} of {made[kind]:,} that "
-                f"were {kind}, so throughput and load cannot be told",
+                f"were {kind}, so its throughput and load are unknown",
                 kind="bad_run",
                 hint="Run GuideLLM again without sampling of requests.",
             )

@@ -172,6 +172,10 @@ def check_spoken(found: Provider) -> None:
         raise CallerFault(f"quirks: {error}", kind="bad_catalogue") from None
 
 
+PADDING = 12
+"""Width of a table with the columns that are always shown, beside their content."""
+
+
 def show(found: Sequence[ProviderEntry]) -> None:
     console = Console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -182,6 +186,8 @@ def show(found: Sequence[ProviderEntry]) -> None:
         ),
         "format": max(len("anthropic"), *(len(entry.provider.api_format) for entry in found)),
     }
+    if console.width < sum(widths.values()) + PADDING:
+        del widths["format"]
     table.add_column("", width=1)
     for heading, width in widths.items():
         table.add_column(heading, no_wrap=True, min_width=width)
@@ -191,9 +197,9 @@ def show(found: Sequence[ProviderEntry]) -> None:
     for entry in found:
         here = Text("✓", "green") if entry.key and entry.ready else ""
         own = entry.provider
-        table.add_row(
-            here, own.name, _key(entry), own.api_format, *(tell(own) for tell in more.values())
-        )
+        api_format = [own.api_format] if "format" in widths else []
+        others = (tell(own) for tell in more.values())
+        table.add_row(here, own.name, _key(entry), *api_format, *others)
     console.print(table)
     for line in _notes(found, console.width):
         console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
