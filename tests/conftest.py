@@ -60,7 +60,7 @@ STARTS_PROCESSES = (
     "os.system",
 )
 HERE = Path(__file__).parent
-ONLY_SYSTEM = re.compile(r"^pytestmark = pytest\.mark\.system$", re.MULTILINE)
+ONLY_SYSTEM = re.compile(r"^pytestmark = (?:\[\s*)?pytest\.mark\.system\b", re.MULTILINE)
 MAX_ID = 80
 YOUNG_OBJECTS = 20_000
 """New objects until the garbage collector runs, as in a gateway. With Python's 700, it takes a
