@@ -67,7 +67,7 @@ def condition_findings(
     `batching_efficiency` needs other rows and stays None here. In intervals, a round counts as at
     most `of_round` independent requests. `searched`: the row is a step of a capacity search, which
     decides by rounds that are short on purpose. Without `summaries`, it has only what the verdict
-    on the step needs: no summary of a figure, and no interval of a fit.
+    on the step needs: no summary of a figure, no token throughput and no interval of a fit.
     """
     sent = [o for o in observations if o.role in LOAD_ROLES]
     measured = ended(sent)
@@ -94,7 +94,7 @@ def condition_findings(
         cooldowns=sum(o.role == "cooldown" for o in sent),
         requests_per_s=ended_per_s * len(ok) / len(measured) if ended_per_s else ended_per_s,
         steady_s=load.steady.length_ns / NS_PER_S or None,
-        **({} if asked.inputs else _token_throughput(sent, measured, load)),
+        **(_token_throughput(sent, measured, load) if summaries and not asked.inputs else {}),
         goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop, of_round=of_round)
         if slo
         else None,
