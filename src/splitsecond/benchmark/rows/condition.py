@@ -94,7 +94,7 @@ def condition_findings(
         cooldowns=sum(o.role == "cooldown" for o in sent),
         requests_per_s=ended_per_s * len(ok) / len(measured) if ended_per_s else ended_per_s,
         steady_s=load.steady.length_ns / NS_PER_S or None,
-        **(_token_throughput(sent, measured, load) if summaries and not asked.inputs else {}),
+        **(_token_throughput(asked, sent, measured, load) if summaries else {}),
         goodput=slo.goodput(measured, ended_per_s, open_loop=asked.open_loop, of_round=of_round)
         if slo
         else None,
@@ -174,8 +174,13 @@ def request_rate(
 
 
 def _token_throughput(
-    sent: Sequence[Observation], measured: Sequence[Observation], load: MeasuredLoad
+    asked: AskedCondition,
+    sent: Sequence[Observation],
+    measured: Sequence[Observation],
+    load: MeasuredLoad,
 ) -> dict[str, Any]:
+    if asked.inputs:
+        return {}
     return {
         "output_tokens_per_s": per_second(tokens_in(sent, load.steady), load.steady.length_ns),
         "output_tokens_per_s_whole": per_second(tokens_in(sent, load.whole), load.whole.length_ns),
