@@ -451,7 +451,8 @@ def test_formats(session: Session) -> None:
         "mistral-here": "usage",
         "replicate-here": "events",
     }
-    assert all(row["tps"]["p50"] == pytest.approx(200, rel=0.1) for row in run["conditions"])
+    # a count that is wrong by a token per event would halve or double it; a busy machine does less
+    assert all(row["tps"]["p50"] == pytest.approx(200, rel=0.3) for row in run["conditions"])
     assert (
         "replicate-here/meta/meta-llama-3-70b-instruct: no final token counts were reported"
         in session.printed("bench claude-on-vertex")

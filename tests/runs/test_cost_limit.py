@@ -1,7 +1,6 @@
 """The cost limit of a benchmark: prices from options, the announcement at the start, and where it
 stops."""
 
-
 import re
 
 import msgspec

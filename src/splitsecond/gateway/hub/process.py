@@ -52,7 +52,7 @@ FINISH_S = 4.0
 `CLOSE_S` more."""
 RETRY_S = 1.0
 SAY_NS = 60 * clock.NS_PER_S
-PATIENCE_NS = 5 * clock.NS_PER_S
+PATIENCE_NS = 15 * clock.NS_PER_S
 """How long a hub waits for its log in silence: a worker that starts with it refuses a log for which
 waiting is of no use, and its words are the last ones of the gateway."""
 GARBAGE_OBJECTS = 20_000
