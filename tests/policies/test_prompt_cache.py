@@ -150,7 +150,7 @@ def test_conversations_are_remembered_by_target_and_agent() -> None:
     assert cached(conversations, of_session(1), "a/m", 300)[0] == 0
 
 
-def test_a_short_prompt_beside_the_conversation_does_not_replace_it() -> None:
+def test_a_short_prompt_does_not_replace_the_conversation() -> None:
     """Claude Code has the title of a session written under the session's id."""
     conversations, shared = Conversations(), []
     conversations.share = lambda session, target, tokens, at_ns: shared.append(tokens)
