@@ -287,15 +287,7 @@ def _guidellm(documents: Sequence[Object], path: Path, saved: datetime) -> Forei
 def _guidellm_load(benchmark: Object, path: Path) -> ForeignLoad:
     settings = benchmark.get("config") or benchmark.get("args") or {}
     strategy, requests = settings.get("strategy") or {}, benchmark["requests"]
-    made = (benchmark.get("metrics") or {}).get("request_totals") or benchmark.get("request_totals")
-    for kind, kept in requests.items():
-        if made and kind != "total" and len(kept or ()) < (made.get(kind) or 0):
-            raise CallerFault(
-                f"{path} has a sample of the requests, {len(kept or ()):,} of {made[kind]:,} that "
-                f"were {kind}, so its throughput and load are unknown",
-                kind="bad_run",
-                hint="Run GuideLLM again without sampling of requests.",
-            )
+    _refuse_sample(benchmark, path)
     kind = strategy.get("type_") or strategy.get("kind")
     return ForeignLoad(
         rate=_number(strategy.get("rate")) if kind in ("constant", "poisson") else None,
@@ -307,6 +299,19 @@ def _guidellm_load(benchmark: Object, path: Path) -> ForeignLoad:
             if (start_s := each.get("request_start_time", each.get("start_time"))) is not None
         ],
     )
+
+
+def _refuse_sample(benchmark: Object, path: Path) -> None:
+    """Raise `CallerFault` if the file has only some of the requests that GuideLLM counted."""
+    made = (benchmark.get("metrics") or {}).get("request_totals") or benchmark.get("request_totals")
+    for kind, kept in benchmark["requests"].items():
+        if made and kind != "total" and len(kept or ()) < (made.get(kind) or 0):
+            raise CallerFault(
+                f"{path} has a sample of the requests, {len(kept or ()):,} of {made[kind]:,} that "
+                f"were {kind}, so its throughput and load are unknown",
+                kind="bad_run",
+                hint="Run GuideLLM again without sampling of requests.",
+            )
 
 
 def _guidellm_request(request: Object, start_s: float, failed: bool) -> ForeignRequest:

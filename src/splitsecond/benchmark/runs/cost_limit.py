@@ -301,17 +301,21 @@ def announce_duration(
         if apart_s >= CLAIM_APART_S or traced
         else f" It says nothing about other minutes; for that: {CLAIM}."
     )
-    alone = all(each.load.concurrency == 1 for each in plan.conditions)
-    loaded = "" if alone or plan.apart_s > 2 * busy_s else LOADED
     least = "about" if usd_at_least is None else f"about {usd(usd_at_least / rounds)} to"
     cost = f", {least} {usd(usd_at_most / rounds)}" if usd_at_most else ""
     more = "" if by_round or traced else _p95_advice(plan)
     why = _added_warm_ups(announced, count) if cost else ""
     takes = f"{'A round' if by_round else 'This run'} takes about {_duration(seconds)}{spread}"
     return (
-        f"{takes}{loaded}: {counted_as(count, 'request')}, {measured:,} of them measured"
+        f"{takes}{_if_loaded(plan, busy_s)}: {counted_as(count, 'request')}, {measured:,} of them measured"
         f"{cost}{why}.{_shorter(plan, seconds, by_round=by_round)}{more}{claim}"
     )
+
+
+def _if_loaded(plan: RunPlan, busy_s: float) -> str:
+    """Return on what the estimate depends, for a plan whose rounds take about `busy_s`."""
+    alone = all(each.load.concurrency == 1 for each in plan.conditions)
+    return "" if alone or plan.apart_s > 2 * busy_s else LOADED
 
 
 def _added_warm_ups(announced: RunPlan | None, count: int) -> str:
