@@ -307,8 +307,8 @@ def announce_duration(
     why = _added_warm_ups(announced, count) if cost else ""
     takes = f"{'A round' if by_round else 'This run'} takes about {_duration(seconds)}{spread}"
     return (
-        f"{takes}{_if_loaded(plan, busy_s)}: {counted_as(count, 'request')}, {measured:,} of them measured"
-        f"{cost}{why}.{_shorter(plan, seconds, by_round=by_round)}{more}{claim}"
+        f"{takes}{_if_loaded(plan, busy_s)}: {counted_as(count, 'request')}, {measured:,} of them "
+        f"measured{cost}{why}.{_shorter(plan, seconds, by_round=by_round)}{more}{claim}"
     )
 
 
