@@ -346,8 +346,8 @@ def test_for_a_long_run_a_shorter_one_is_proposed(
 @pytest.mark.parametrize(
     ("over_s", "response_s", "words", "claims"),
     [
-        (None, 1, "takes about 15 s if responses are as fast", False),
-        (None, 200, "min if responses", True),
+        (None, 1, "takes about 15 s if load does not", False),
+        (None, 200, "min if load", True),
         (900.0, 1, "takes about 15:02 min, in rounds 180 s apart: 138 requests", True),
         (300.0, 1, "takes about 5:02 min, in rounds 60 s apart: 138 requests", False),
     ],

@@ -264,7 +264,7 @@ def _count(condition: Condition) -> int:
     return condition.requests + condition.warmups + condition.cooldowns // COOLDOWNS_PER_SLOT
 
 
-LOADED = " if responses are as fast under load as alone, often half as long again"
+LOADED = " if load does not slow responses down, otherwise often 1.5 times that"
 """The pilot sends one request at a time: runs of simulated providers at concurrency 1 to 32 took
 1.1 to 1.7 times as long as it said."""
 

@@ -336,8 +336,8 @@ def prompt_parts(call: Call) -> tuple[list[bytes | Raw], memoryview]:
     """Return the parts of the prompt, the messages last, and all of it as it is compared with
     others; both without marks for caches.
 
-    At a third copy of a long prompt, the system takes the memory back each time, which takes longer
-    than all the rest.
+    It holds at most two copies of a long prompt at a time: with a third one, the allocator returns
+    its memory to the system after each call, and getting it again takes longer than all the rest.
     """
     body = call.body
     parts = list(map(body.__getitem__, filter(body.__contains__, _FIELDS[call.api_format])))
