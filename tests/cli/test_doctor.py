@@ -78,7 +78,7 @@ def test_doctor_measures_the_error_of_the_instrument(
     measured = self_check.measure_instrument([4], rounds=1, tokens=5)
     assert [(level.streams, level.requests) for level in measured] == [(4, 8)]
     assert measured[0].token_error_ms.n == 8 * 5
-    monkeypatch.setattr(self_check, "measure_instrument", lambda levels, **settings: measured)
+    monkeypatch.setattr(doctor, "measure_instrument", lambda levels, **settings: measured)
     ended = split("doctor", "--levels", "4", "--json", "-")
     assert ended.json["instrument"][0]["streams"] == 4
     assert ended.code == (0 if measured[0].trusted else 1)
