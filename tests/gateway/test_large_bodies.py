@@ -12,7 +12,7 @@ from tests.policies.branches import ask
 
 from splitsecond.core.large_bodies import LARGE_BYTES, off_loop
 from splitsecond.core.service import Call, Notes
-from splitsecond.gateway.http import app
+from splitsecond.gateway.http import calls
 from splitsecond.gateway.records import reservation
 from splitsecond.routing.construction.building import build
 from splitsecond.routing.construction.expression import parse
@@ -58,7 +58,7 @@ def test_only_a_large_body_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
         return works
 
     monkeypatch.setattr(parsed_request, "read", noted("read", parsed_request.read))
-    monkeypatch.setattr(app, "estimated", noted("estimated", reservation.estimated))
+    monkeypatch.setattr(calls, "estimated", noted("estimated", reservation.estimated))
 
     async def main() -> None:
         for body in (CHAT, LARGE):

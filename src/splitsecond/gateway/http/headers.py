@@ -166,3 +166,7 @@ def _cached_header_value(text: str) -> bytes:
     if text.isascii() and text.isprintable():
         return text.encode()
     return "".join(c if " " <= c <= "~" else "?" for c in text).encode()
+
+
+def is_json(cycle: RequestCycle) -> bool:
+    return cycle.header(b"content-type").lower().startswith(b"application/json")
