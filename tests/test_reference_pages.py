@@ -31,7 +31,12 @@ from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.provider import Provider, names, provider
 from splitsecond.gateway.http.headers import REQUEST_HEADERS, RESPONSE_HEADERS
 from splitsecond.gateway.records.exposition import families
-from splitsecond.gateway.records.metrics import BUCKETS_S, Family, MetricCounts, ProcessMetrics
+from splitsecond.gateway.records.metric_fields import (
+    BUCKETS_S,
+    Family,
+    MetricCounts,
+    ProcessMetrics,
+)
 from splitsecond.log.statistics.summary import Summary
 from splitsecond.routing.configuration.file_schema import schema
 

@@ -20,7 +20,8 @@ from splitsecond.gateway.hub import process
 from splitsecond.gateway.hub.messages import ToWorker
 from splitsecond.gateway.hub.settings import HubSettings
 from splitsecond.gateway.process.hub_process import HubProcess, gateway_folder
-from splitsecond.gateway.records.metrics import AskMetrics, MetricCounts, Metrics
+from splitsecond.gateway.records.metric_fields import MetricCounts
+from splitsecond.gateway.records.metrics import AskMetrics, Metrics
 from splitsecond.log.store.hub_connection import HubConnection, frame
 from splitsecond.routing.router.settings import LogSettings
 from splitsecond.testing.virtual_time import run_virtual

@@ -27,14 +27,8 @@ from splitsecond.gateway.hub.messages import ToWorker
 from splitsecond.gateway.hub.process import Hub
 from splitsecond.gateway.records import metrics as metrics_room
 from splitsecond.gateway.records.exposition import exposed
-from splitsecond.gateway.records.metrics import (
-    BUCKETS_S,
-    LogState,
-    MetricCounts,
-    Metrics,
-    ProcessMetrics,
-    WorkerMetrics,
-)
+from splitsecond.gateway.records.metric_fields import BUCKETS_S, MetricCounts, ProcessMetrics
+from splitsecond.gateway.records.metrics import LogState, Metrics, WorkerMetrics
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.routing.configuration.settings import Listen, MetricsFor

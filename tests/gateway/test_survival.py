@@ -40,7 +40,8 @@ from splitsecond.gateway.process.supervisor import Supervisor, WorkerProcess
 from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
 from splitsecond.gateway.records.exposition import exposed
 from splitsecond.gateway.records.key_limits import KeyLimits
-from splitsecond.gateway.records.metrics import MetricCounts, Metrics, WorkerMetrics
+from splitsecond.gateway.records.metric_fields import MetricCounts
+from splitsecond.gateway.records.metrics import Metrics, WorkerMetrics
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.routing.configuration.reading import read
 from splitsecond.routing.configuration.settings import GatewaySettings, encode

@@ -36,7 +36,8 @@ from splitsecond.gateway.dashboard.data import (
 )
 from splitsecond.gateway.dashboard.spending import Spending
 from splitsecond.gateway.fleet.view import FleetView, GatewayStatus
-from splitsecond.gateway.records.metrics import BUCKETS_S, MetricCounts, Metrics, ProcessMetrics
+from splitsecond.gateway.records.metric_fields import BUCKETS_S, MetricCounts, ProcessMetrics
+from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.gateway.records.recent_calls import RecentCalls
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.routing.construction.expression import parse

@@ -8,7 +8,7 @@ from msgspec import Struct
 from splitsecond.core.errors import CLIENT_LEFT
 from splitsecond.gateway.dashboard.spending import Spending
 from splitsecond.gateway.records.key_limits import KeyLimits
-from splitsecond.gateway.records.metrics import MetricCounts
+from splitsecond.gateway.records.metric_fields import MetricCounts
 from splitsecond.routing.router.settings import ClientKey, Team
 
 MAX_SHOWN = 100

@@ -30,7 +30,8 @@ from splitsecond.gateway.dashboard.data import (
 from splitsecond.gateway.dashboard.speed_grades import SpeedPages, SpeedQuestion
 from splitsecond.gateway.dashboard.spending import LoggedSpending, Spending, spenders
 from splitsecond.gateway.records.key_limits import KeyLimits
-from splitsecond.gateway.records.metrics import OTHER, MetricCounts, Metrics, ProcessMetrics
+from splitsecond.gateway.records.metric_fields import MetricCounts, ProcessMetrics
+from splitsecond.gateway.records.metrics import OTHER, Metrics
 from splitsecond.gateway.records.recent_calls import RecentCalls
 from splitsecond.log.store.call_record import DIRECT
 from splitsecond.routing.configuration.settings import GatewaySettings

@@ -19,7 +19,7 @@ from splitsecond.gateway.dashboard.client_data import (
     requests_by,
 )
 from splitsecond.gateway.records.extra_attempts import begun_ns
-from splitsecond.gateway.records.metrics import BUCKETS_S, MetricCounts, ProcessMetrics
+from splitsecond.gateway.records.metric_fields import BUCKETS_S, MetricCounts, ProcessMetrics
 from splitsecond.gateway.records.recent_calls import RecentCalls
 from splitsecond.log.store.call_record import DIRECT, CallRecord
 from splitsecond.routing.construction.expression import Expression, targets

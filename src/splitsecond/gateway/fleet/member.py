@@ -19,7 +19,8 @@ from splitsecond.gateway.fleet.view import FleetView
 from splitsecond.gateway.records.fleet_ceilings import NANO, FleetCeilings, Limit
 from splitsecond.gateway.records.key_limits import MINUTE_NS
 from splitsecond.gateway.records.limits import DAY_S, today
-from splitsecond.gateway.records.metrics import ProcessMetrics, process_metrics
+from splitsecond.gateway.records.metric_fields import ProcessMetrics
+from splitsecond.gateway.records.metrics import process_metrics
 from splitsecond.gateway.records.session_budgets import SessionCounters
 from splitsecond.gateway.records.shared_counters import MAX_NAMES, SharedCounters, nano
 from splitsecond.routing.router.settings import Team

@@ -14,7 +14,7 @@ from splitsecond.core.internal_errors import contained, handling
 from splitsecond.gateway.fleet.member import FleetMember
 from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.fleet.view import FleetView, WorkerReport
-from splitsecond.gateway.records.metrics import ProcessMetrics
+from splitsecond.gateway.records.metric_fields import ProcessMetrics
 
 
 class FleetThread:

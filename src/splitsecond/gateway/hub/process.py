@@ -28,13 +28,8 @@ from splitsecond.core.internal_errors import contained
 from splitsecond.gateway.fleet.view import WorkerReport
 from splitsecond.gateway.hub.messages import FromWorker
 from splitsecond.gateway.hub.settings import HubSettings
-from splitsecond.gateway.records.metrics import (
-    AllMetrics,
-    AskMetrics,
-    Inherited,
-    MetricCounts,
-    WorkerMetrics,
-)
+from splitsecond.gateway.records.metric_fields import MetricCounts
+from splitsecond.gateway.records.metrics import AllMetrics, AskMetrics, Inherited, WorkerMetrics
 from splitsecond.log.store.hub_connection import Hello
 from splitsecond.log.store.sender import Sender
 

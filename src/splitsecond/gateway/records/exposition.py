@@ -14,14 +14,13 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from splitsecond.gateway.records.metrics import (
+from splitsecond.gateway.records.metric_fields import (
     BUCKETS_S,
     Family,
     MetricCounts,
-    Metrics,
     ProcessMetrics,
-    WorkerMetrics,
 )
+from splitsecond.gateway.records.metrics import Metrics, WorkerMetrics
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 _BOUNDS = [*map(str, BUCKETS_S), "+Inf"]
