@@ -52,7 +52,7 @@ def test_first_screen_is_short_and_begins_with_the_answer(
     assert lines[-1] == "runs/x/report.html has all figures and findings; --verbose prints them."
 
 
-def test_a_path_and_the_words_about_it_are_not_broken_by_a_narrow_terminal(
+def test_a_path_is_not_broken_by_a_narrow_terminal(
     asked: tuple[Run, Sequence[Observation]],
 ) -> None:
     path = Path("runs/20261129-020134-0ac/report.html")

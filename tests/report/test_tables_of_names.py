@@ -140,7 +140,7 @@ def test_no_console_is_so_narrow_that_a_figure_is_cut(
         (spending, "share, calls, a call, $/M tokens, output tokens/$ and cost-adj. TPS"),
     ],
 )
-def test_columns_that_a_narrow_console_has_no_room_for_are_named(
+def test_columns_that_a_narrow_console_lacks_are_named(
     table: Callable[[Console], None], missing: str
 ) -> None:
     def words(width: int) -> str:

@@ -33,7 +33,7 @@ def sent(target: str, client: ClientFormat = OPENAI_CHAT, **fields: Any) -> tupl
 
 
 @each_case("target", OTHERS)
-def test_fields_of_another_provider_in_a_message_are_left_out_and_named(target: str) -> None:
+def test_fields_of_another_provider_are_left_out_and_named(target: str) -> None:
     answer: Body = {
         "role": "assistant",
         "content": "a",
@@ -105,7 +105,7 @@ def test_anthropic_gets_no_text_of_whitespace_alone() -> None:
     assert answered["content"][0]["content"] == []
 
 
-def test_the_beginning_of_an_answer_ends_without_whitespace_at_anthropic() -> None:
+def test_a_prefill_ends_without_whitespace_at_anthropic() -> None:
     begun = {"role": "assistant", "content": "Sure: \n"}
     body, _ = sent("anthropic", messages=[USER, begun])
     assert body["messages"][-1]["content"] == [{"type": "text", "text": "Sure:"}]
@@ -146,7 +146,7 @@ def test_google_takes_an_object_in_the_place_of_a_list() -> None:
     assert short == long
 
 
-def test_a_choice_among_words_is_refused_also_with_its_schema() -> None:
+def test_a_choice_among_words_is_refused() -> None:
     config = {
         "responseMimeType": "text/x.enum",
         "responseSchema": {"type": "STRING", "enum": ["a"]},
