@@ -9,6 +9,7 @@ from tests.cli.conftest import Split
 from tests.noon import noon as noon  # a fixture
 
 from splitsecond.routing.configuration.reading import load
+from splitsecond.routing.router.settings import SessionBudget
 
 CONFIGURATION = """# our gateway
 keys:
@@ -51,16 +52,14 @@ def test_an_added_key_is_printed_once_and_valid(split: Split, configuration: Pat
     assert secret not in listed.out + split("key", "list", "--json", "-").out
 
 
-def test_budgets_of_sessions_are_listed(split: Split, configuration: Path) -> None:
-    configuration.write_text(
-        CONFIGURATION.replace(
-            "# mine\n",
-            "# mine\n  - {name: web, key: env:WEB, usd_per_session: 5, turns_per_session: 400}\n",
-        )
-    )
+def test_budgets_of_sessions_are_added_and_listed(split: Split, configuration: Path) -> None:
+    options = ["--usd-per-session", "5", "--turns-per-session", "400", "--at-limit", "ask"]
+    assert split("key", "add", "web", *options).code == 0
+    _, web = load(configuration, {}).keys
+    assert web.session == SessionBudget(usd=5, turns=400, at_limit="ask")
     listed = split("key", "list").words
-    assert "5 USD a session, 400" in listed
-    assert "turns a session" in listed
+    assert "web * 5 USD a" in listed
+    assert "session, 400 turns a session" in listed
 
 
 def test_the_first_key_of_a_gateway_is_announced(split: Split, configuration: Path) -> None:
@@ -104,7 +103,10 @@ def test_a_removed_client_has_no_access(split: Split, configuration: Path) -> No
         ("add x --team reserch", "unchanged. keys[1].team: there is no team reserch. Did you mean"),
         ("add x --route fsat", "keys[1].routes: there is no route fsat. Did you mean fast?"),
         ("add x --usd-per-day 0", "keys[1].usd_per_day: Expected `float` > 0"),
+        ("add x --turns-per-session 4 --at-limit halt", "keys[1].at_limit: Invalid"),
+        ("add x --at-limit ask", "keys[1].at_limit: at_limit has no effect without a budget"),
         ("rotate x", "there is no client x"),
+        ("rotate me --at-limit ask", "--at-limit is for key add"),
         ("add x --usd-per-month nan", "--usd-per-month is nan, expected a finite amount"),
         ("rotate me --usd-per-day 3", "--usd-per-day is for key add"),
         ("remove me", "me is the only client"),

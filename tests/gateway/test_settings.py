@@ -243,11 +243,23 @@ def test_key_header_follows_the_api_format_of_a_provider() -> None:
     assert read(text, ENVIRONMENT).spec("x/m").auth == "x-api-key"
 
 
+def test_a_route_may_be_its_policy_alone() -> None:
+    short, long = (
+        read(text, ENVIRONMENT)
+        for text in ("routes: {fast: groq/x}", "routes: {fast: {policy: groq/x}}")
+    )
+    assert short.routes == long.routes
+    assert [*short.routes] == ["fast"]
+
+
 @pytest.mark.parametrize(
     ("log", "found"),
     [
         ("off", None),
         ("sqlite:////var/log.db", LogSettings("sqlite:////var/log.db")),
+        ("logs/a.db", LogSettings("sqlite:////etc/logs/a.db")),
+        ("/var/log.db", LogSettings("sqlite:////var/log.db")),
+        ("{url: a.db, keep_days: 7}", LogSettings("sqlite:////etc/a.db", 7)),
         ("{url: 'sqlite:///a.db', keep_days: 7}", LogSettings("sqlite:////etc/a.db", 7)),
         ("postgresql://logs@db/splitsecond", LogSettings("postgresql://logs@db/splitsecond")),
         ("env:LOG_URL", LogSettings("postgresql://logs:secret-1@db/splitsecond")),
@@ -385,9 +397,11 @@ def test_providers_with_a_key_are_served_without_a_file() -> None:
         ),
         ("routes: {a/b: {policy: '\"groq/x\"'}}", "routes.a/b: a route's name"),
         ("routes: {fast: {}}", "routes.fast: .*`policy`"),
+        ("routes: {fast: 7}", "routes.fast: Expected `object`"),
+        ("routes: {fast: 'race(groq/x, '}", "routes.fast.policy: "),
         (
-            "routes: {fast: groq/x}",
-            r"routes.fast: this is a string, .* Write it as fast: {policy: groq/x}\.",
+            "routes: {fast: {policy: groq/x, at_limit: stop}}",
+            "routes.fast.at_limit: at_limit has no effect .* Add usd_per_session or",
         ),
         (
             "routes: {fast: {policy: '\"groq/x\"', stall: 2s}}",

@@ -52,6 +52,16 @@ def test_first_screen_is_short_and_begins_with_the_answer(
     assert lines[-1] == "runs/x/report.html has all figures and findings; --verbose prints them."
 
 
+def test_a_path_is_not_broken_by_a_narrow_terminal(
+    asked: tuple[Run, Sequence[Observation]],
+) -> None:
+    path = Path("runs/20261129-020134-0ac/report.html")
+    lines = screen(asked[0], width=60, files=[path])
+    assert lines[-2:] == [str(path), "  has all figures and findings; --verbose prints them."]
+    assert max(map(len, lines)) <= 60
+    assert str(path) in screen(asked[0], width=30, files=[path])
+
+
 def test_answer_is_about_the_use_that_was_asked(asked: tuple[Run, Sequence[Observation]]) -> None:
     chat, *_ = conclusion(*asked, "chat")
     assert chat.startswith(

@@ -130,3 +130,25 @@ def test_no_console_is_so_narrow_that_a_figure_is_cut(
     assert not re.search(r"\d…", text)
     assert figures[1]
     assert figures[1] <= figures[0]
+
+
+@each_case(
+    ("table", "missing"),
+    [
+        (speeds, "total TPS p95, TTFT p50 ms, TTFT p95 ms"),
+        (recommendations, "TPS p50"),
+        (spending, "share, calls, a call, $/M tokens, output tokens/$ and cost-adj. TPS"),
+    ],
+)
+def test_columns_that_a_narrow_console_lacks_are_named(
+    table: Callable[[Console], None], missing: str
+) -> None:
+    def words(width: int) -> str:
+        console = Console(width=width)
+        with console.capture() as captured:
+            table(console)
+        return " ".join(captured.get().split())
+
+    assert "more columns." not in words(250)
+    narrow = words(84)
+    assert missing in narrow[: narrow.index("more columns.")]

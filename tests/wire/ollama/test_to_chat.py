@@ -89,7 +89,7 @@ def test_generate() -> None:
     "fields, words",
     [
         ({"messages": []}, "at least one message"),
-        ({"messages": [{"role": "user"}]}, r"messages\[0\] must have a role"),
+        ({"messages": [{"role": "user", "content": 5}]}, r"messages\[0\] must have a role"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "answers no call"),
         ({"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "functions with names"),
         ({"messages": [{**HI, "images": [5]}]}, "images in base64"),

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.report.production import fitting
-from splitsecond.benchmark.report.tables import name_text, print_table, titled_table
+from splitsecond.benchmark.report.production import print_fitting
+from splitsecond.benchmark.report.tables import name_text, titled_table
 from splitsecond.benchmark.statistics.accuracy import TRUSTED_TPOT_SHARE, TRUSTED_TTFT_MS, Accuracy
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.grouping import grouped
@@ -45,7 +45,7 @@ class TargetCheck(Struct, frozen=True):
 
 
 def accuracy_table(levels: Sequence[Accuracy], console: Console) -> None:
-    print_table(fitting(console, partial(_levels, levels), _FEWER_OF_LEVELS), console)
+    print_fitting(console, partial(_levels, levels), _FEWER_OF_LEVELS)
     for level in levels:
         if not level.trusted:
             console.print(Text(f"  {counted_as(level.streams, 'stream')}: {level.why_not}.", "red"))
@@ -150,7 +150,7 @@ def card_advice(cards: Sequence[CardStamps]) -> str:
 
 
 def target_table(checks: Sequence[TargetCheck], console: Console) -> None:
-    print_table(fitting(console, partial(_targets, checks), _FEWER_OF_TARGETS), console)
+    print_fitting(console, partial(_targets, checks), _FEWER_OF_TARGETS)
     for check in checks:
         name, fault = check.name, check.fault
         by_clock = ", ".join(

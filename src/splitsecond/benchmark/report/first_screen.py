@@ -93,8 +93,18 @@ def first_screen(run: Run, console: Console, files: Sequence[Path] = ()) -> None
     _print_findings(console, [names.within(each) for each in found], room)
     print_stopped(run, console)
     for path in files:
-        more = f" {MORE}" if path.suffix == ".html" else ""
-        console.print(Text(str(path), "cyan") + Text(more, "dim"), soft_wrap=True)
+        _print_file(path, MORE if path.suffix == ".html" else "", console)
+
+
+def _print_file(path: Path, words: str, console: Console) -> None:
+    """Print a path, never broken so that it can be copied, and `words` beside it or below."""
+    name = Text(str(path), "cyan")
+    if words and len(name) + 1 + len(words) <= console.width:
+        name.append(f" {words}", "dim")
+        words = ""
+    console.print(name, soft_wrap=True)
+    if words:
+        print_item(console, "  ", words, "dim")
 
 
 def _print_answer(run: Run, console: Console) -> ShortNames:

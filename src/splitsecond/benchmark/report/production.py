@@ -11,6 +11,7 @@ from splitsecond.benchmark.report.tables import (
     MORE_THAN_ANY_CONSOLE,
     SHORTEST_NAME,
     name_text,
+    print_left_out,
     print_table,
 )
 from splitsecond.core.money.cost import usd, usd_or_free
@@ -44,7 +45,7 @@ broken at a width (0: whole)."""
 
 
 def speed_table(speeds: Sequence[ProductionSpeed], console: Console, by: str = "target") -> None:
-    print_table(fitting(console, partial(_speeds, speeds, by), _FEWER), console)
+    print_fitting(console, partial(_speeds, speeds, by), _FEWER)
     for line in speed_remarks(speeds):
         console.print(Text(line, "dim"))
 
@@ -98,12 +99,26 @@ def _figure(spread: Summary, percentile: str, *, beside: bool) -> Text:
     return figure_text(cell(spread, percentile), beside=beside)
 
 
-def fitting(console: Console, table: DrawTable, fewer: Sequence[str]) -> Table:
-    """Return the first table that fits the console, with as many columns as possible.
+def print_fitting(
+    console: Console, table: DrawTable, fewer: Sequence[str], *, shown_elsewhere: str = ""
+) -> bool:
+    """Print a table with as many columns as the console has room for, and name the others. Return
+    whether it has the column `shown_elsewhere`, which is not named if it is missing.
 
-    `fewer`: the headings that can be left out, in this order. Names are broken only if they do not
-    fit otherwise.
+    `fewer`: the headings that can be left out, in this order.
     """
+    found = _fitting(console, table, fewer)
+    print_table(found, console)
+    shown = [column.header for column in found.columns]
+    every = [str(column.header) for column in table(frozenset(), True, 0).columns]
+    missing = [each for each in every if each not in (*shown, shown_elsewhere)]
+    print_left_out([each.replace("\n", " ") for each in missing], console)
+    return shown_elsewhere in shown
+
+
+def _fitting(console: Console, table: DrawTable, fewer: Sequence[str]) -> Table:
+    """Return the first table that fits the console. Names are broken only if they do not fit
+    otherwise."""
     unlimited = console.options.update(max_width=MORE_THAN_ANY_CONSOLE)
     for name_width, left_out, beside in product(
         (0, SHORTEST_NAME), range(len(fewer) + 1), (True, False)
@@ -132,7 +147,7 @@ def _grade(speed: ProductionSpeed) -> Text:
 
 
 def spending_table(rows: Sequence[Spending], total: Spending, by: str, console: Console) -> None:
-    print_table(fitting(console, partial(_spending, rows, total, by), _FEWER_OF_SPENDING), console)
+    print_fitting(console, partial(_spending, rows, total, by), _FEWER_OF_SPENDING)
     for line in spending_remarks(total):
         console.print(Text(line, "dim"))
 

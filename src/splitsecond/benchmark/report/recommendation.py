@@ -6,8 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.findings.recommendation import asked_for, limit_words, quality_sentence
-from splitsecond.benchmark.report.production import figure_text, fitting, table_of_names
-from splitsecond.benchmark.report.tables import name_text, print_item, print_table
+from splitsecond.benchmark.report.production import figure_text, print_fitting, table_of_names
+from splitsecond.benchmark.report.tables import name_text, print_item
 from splitsecond.benchmark.report.use_matrix import KEEPS, short_load
 from splitsecond.benchmark.rows.records import Recommendation, TargetRating
 from splitsecond.core.money.cost import usd_or_free
@@ -39,13 +39,12 @@ def recommendation_table(found: Recommendation, console: Console) -> None:
         print_item(console, "  ", front)
     for line in found.would_change:
         print_item(console, "  ", line, "dim")
-    if found.candidates:
-        table = fitting(console, partial(_candidates, found), _FEWER)
-        print_table(table, console)
-        if all(column.header != WHY_NOT for column in table.columns):
-            for c in found.candidates:
-                if c.why:
-                    print_item(console, "  ", f"{c.target}: {c.why}", "dim")
+    if found.candidates and not print_fitting(
+        console, partial(_candidates, found), _FEWER, shown_elsewhere=WHY_NOT
+    ):
+        for c in found.candidates:
+            if c.why:
+                print_item(console, "  ", f"{c.target}: {c.why}", "dim")
 
 
 def _choice(found: Recommendation) -> Text:

@@ -17,6 +17,7 @@ from rich.text import Text
 from splitsecond.benchmark.rows.figures import FIGURES
 from splitsecond.benchmark.rows.metric import Figure
 from splitsecond.core.pages.figure_cells import safe_text
+from splitsecond.core.wording import listed
 
 SHORTEST_NAME = 12
 MORE_THAN_ANY_CONSOLE = 10_000
@@ -59,6 +60,17 @@ def print_item(console: Console, mark: str, text: str, look: str = "") -> None:
     for i, line in enumerate(lines):
         line.rstrip()
         console.print(Text(mark if i == 0 else " " * len(mark), look) + line, soft_wrap=True)
+
+
+def print_left_out(columns: Sequence[str], console: Console) -> None:
+    """Name the columns of a table for which the console is too narrow."""
+    if columns:
+        print_item(
+            console,
+            "  ",
+            f"{listed(columns)} {'needs' if len(columns) == 1 else 'need'} more columns.",
+            "dim",
+        )
 
 
 def fitting(console: Console, tables: Tables) -> list[Table]:

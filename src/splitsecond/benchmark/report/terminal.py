@@ -26,6 +26,7 @@ from splitsecond.benchmark.report.tables import (
     fit,
     fitting,
     print_item,
+    print_left_out,
     print_table,
     titled_table,
 )
@@ -36,7 +37,7 @@ from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages import figure_cells
 from splitsecond.core.pages.figure_cells import MAIN_PERCENTILES, MISSING, number, safe_text
-from splitsecond.core.wording import Statement, change, counted_as, listed, paired
+from splitsecond.core.wording import Statement, change, counted_as, paired
 
 PER_MILLION = "usd_per_million"
 SAVINGS = ("TTFT p50\nms", "TTFT p95\nms", "cached\ninput", "$ per 1,000\nrequests")
@@ -111,16 +112,6 @@ def _print_left_out(level: rows.LoadLevel, table: Table, console: Console) -> No
         if column.header not in shown
     ]
     print_left_out(missing, console)
-
-
-def print_left_out(columns: Sequence[str], console: Console) -> None:
-    if columns:
-        print_item(
-            console,
-            "  ",
-            f"{listed(columns)} {'needs' if len(columns) == 1 else 'need'} more columns.",
-            "dim",
-        )
 
 
 def _print_remarks(said: Sequence[figure_cells.Remark], count: int, console: Console) -> None:

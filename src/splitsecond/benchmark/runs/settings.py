@@ -59,6 +59,7 @@ CACHED_BY_ALL = 4096
 """All models that document a minimum cache from this many tokens on: it is that of Claude Haiku 4.5
 and Opus 4.5 (Anthropic's guide "Prompt caching", 2026)."""
 CONCURRENCY = (1, 8, 32)
+OUTPUT_TOKENS = 512
 BESIDE_SESSIONS = "no sessions with it, because sessions say what their requests contain"
 BESIDE_A_TRACE = "no trace with it, because a trace is a load of its own and is sent once"
 
@@ -170,7 +171,9 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         of_requests("N", "Length of the prompts in tokens, by the server's count.", "512"),
     ] = None
-    output_tokens: Annotated[int, _output_tokens("512; a single URL: what a pilot finds")] = 512
+    output_tokens: Annotated[int, _output_tokens("512; a single URL: what a pilot finds")] = (
+        OUTPUT_TOKENS
+    )
     prompts: Annotated[
         Path | None,
         of_requests(
@@ -567,6 +570,7 @@ class BenchSettings(SessionSettings, frozen=True, kw_only=True):
             ("trace", self.trace),
             ("slo", self.slo),
             ("ignore_eos", self.ignore_eos),
+            ("output_tokens", self.output_tokens if self.output_tokens != OUTPUT_TOKENS else None),
             ("precision", "" if "=" in self.precision else self.precision),
         ):
             if value:

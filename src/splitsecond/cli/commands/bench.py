@@ -21,7 +21,7 @@ from splitsecond.cli.run_options import (
     with_options,
 )
 from splitsecond.core.timing.uses import USE_NAMES, USES
-from splitsecond.core.validation import one_of
+from splitsecond.core.validation import one_of, wrong
 from splitsecond.log.statistics.summary import PERCENTILES, advised
 
 
@@ -78,6 +78,7 @@ FIRST_OPTIONS = (
 def planned_for(options: BenchOptions, use: str) -> BenchOptions:
     """Return the options with what a verdict on `use` needs, where they say nothing themselves."""
     needs = USES[one_of("--for", use, tuple(USES))]
+    _only_of_chats(options, "use", use)
     free = not (options.precision or options.duration or options.trace)
     loaded = options.concurrency or options.rate or options.trace
     return options.replaced(
@@ -85,6 +86,11 @@ def planned_for(options: BenchOptions, use: str) -> BenchOptions:
         requests=options.requests or (advised(PERCENTILES[needs.percentile]) if free else None),
         concurrency="1" if needs.alone and not loaded else options.concurrency,
     )
+
+
+def _only_of_chats(options: BenchOptions, name: str, value: str) -> None:
+    if options.operation != "chat":
+        raise wrong(name, value, f"no {name} with the operation {options.operation}")
 
 
 def bench_settings(options: BenchOptions) -> BenchSettings:
@@ -95,6 +101,8 @@ def bench_settings(options: BenchOptions) -> BenchSettings:
     ]
     batches = WHOLE_NUMBERS.read(options.batch or "1", "--batch")
     efforts = option_values.efforts(options.reasoning_effort)
+    if efforts:
+        _only_of_chats(options, "reasoning_effort", options.reasoning_effort)
     workloads = option_values.workloads(
         options.input_tokens,
         options.workload or [],

@@ -53,6 +53,27 @@ def key(
         float | None,
         typer.Option(metavar="USD", help="add: a limit of its own.", show_default=False),
     ] = None,
+    usd_per_session: Annotated[
+        float | None,
+        typer.Option(
+            metavar="USD", help="add: a budget of each of its sessions.", show_default=False
+        ),
+    ] = None,
+    turns_per_session: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="add: a budget of each of its sessions.", show_default=False
+        ),
+    ] = None,
+    at_limit: Annotated[
+        str,
+        typer.Option(
+            metavar="stop|ask",
+            help="add: what a call gets at such a budget, an error or an answer that says so. "
+            "Default: stop.",
+            show_default=False,
+        ),
+    ] = "",
     overlap: Annotated[
         int,
         typer.Option(
@@ -103,10 +124,14 @@ def key(
         "requests_per_minute": requests_per_minute,
         "usd_per_day": usd_per_day,
         "usd_per_month": usd_per_month,
+        "usd_per_session": usd_per_session,
+        "turns_per_session": turns_per_session,
+        "at_limit": at_limit or None,
     }
-    for name, limit in (("--usd-per-day", usd_per_day), ("--usd-per-month", usd_per_month)):
-        if limit is not None and not math.isfinite(limit):
-            raise CallerFault(f"{name} is {limit:g}, expected a finite amount", kind="bad_option")
+    for name, limit in settings.items():
+        if isinstance(limit, float) and not math.isfinite(limit):
+            flag = f"--{name.replace('_', '-')}"
+            raise CallerFault(f"{flag} is {limit:g}, expected a finite amount", kind="bad_option")
     given = {name: _plain(value) for name, value in settings.items() if value is not None}
     if action == "add":
         _add(path, client, given)

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.report.tables import print_item, print_table, room_left
-from splitsecond.benchmark.report.terminal import print_left_out
+from splitsecond.benchmark.report.tables import print_item, print_left_out, print_table, room_left
 from splitsecond.cli.log_source import LoggedTraffic, days_of
 from splitsecond.cli.options import Config, GatewayKey, GatewayUrl, Json, Log, Since, config_file
 from splitsecond.cli.results import Output

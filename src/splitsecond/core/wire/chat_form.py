@@ -2,8 +2,9 @@
 
 Two tables decide about fields that such a format lacks: fields that do not change the answer are
 left out and reported in the call's notes; fields that do are refused by name, unless their value
-requests the default. Fields that OpenAI does not define belong to the target's format. Those of a
-message pass unchanged; those of the request if the format has them (`Quirks.native`).
+requests the default. Fields that OpenAI does not define pass unchanged if the target's format has
+them (`Quirks.native`; those of a message: `own`). The others are left out and reported: clients
+send back whole messages with the fields of the provider that wrote them.
 """
 
 import re
@@ -21,6 +22,7 @@ from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import (
     MAX_TOOL_NAME,
     leave_out,
+    leave_out_unknown,
     left_out,
     not_translatable,
     plain_fields,
@@ -101,8 +103,8 @@ class ToolCall(Struct):
 
 
 class Message(Struct):
-    """One message. The `role` "developer" is replaced by "system"; `native` holds the fields that
-    OpenAI does not define.
+    """One message. The `role` "developer" is replaced by "system"; `native` holds the target
+    format's own fields.
 
     `refusal` is of an assistant; `tool_call_id`, `name` and `is_error` are of a tool.
     """
@@ -204,10 +206,19 @@ def _has_marks(value: Any) -> bool:
 
 
 def chat_messages(
-    value: Any, api_format: str, *, pictures: bool = False, failures: bool = False
+    call: Call,
+    value: Any,
+    api_format: str,
+    *,
+    own: Collection[str] = (),
+    pictures: bool = False,
+    failures: bool = False,
+    system_apart: bool = False,
 ) -> list[Message]:
-    """Return the messages of a chat. `pictures`: tool results may hold images; `failures`: they may
-    be marked as errors; otherwise both are written as text (`tool_results`).
+    """Return the messages of a chat. `own`: fields of messages and parts that most formats lack and
+    this one has; `pictures`: tool results may hold images; `failures`: they may be marked as
+    errors; otherwise both are written as text (`tool_results`). `system_apart`: system messages
+    are not among the others, so that the last becomes a user's if there are no others.
 
     Raises `CallerFault` for messages that are wrong, or of a form that OpenAI no longer supports.
     """
@@ -226,8 +237,23 @@ def chat_messages(
         message.role = _ROLES[message.role]
         if isinstance(message.content, list):
             message.content = [standard_part(part) for part in message.content]
-        message.native = {name: own for name, own in fields.items() if name not in _OPENAI_FIELDS}
+            if "detail" not in own and any(map(_has_detail, message.content)):
+                left_out(call, "detail")
+        message.native = {name: fields[name] for name in own if name in fields}
+        leave_out_unknown(call, fields, {*_OPENAI_FIELDS, *own})
+        if message.name and message.role != "tool":
+            left_out(call, "name")
+    if system_apart and all(message.role == "system" for message in messages):
+        messages[-1].role = "user"
     return messages
+
+
+def _has_detail(part: dict[str, Any]) -> bool:
+    """Return whether a part is an image whose resolution is chosen."""
+    match part:
+        case {"image_url": {"detail": str(detail)}}:
+            return detail != "auto"
+    return False
 
 
 def _check(message: Message, where: str, api_format: str) -> None:

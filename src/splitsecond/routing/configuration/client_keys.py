@@ -9,10 +9,16 @@ from msgspec import structs
 
 from splitsecond.core.validation import nearest
 from splitsecond.routing.configuration.error_messages import Mistakes, bad, shaped
-from splitsecond.routing.configuration.file_schema import KeyConfig, TeamConfig
+from splitsecond.routing.configuration.file_schema import KeyConfig, SessionLimits, TeamConfig
 from splitsecond.routing.configuration.secrets import Secrets
 from splitsecond.routing.configuration.settings import FleetSettings
-from splitsecond.routing.router.settings import ClientKey, FormerKey, Limits, Team
+from splitsecond.routing.router.settings import (
+    ClientKey,
+    FormerKey,
+    Limits,
+    SessionBudget,
+    Team,
+)
 
 MIN_KEY = 16
 """Least length of a client's key in characters. Shorter keys can be guessed."""
@@ -45,6 +51,22 @@ def client_teams(entries: Mapping[str, Any], mistakes: Mistakes) -> dict[str, Te
 
 def _limits(given: KeyConfig | TeamConfig) -> dict[str, Any]:
     return {name: getattr(given, name) for name in Limits.__struct_fields__}
+
+
+def session_budget(place: str, given: SessionLimits) -> SessionBudget | None:
+    if given.usd_per_session is None and given.turns_per_session is None:
+        if given.at_limit is not None:
+            raise bad(
+                f"{place}.at_limit",
+                "at_limit has no effect without a budget of sessions",
+                "Add usd_per_session or turns_per_session.",
+            )
+        return None
+    return SessionBudget(
+        usd=given.usd_per_session,
+        turns=given.turns_per_session,
+        at_limit=given.at_limit or "stop",
+    )
 
 
 def client_keys(
@@ -97,8 +119,8 @@ def _key(
     for route in given.routes:
         if route != "*" and "/" not in route and route not in routes:
             raise bad(f"{place}.routes", f"there is no route {route}", nearest(route, routes))
-    limits = _limits(given)
-    return ClientKey(given.name, digest, given.routes, given.budget, former, **limits)
+    limits, budget = _limits(given), session_budget(place, given)
+    return ClientKey(given.name, digest, given.routes, budget, former, **limits)
 
 
 def _digest(place: str, reference: str, secrets: Secrets) -> bytes:

@@ -11,9 +11,9 @@ from splitsecond.core.catalog.model import Prefill
 from splitsecond.core.catalog.provider import Auth, Credentials
 from splitsecond.routing.configuration.settings import Listen
 from splitsecond.routing.router.settings import (
+    AtLimit,
     ModelConfig,
     PriceConfig,
-    SessionBudget,
     TelemetrySettings,
 )
 
@@ -39,21 +39,12 @@ class SessionLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(description="Calls of a session. None: no limit."),
     ] = None
     at_limit: Annotated[
-        Literal["stop", "ask"],
+        AtLimit | None,
         Meta(
-            description="What a call gets at a limit of its session. stop: status 429. ask: an "
-            "answer that says what "
-            "was spent and how to go on."
+            description="What a call gets at a limit of its session. stop, the default: status "
+            "429. ask: an answer that says what was spent and how to go on."
         ),
-    ] = "stop"
-
-    @property
-    def budget(self) -> SessionBudget | None:
-        if self.usd_per_session is None and self.turns_per_session is None:
-            return None
-        return SessionBudget(
-            usd=self.usd_per_session, turns=self.turns_per_session, at_limit=self.at_limit
-        )
+    ] = None
 
 
 class FormerKeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -234,10 +225,10 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(description="Providers that are not in the catalogue, and changes to those that are."),
     ] = {}
     routes: Annotated[
-        dict[str, RouteConfig],
+        dict[str, RouteConfig | str],
         Meta(
-            description='By the name that clients use as `model`. "*": the '
-            "route of every other model."
+            description='By the name that clients use as `model`: a policy alone, or a route. "*": '
+            "the route of every other model."
         ),
     ] = {}
     pass_through: Annotated[
@@ -265,7 +256,10 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     log: Annotated[
         str | LogConfig | None,
-        Meta(description="Where calls are logged: a URL, env:NAME or file:PATH. off: no log."),
+        Meta(
+            description="Where calls are logged: a URL, a file that ends in .db, env:NAME or "
+            "file:PATH. off: no log."
+        ),
     ] = None
     access_log: Annotated[
         str | None,

@@ -16,7 +16,12 @@ from splitsecond.core.client_credentials import VENDORS
 from splitsecond.core.errors import CallerFault, file_faults, read_file
 from splitsecond.core.validation import nearest
 from splitsecond.routing.configuration import target_specs
-from splitsecond.routing.configuration.client_keys import check_number, client_keys, client_teams
+from splitsecond.routing.configuration.client_keys import (
+    check_number,
+    client_keys,
+    client_teams,
+    session_budget,
+)
 from splitsecond.routing.configuration.error_messages import Mistakes, SeveralMistakes, bad, shaped
 from splitsecond.routing.configuration.file_schema import (
     ConfigFile,
@@ -137,8 +142,9 @@ def read(
                 with mistakes:
                     if resume := _resume(name, route):
                         resumes[name] = resume
-                if budget := route.budget:
-                    budgets[name] = budget
+                with mistakes:
+                    if budget := session_budget(f"routes.{name}", route):
+                        budgets[name] = budget
                 routes[name] = _policy(name, route, own)
     with mistakes:
         pass_through = shaped("pass_through", file["pass_through"], bool)
@@ -266,13 +272,8 @@ def _route(name: str, entry: Any) -> RouteConfig:
         raise bad(
             f"routes.{name}", "a route's name has letters, digits, dots and dashes only, at most 64"
         )
-    if isinstance(entry, str):
-        raise bad(
-            f"routes.{name}",
-            "this is a string, expected an object",
-            f"Write it as {name}: {{policy: {entry}}}.",
-        )
-    return shaped(f"routes.{name}", entry, RouteConfig)
+    given = {"policy": entry} if isinstance(entry, str) else entry
+    return shaped(f"routes.{name}", given, RouteConfig)
 
 
 def _policy(name: str, route: RouteConfig, own: Mapping[str, Policy]) -> Expression:
@@ -347,6 +348,8 @@ def _log(entry: Any, secrets: Secrets, folder: Path) -> LogSettings | None:
         return None
     asked = LogConfig(url=entry) if isinstance(entry, str) else shaped("log", entry, LogConfig)
     url = _database_url("log" if isinstance(entry, str) else "log.url", asked.url, secrets)
+    if "://" not in url and url.endswith(".db"):
+        url = f"{_SQLITE}{url}"
     if url.startswith(_SQLITE) and url != f"{_SQLITE}:memory:":
         url = _SQLITE + str((folder / url.removeprefix(_SQLITE)).absolute())
     return LogSettings(url, asked.keep_days)

@@ -120,6 +120,9 @@ class ProviderSettings(Access, frozen=True, kw_only=True):
         return own.output if own else None
 
 
+AtLimit = Literal["stop", "ask"]
+
+
 class SessionBudget(Struct, frozen=True, kw_only=True):
     """What one session of a client may use. None: no limit.
 
@@ -128,7 +131,7 @@ class SessionBudget(Struct, frozen=True, kw_only=True):
 
     usd: float | None = None
     turns: int | None = None
-    at_limit: Literal["stop", "ask"] = "stop"
+    at_limit: AtLimit = "stop"
 
 
 class FormerKey(Struct, frozen=True):

@@ -38,6 +38,8 @@ DEFAULT_MAX_TOKENS = 8192
 _JSON_ONLY = "Respond with one JSON object and nothing else: no other text, no code fence."
 """The instruction in the place of the format "json_object", which Anthropic does not have."""
 
+_STOP_HINT = "A stop sequence must have more than whitespace there."
+
 _VERTEX_VERSION = "vertex-2023-10-16"
 """The same format as in `_VERSION_HEADER`."""
 _VERSION_HEADER = ("anthropic-version", "2023-06-01")
@@ -73,7 +75,13 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed}
     turns = chat_form.chat_messages(
-        fields.pop("messages", []), "Anthropic", pictures=True, failures=True
+        call,
+        fields.pop("messages", []),
+        "Anthropic",
+        own=("cache_control",),
+        pictures=True,
+        failures=True,
+        system_apart=True,
     )
     chat_form.leave_reasoning(call, turns)
     system, body["messages"] = messages.translate(turns)
@@ -85,6 +93,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     _refuse_sampling(fields)
     if (stop := chat_form.stop_list(fields)) is not None:
         body["stop_sequences"] = stop
+        for text in stop if isinstance(stop, list) else ():
+            if isinstance(text, str) and not text.strip():
+                raise not_translatable(f"stop {short(text)}", "Anthropic", _STOP_HINT)
     if (
         tier := chat_form.mapped_field(fields, "service_tier", _SERVICE_TIERS, "Anthropic")
     ) is not None:
@@ -228,9 +239,9 @@ def _tool(tool: Any) -> dict[str, Any]:
     match tool:
         case {"type": "function", "function": {"name": str()}}:
             function = {key: value for key, value in tool["function"].items() if value is not None}
-            schema = function.pop("parameters", None) or {"type": "object", "properties": {}}
+            schema = function.pop("parameters", None) or {"properties": {}}
             own = {key: value for key, value in tool.items() if key not in ("type", "function")}
-            return {**function, "input_schema": schema, **own}
+            return {**function, "input_schema": {"type": "object", **schema}, **own}
         case {"type": "function"} | {"type": "custom", "custom": _}:
             raise not_translatable(f"the tool {short(tool)}", "Anthropic")
         case dict():

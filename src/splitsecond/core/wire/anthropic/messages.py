@@ -68,8 +68,7 @@ def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
         role, blocks = "user" if message.role == "tool" else message.role, _blocks(message, where)
-        native = dict(message.native)
-        if (mark := native.pop("cache_control", None)) is not None and blocks:
+        if (mark := message.native.get("cache_control")) is not None and blocks:
             blocks[-1] = {**blocks[-1], "cache_control": mark}
         if role == "assistant" and not blocks:
             continue  # Anthropic rejects an empty message of the assistant
@@ -77,10 +76,17 @@ def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]
             system += blocks
         elif turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
-            turns[-1] |= native
         else:
-            turns.append({"role": role, "content": blocks, **native})
+            turns.append({"role": role, "content": blocks})
+    if turns and turns[-1]["role"] == "assistant":
+        turns[-1]["content"][-1] = _without_trailing_space(turns[-1]["content"][-1])
     return system, turns
+
+
+def _without_trailing_space(block: dict[str, Any]) -> dict[str, Any]:
+    """Return the last block of the beginning of an answer, which Anthropic rejects if it ends in
+    whitespace."""
+    return {**block, "text": block["text"].rstrip()} if block.get("type") == "text" else block
 
 
 def mark_end(system: Blocks, turns: Sequence[dict[str, Any]]) -> None:
@@ -113,15 +119,16 @@ def _blocks(message: Message, where: str) -> Blocks:
 def _content(content: str | list[dict[str, Any]] | None, where: str) -> Blocks:
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
     blocks = [_block(part, f"{where}.content[{number}]") for number, part in enumerate(parts)]
-    # Anthropic rejects empty ones
-    return [block for block in blocks if block.get("type") != "text" or block["text"]]
+    # Anthropic rejects empty ones, also of whitespace
+    return [block for block in blocks if block.get("type") != "text" or block["text"].strip()]
 
 
 def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
     kind, value = read_part(part, place)
     match kind:
         case "text":
-            block = part if part["type"] == "text" else {"type": "text", "text": value}
+            cited = {"citations": part["citations"]} if part.get("citations") else {}
+            block = {"type": "text", "text": value, **cited}
         case "image" if not value.startswith("data:"):
             block = {"type": "image", "source": {"type": "url", "url": value}}
         case "image":

@@ -21,6 +21,7 @@ _OWN = (
     "documents", "thinking",
     "citation_options", "safety_mode", "strict_tools", "priority", "raw_prompting",
 )  # fmt: skip
+_OF_MESSAGES = ("tool_plan", "citations", "detail")
 _RENAMED = {"top_p": "p", "top_k": "k"}
 _TOOL_CHOICES = {
     "auto": None,
@@ -36,7 +37,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     fields = chat_form.chat_fields(call, "Cohere")
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed}
-    messages = chat_form.chat_messages(fields.pop("messages", []), "Cohere")
+    messages = chat_form.chat_messages(call, fields.pop("messages", []), "Cohere", own=_OF_MESSAGES)
     body["messages"] = [
         _message(message, f"messages[{number}]") for number, message in enumerate(messages)
     ]

@@ -71,7 +71,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     if wanted is not None:
         config |= _thinking(call, wanted, model)
     if "messages" in fields:
-        turns = chat_form.chat_messages(fields.pop("messages"), "Gemini", failures=True)
+        turns = chat_form.chat_messages(
+            call, fields.pop("messages"), "Gemini", failures=True, system_apart=True
+        )
         chat_form.leave_reasoning(call, turns)
         body["contents"], system = _turns(turns, signed=_is_new(model))
         if system:

@@ -1,7 +1,8 @@
 """Server role: a request for ``generateContent`` in the common chat form, which every target's API
 format can encode.
 
-Names of fields are in camel or in snake case. A function's result belongs to the call with its id,
+Names of fields are in camel or in snake case, and an object may be written in the place of a list
+that has only it, as in Google's own examples. A function's result belongs to the call with its id,
 or without one to the first call of that function which has no result. Fields that do not change the
 answer, or that are unknown here, are left out, and the call's notes name them; Google's own tools,
 files that it holds and other modalities are refused.
@@ -92,7 +93,8 @@ class _Conversation(Struct):
         if texts:
             self.messages.append({"role": "system", "content": "\n".join(texts)})
 
-    def add_turns(self, turns: Any) -> None:
+    def add_turns(self, given: Any) -> None:
+        turns = _listed(given)
         if not isinstance(turns, list) or not turns:
             raise CallerFault("contents must be a list of at least one turn")
         for number, turn in enumerate(turns):
@@ -159,10 +161,14 @@ class _Conversation(Struct):
 
 
 def parts_of(turn: Any, where: str) -> list[Fields]:
-    match turn:
-        case {"parts": [*parts]} if all(isinstance(part, dict) for part in parts):
-            return [{name: _nested(value) for name, value in camel(part).items()} for part in parts]
+    parts = _listed(turn.get("parts")) if isinstance(turn, dict) else None
+    if isinstance(parts, list) and all(isinstance(part, dict) for part in parts):
+        return [{name: _nested(value) for name, value in camel(part).items()} for part in parts]
     raise CallerFault(f"{where} must be an object with parts, a list of objects")
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, dict) else value
 
 
 def _nested(value: Any) -> Any:
@@ -198,12 +204,13 @@ def _unknown(part: Fields, place: str) -> CallerFault:
     return not_translatable(f"{place}, a part with {', '.join(part) or 'nothing'},", "a chat")
 
 
-def _tools(tools: Any, config: Any) -> Fields:
-    if not isinstance(tools or [], list):
+def _tools(given: Any, config: Any) -> Fields:
+    tools = _listed(given) or []
+    if not isinstance(tools, list):
         raise CallerFault(f"tools must be a list, got {short(tools)}")
     functions = [
         _function(declared)
-        for number, tool in enumerate(tools or [])
+        for number, tool in enumerate(tools)
         for declared in _declarations(tool, f"tools[{number}]")
     ]
     if not functions:
@@ -283,12 +290,12 @@ def _config(call: Call, config: Fields) -> Fields:
     }
     kind = config.pop("responseMimeType", None)
     given = config.pop("responseJsonSchema", None) or config.pop("responseSchema", None)
+    if kind not in (*_TEXT_TYPES, "application/json"):
+        raise not_translatable(f"generationConfig.responseMimeType {short(kind)}", "a chat")
     if given is not None:
         body["response_format"] = schema_format(json_schema(given), strict=False)
     elif kind == "application/json":
         body["response_format"] = {"type": "json_object"}
-    elif kind not in _TEXT_TYPES:
-        raise not_translatable(f"generationConfig.responseMimeType {short(kind)}", "a chat")
     if (thinking := config.pop("thinkingConfig", None)) is not None:
         body[FIELD] = _reasoning(camel(object_field("generationConfig.thinkingConfig", thinking)))
     refuse(config, {"responseModalities": (["TEXT"], []), "responseLogprobs": (False,)}, "a chat")

@@ -46,6 +46,7 @@ _OPTIONS = (
 """Fields with the same name in ``options`` as in OpenAI's format or in common use."""
 
 _OWN = ("think", "keep_alive", "format", "truncate", "shift")
+_OF_MESSAGES = ("images", "thinking", "tool_name")
 _EFFORTS = ("none", "low", "medium", "high")
 
 
@@ -53,7 +54,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     fields = chat_fields(call, "Ollama")
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed}
-    body["messages"] = _messages(chat_messages(fields.pop("messages", []), "Ollama"))
+    messages = chat_messages(call, fields.pop("messages", []), "Ollama", own=_OF_MESSAGES)
+    body["messages"] = _messages(messages)
     choice, tools = fields.pop("tool_choice", "auto"), fields.pop("tools", None)
     kind, schema = output_format(fields, "Ollama")
     if kind != "text":

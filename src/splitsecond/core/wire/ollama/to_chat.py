@@ -97,6 +97,8 @@ def _messages(given: Any) -> list[Fields]:
     count = 0
     for number, message in enumerate(given):
         where = f"messages[{number}]"
+        if isinstance(message, dict) and message.get("content") is None:
+            message = {**message, "content": ""}  # as Ollama reads it
         match message:
             case {"role": "assistant"}:
                 calls = [
@@ -172,7 +174,10 @@ def _content(text: str, images: Any, where: str) -> str | list[Fields]:
         return text
     if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
         raise CallerFault(f"{where} must be a list of images in base64")
-    urls = [f"data:{_media_type(image)};base64,{image}" for image in images]
+    urls = [
+        image if image.startswith("data:") else f"data:{_media_type(image)};base64,{image}"
+        for image in images
+    ]
     return [
         {"type": "text", "text": text},
         *({"type": "image_url", "image_url": {"url": url}} for url in urls),

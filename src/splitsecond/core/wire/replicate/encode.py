@@ -115,7 +115,7 @@ def _chat_input(call: Call, model: str, quirks: Quirks) -> dict[str, Any]:
     refuse(fields, _NO_EFFECT, "Replicate")
     made: dict[str, Any] = {}
     if "messages" in fields:
-        messages = chat_messages(fields.pop("messages"), "Replicate")
+        messages = chat_messages(call, fields.pop("messages"), "Replicate")
         system = [message for message in messages if message.role == "system"]
         turns = [message for message in messages if message.role != "system"]
         if len(turns) != 1 or turns[0].role != "user":

@@ -48,6 +48,8 @@ _OWN = (
     "prompt", "top_logprobs", "truncation",
 )  # fmt: skip
 
+_OF_MESSAGES = ("phase", "detail")
+
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     fields = chat_form.chat_fields(call, "Responses", known=_KNOWN)
@@ -58,7 +60,9 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     streamed = quirks.streamed(call)
     body: dict[str, Any] = {"model": model, "stream": streamed, "store": False}
     if "messages" in fields or "input" not in fields:
-        messages = chat_form.chat_messages(fields.pop("messages", []), "Responses", pictures=True)
+        messages = chat_form.chat_messages(
+            call, fields.pop("messages", []), "Responses", own=_OF_MESSAGES, pictures=True
+        )
         chat_form.leave_reasoning(call, messages)
         body["input"] = _items(messages)
     if (limit := chat_form.take_output_limit(fields)) is not None:
