@@ -402,7 +402,7 @@ def test_only_a_second_signal_ends_responses_at_once() -> None:
 
 
 @pytest.mark.system
-def test_gateway_without_fleet_and_log_loads_no_module_of_them() -> None:
+def test_gateway_without_fleet_and_log_loads_no_module_of_them_and_no_slow_library() -> None:
     program = (
         "import sys, splitsecond.gateway.__main__, splitsecond.cli.commands.serve as _;"
         "from splitsecond.routing.configuration.reading import read;"
@@ -410,7 +410,7 @@ def test_gateway_without_fleet_and_log_loads_no_module_of_them() -> None:
         "GatewayWorker(read('routes: {}', {})).close();"
         "names = sorted(sys.modules);"
         "print(*(each for each in names if each.startswith('splitsecond.gateway.fleet.') or each "
-        "in ('psycopg', 'sqlalchemy')))"
+        "in ('psycopg', 'sqlalchemy', 'rich', 'prometheus_client')))"
     )
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -7,17 +7,8 @@ a table has no engine to tell about, so it has no such page.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.exposition import generate_latest
-from prometheus_client.registry import Collector
-
 from splitsecond.core.clock import NS_PER_S
+from splitsecond.core.prometheus_text import MetricFamily, exposition
 from splitsecond.simulator.engine import Engine
 from splitsecond.simulator.profile import Profile
 from splitsecond.simulator.server_counts import ServerCounts, Times
@@ -30,22 +21,12 @@ POWER_CAP = 0x04
 def exposed(
     profile: Profile, engines: Sequence[Engine[int]], counts: ServerCounts, now_ns: int
 ) -> bytes:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(_families(profile, engines, counts, now_ns)))
-    return generate_latest(registry)
-
-
-class _Collected(Collector):
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
+    return exposition(_families(profile, engines, counts, now_ns))
 
 
 def _families(
     profile: Profile, engines: Sequence[Engine[int]], counts: ServerCounts, now_ns: int
-) -> Iterator[Metric]:
+) -> Iterator[MetricFamily]:
     spec = profile.engine
     yield _gauge("vllm:num_requests_running", "engine", [each.running for each in engines])
     yield _gauge("vllm:num_requests_waiting", "engine", [each.waiting for each in engines])
@@ -66,7 +47,7 @@ def _families(
         yield from _gpu_families(engines, now_ns)
 
 
-def _gpu_families(engines: Sequence[Engine[int]], now_ns: int) -> Iterator[Metric]:
+def _gpu_families(engines: Sequence[Engine[int]], now_ns: int) -> Iterator[MetricFamily]:
     yield _gauge("DCGM_FI_DEV_POWER_USAGE", "gpu", [each.power_w for each in engines])
     busy = [100.0 * bool(each.running) for each in engines]
     yield _gauge("DCGM_FI_DEV_GPU_UTIL", "gpu", busy)
@@ -76,19 +57,21 @@ def _gpu_families(engines: Sequence[Engine[int]], now_ns: int) -> Iterator[Metri
     yield _gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "gpu", millijoules)
 
 
-def _gauge(name: str, label: str, values: Iterable[float]) -> Metric:
+def _gauge(name: str, label: str, values: Iterable[float]) -> MetricFamily:
     """Return a gauge with the value of each engine, which are numbered in its `label`."""
-    family = GaugeMetricFamily(name, name, labels=[label])
+    family = MetricFamily(name, name, "gauge", [label])
     for number, value in enumerate(values):
-        family.add_metric([str(number)], value)
+        family.add([str(number)], value)
     return family
 
 
-def _counter(name: str, value: float) -> Metric:
-    return CounterMetricFamily(name, name, value=value)
+def _counter(name: str, value: float) -> MetricFamily:
+    family = MetricFamily(name, name, "counter")
+    family.add([], value)
+    return family
 
 
-def _histogram(name: str, times: Times) -> Metric:
-    family = HistogramMetricFamily(name, name)
-    family.add_metric([], buckets=[("+Inf", times.count)], sum_value=times.sum_ns / NS_PER_S)
+def _histogram(name: str, times: Times) -> MetricFamily:
+    family = MetricFamily(name, name, "histogram")
+    family.add_histogram([], [("+Inf", times.count)], times.sum_ns / NS_PER_S)
     return family

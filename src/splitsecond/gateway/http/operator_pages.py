@@ -8,11 +8,12 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.prometheus_text import CONTENT_TYPE
 from splitsecond.core.serving.request_cycle import RequestCycle
 from splitsecond.gateway.dashboard.collection import DashboardData
 from splitsecond.gateway.dashboard.page import GUARDED, HTML, dashboard_page
 from splitsecond.gateway.http.origins import addressed
-from splitsecond.gateway.records.exposition import CONTENT_TYPE, exposed
+from splitsecond.gateway.records.exposition import exposed
 from splitsecond.gateway.records.metrics import Metrics
 from splitsecond.routing.configuration.settings import MetricsFor
 from splitsecond.routing.requests.endpoints import near_path

@@ -4,16 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Any, get_type_hints
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.registry import Collector
-
+from splitsecond.core.prometheus_text import MetricFamily, exposition
 from splitsecond.gateway.records.metrics import (
     BUCKETS_S,
     Family,
@@ -23,33 +14,20 @@ from splitsecond.gateway.records.metrics import (
     WorkerMetrics,
 )
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST.encode()
 _BOUNDS = [*map(str, BUCKETS_S), "+Inf"]
 
 
 def exposed(metrics: Metrics, others: Iterable[WorkerMetrics] = ()) -> bytes:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(metrics, others))
-    return generate_latest(registry)
+    return exposition(_collected(metrics, others))
 
 
-class _Collected(Collector):
-    def __init__(self, metrics: Metrics, others: Iterable[WorkerMetrics]) -> None:
-        self._metrics = metrics
-        self._others = others
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: the metrics are known only when they are read."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        counts, processes = self._metrics.collected(self._others)
-        for name, family in families(MetricCounts):
-            yield _shown(family, getattr(counts, name))
-        for name, family in families(ProcessMetrics):
-            yield _shown(
-                family, _together(family, [(each.pid, getattr(each, name)) for each in processes])
-            )
+def _collected(metrics: Metrics, others: Iterable[WorkerMetrics]) -> Iterator[MetricFamily]:
+    counts, processes = metrics.collected(others)
+    for name, family in families(MetricCounts):
+        yield _shown(family, getattr(counts, name))
+    for name, family in families(ProcessMetrics):
+        values = [(each.pid, getattr(each, name)) for each in processes]
+        yield _shown(family, _together(family, values))
 
 
 def families(of: type) -> Iterator[tuple[str, Family]]:
@@ -70,17 +48,14 @@ def _together(family: Family, values: list[tuple[int, Any]]) -> dict[Any, float]
     return {label: sum(numbers) / len(numbers) for label, numbers in found.items()}
 
 
-def _shown(family: Family, values: dict[Any, Any]) -> Metric:
-    name, labels = f"splitsecond_{family.name}", [label for label in family.labels if label]
+def _shown(family: Family, values: dict[Any, Any]) -> MetricFamily:
+    labels = [label for label in family.labels if label]
+    shown = MetricFamily(f"splitsecond_{family.name}", family.help, family.kind, labels)
     if family.kind == "histogram":
-        histograms = HistogramMetricFamily(name, family.help, labels=labels)
         for key, histogram in values.items():
-            buckets = list(zip(_BOUNDS, accumulate(histogram.counts), strict=True))
-            histograms.add_metric([key], buckets=buckets, sum_value=histogram.total_s)
-        return histograms
-    shown = (CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily)(
-        name, family.help, labels=labels
-    )
+            buckets = zip(_BOUNDS, accumulate(histogram.counts), strict=True)
+            shown.add_histogram([key], buckets, histogram.total_s)
+        return shown
     totals: dict[tuple[str, ...], float] = {}
     for key, value in values.items():
         parts = key if isinstance(key, tuple) else (key,)
@@ -89,5 +64,5 @@ def _shown(family: Family, values: dict[Any, Any]) -> Metric:
         )
         totals[visible] = totals.get(visible, 0) + value
     for texts, total in totals.items():
-        shown.add_metric(texts, total)
+        shown.add(texts, total)
     return shown
