@@ -26,7 +26,8 @@ from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_h
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.session_table import session_table
 from splitsecond.gateway.process.simulation import simulator
-from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
+from splitsecond.gateway.process.slot import WorkerSlot
+from splitsecond.gateway.process.worker import GatewayWorker
 from splitsecond.gateway.records.orphans import journal_stem, open_journal, recover, remove_journals
 from splitsecond.routing.configuration.settings import GatewaySettings
 

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 from splitsecond.core.client_credentials import VENDORS
 from splitsecond.core.errors import CallerFault, file_faults, read_file
 from splitsecond.core.validation import nearest
+from splitsecond.log.store.settings import LogSettings
 from splitsecond.routing.configuration import target_specs
 from splitsecond.routing.configuration.client_keys import check_number, client_keys, client_teams
 from splitsecond.routing.configuration.error_messages import Mistakes, SeveralMistakes, bad, shaped
@@ -40,7 +41,6 @@ from splitsecond.routing.machinery.settings import Duration
 from splitsecond.routing.router.settings import (
     NO_SIMULATOR,
     OTHERS,
-    LogSettings,
     ProviderSettings,
     ResumeSettings,
     SessionBudget,

@@ -12,7 +12,7 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.observation import Observation
 from splitsecond.core.session import CallSession
 from splitsecond.log.store.folder import seeds
-from splitsecond.routing.router.settings import LogSettings
+from splitsecond.log.store.settings import LogSettings
 
 if TYPE_CHECKING:
     from splitsecond.log.store.hub_connection import HubConnection
