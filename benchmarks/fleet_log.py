@@ -26,7 +26,7 @@ from splitsecond.core.loading import module_command
 from splitsecond.gateway.hub.settings import MODULE, HubSettings
 from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.log import Log
-from splitsecond.routing.router.settings import LogSettings
+from splitsecond.log.store.settings import LogSettings
 
 GATEWAYS, RATE = 20, 500
 STEADY_S, FULL_S = 60.0, 20.0

@@ -23,7 +23,8 @@ from splitsecond.core.serving.connection import HEAD_S, ServerConnection
 from splitsecond.core.serving.request_cycle import Application, ServerState
 from splitsecond.core.transport.connecting import OpenSocket
 from splitsecond.core.transport.exchange import Origin
-from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
+from splitsecond.gateway.process.slot import SharedTables, WorkerSlot
+from splitsecond.gateway.process.worker import GatewayWorker
 from splitsecond.gateway.records.sessions import Sessions
 from splitsecond.routing.configuration.reading import read
 from splitsecond.routing.configuration.settings import GatewaySettings

@@ -23,7 +23,7 @@ from splitsecond.gateway.records.orphans import (
 )
 from splitsecond.gateway.records.shared_memory import create_memory, mapped
 from splitsecond.log.store.log import Log, Past
-from splitsecond.routing.router.settings import LogSettings
+from splitsecond.log.store.settings import LogSettings
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from tests.gateway.test_metrics import record
 
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation, Outcome, Role
-from splitsecond.gateway.records.extra_attempts import extra_attempts, hedge_targets
+from splitsecond.gateway.records.extra_attempts import extra_attempts
 from splitsecond.gateway.records.metrics import Metrics
-from splitsecond.routing.construction.expression import parse
+from splitsecond.routing.construction.expression import hedge_targets, parse
 
 
 def sent(

@@ -23,7 +23,7 @@ from splitsecond.gateway.process.hub_process import HubProcess, gateway_folder
 from splitsecond.gateway.records.metric_fields import MetricCounts
 from splitsecond.gateway.records.metrics import AskMetrics, Metrics
 from splitsecond.log.store.hub_connection import HubConnection, frame
-from splitsecond.routing.router.settings import LogSettings
+from splitsecond.log.store.settings import LogSettings
 from splitsecond.testing.virtual_time import run_virtual
 
 

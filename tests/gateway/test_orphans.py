@@ -24,7 +24,8 @@ from tests.waiting import WITHIN_S, until
 
 from splitsecond.core.observation import Observation
 from splitsecond.core.service import Call
-from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
+from splitsecond.gateway.process.slot import SharedTables, WorkerSlot
+from splitsecond.gateway.process.worker import GatewayWorker
 from splitsecond.gateway.records.journal import SLOT_BYTES, SLOTS, Journal, Reservation
 from splitsecond.gateway.records.limits import today
 from splitsecond.gateway.records.orphans import open_journal, settle

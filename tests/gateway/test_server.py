@@ -25,8 +25,9 @@ from splitsecond.core.catalog.price import Price
 from splitsecond.core.catalog.prices import PriceLookup
 from splitsecond.core.errors import CallerFault
 from splitsecond.gateway.process import worker as worker_module
-from splitsecond.gateway.process.server import worker_server
-from splitsecond.gateway.process.worker import GatewayWorker, SharedTables, WorkerSlot
+from splitsecond.gateway.process.slot import SharedTables, WorkerSlot
+from splitsecond.gateway.process.worker import GatewayWorker
+from splitsecond.gateway.process.worker_server import worker_server
 from splitsecond.log.store.call_record import CallAccounting
 from splitsecond.log.store.database import unwritten_stem
 from splitsecond.log.store.log import Log, Past

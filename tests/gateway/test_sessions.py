@@ -24,9 +24,10 @@ from splitsecond.gateway.http.app import Gateway
 from splitsecond.gateway.process.session_table import session_secret, session_table
 from splitsecond.gateway.records.response_owners import ResponseOwners
 from splitsecond.gateway.records.sessions import _BEGAN_AT, _KEY, CACHES, MAX_AGENTS, WAYS, Sessions
+from splitsecond.log.store.settings import LogSettings
 from splitsecond.routing.machinery.conversation import without_cache_marks
 from splitsecond.routing.requests.session_names import LONGEST_NAME, session_name
-from splitsecond.routing.router.settings import ClientKey, LogSettings
+from splitsecond.routing.router.settings import ClientKey
 from splitsecond.testing.fake_service import FakeService, Script
 from splitsecond.testing.virtual_time import run_virtual
 

@@ -16,11 +16,12 @@ from splitsecond.core import clock
 from splitsecond.core.catalog.provider import provider
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.upstream.spec import Timeouts
+from splitsecond.log.store.settings import LogSettings
 from splitsecond.routing.configuration.file_schema import ConfigFile
 from splitsecond.routing.configuration.reading import load, read
 from splitsecond.routing.configuration.settings import GatewaySettings, Listen, check_reach
 from splitsecond.routing.router.router import check_settings
-from splitsecond.routing.router.settings import LogSettings, PriceConfig, ResumeSettings
+from splitsecond.routing.router.settings import PriceConfig, ResumeSettings
 
 KEY = "0123456789abcdef-web"
 ENVIRONMENT = {

@@ -24,8 +24,8 @@ from tests.waiting import WITHIN_S, until
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.serving.listening import base_url, bind
 from splitsecond.gateway.process.reload import ConfigSource
+from splitsecond.gateway.process.slot import WorkerSlot
 from splitsecond.gateway.process.supervisor import Supervisor
-from splitsecond.gateway.process.worker import WorkerSlot
 from splitsecond.routing.configuration.defaults import unconfigured
 from splitsecond.routing.configuration.reading import read
 from splitsecond.routing.configuration.settings import GatewaySettings, decode, encode
@@ -402,7 +402,21 @@ def test_only_a_second_signal_ends_responses_at_once() -> None:
 
 
 @pytest.mark.system
-def test_gateway_without_fleet_and_log_loads_no_module_of_them() -> None:
+def test_hub_loads_no_policy_and_no_api_format() -> None:
+    program = "import sys, splitsecond.gateway.hub.process; print(*sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+    others = (
+        "splitsecond.core.transport",
+        "splitsecond.routing.machinery",
+        "splitsecond.routing.policies",
+    )
+    assert not [each for each in loaded if each.startswith(others)]
+
+
+@pytest.mark.system
+def test_gateway_without_fleet_and_log_loads_no_module_of_them_and_no_slow_library() -> None:
     program = (
         "import sys, splitsecond.gateway.__main__, splitsecond.cli.commands.serve as _;"
         "from splitsecond.routing.configuration.reading import read;"
@@ -410,7 +424,7 @@ def test_gateway_without_fleet_and_log_loads_no_module_of_them() -> None:
         "GatewayWorker(read('routes: {}', {})).close();"
         "names = sorted(sys.modules);"
         "print(*(each for each in names if each.startswith('splitsecond.gateway.fleet.') or each "
-        "in ('psycopg', 'sqlalchemy')))"
+        "in ('psycopg', 'sqlalchemy', 'rich', 'prometheus_client')))"
     )
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

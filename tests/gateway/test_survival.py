@@ -36,8 +36,9 @@ from splitsecond.gateway.process import worker as worker_module
 from splitsecond.gateway.process.hub_process import HubProcess
 from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher
 from splitsecond.gateway.process.service_manager import ServiceManager
+from splitsecond.gateway.process.slot import WorkerSlot
 from splitsecond.gateway.process.supervisor import Supervisor, WorkerProcess
-from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
+from splitsecond.gateway.process.worker import GatewayWorker
 from splitsecond.gateway.records.exposition import exposed
 from splitsecond.gateway.records.key_limits import KeyLimits
 from splitsecond.gateway.records.metric_fields import MetricCounts

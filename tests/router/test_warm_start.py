@@ -15,7 +15,7 @@ from splitsecond.log.production.token_cost import spent_usd
 from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.folder import RunFolder
 from splitsecond.log.store.log import Log, SpentTokens
-from splitsecond.routing.router.settings import LogSettings
+from splitsecond.log.store.settings import LogSettings
 from splitsecond.routing.router.warm_start import history, of_run, open_log
 from splitsecond.routing.targets.target_states import TargetStates
 

@@ -248,7 +248,10 @@ def main() -> None:
     # Typer ignores the name, and asks which shell runs
     if len(sys.argv) == 3 and sys.argv[1] == "--show-completion":
         os.environ["_SPLITSECOND_COMPLETE"] = f"source_{sys.argv[2]}"
-    _without_failure_of_pipes()
+    try:
+        app(prog_name="splitsecond")  # as completion needs it, however it was started
+    except BrokenPipeError:  # output that has lost its reader (`| head`) is no failure
+        discard_output()
 
 
 def _complete_at_first_tab() -> None:
@@ -259,17 +262,3 @@ def _complete_at_first_tab() -> None:
     scripts: dict[str, str] = vars(_completion_shared).get("_completion_scripts", {})
     if "zsh" in scripts:
         scripts["zsh"] += '[[ $funcstack[1] != _%(prog_name)s ]] || %(complete_func)s "$@"\n'
-
-
-def _without_failure_of_pipes() -> None:
-    """Output that has lost its reader (`| head`) is no failure."""
-    from rich.console import Console
-
-    def on_broken_pipe(console: Console) -> None:
-        raise BrokenPipeError
-
-    Console.on_broken_pipe = on_broken_pipe  # type: ignore[method-assign, assignment]  # Rich exits with code 1
-    try:
-        app(prog_name="splitsecond")  # as completion needs it, however it was started
-    except BrokenPipeError:
-        discard_output()

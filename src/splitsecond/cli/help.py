@@ -30,6 +30,10 @@ class Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return [_ours(each) for each in super().get_params(ctx)]
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        _console()
+        super().format_help(ctx, formatter)
+
 
 class Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
@@ -58,9 +62,7 @@ class Command(TyperCommand):
         return first
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        from rich.console import Console
-
-        text, epilog, width = self.help or "", self.epilog, Console().width - MARGIN
+        text, epilog, width = self.help or "", self.epilog, _console().width - MARGIN
         self.help = "\n\n".join(_folded(each, width) for each in text.split("\n\n"))
         options: list[Any] = [each for each in self.params if each.param_type_name == "option"]
         others = [each for each in options if each.name not in self._first]
@@ -77,6 +79,16 @@ class Command(TyperCommand):
             self.help, self.epilog = text, epilog
             for each in hidden:
                 each.hidden = False
+
+
+def _console() -> Any:
+    """Return a console like that on which Typer prints help, which is of our class from now on."""
+    from typer import rich_utils
+
+    from splitsecond.cli.console import Console
+
+    rich_utils.Console = Console  # type: ignore[attr-defined]
+    return Console()
 
 
 def _ours(parameter: Any) -> Any:

@@ -4,9 +4,9 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import Progress
 
+from splitsecond.cli.console import Console
 from splitsecond.cli.options import CONFIG, config_file
 from splitsecond.core import clock
 from splitsecond.core.catalog.price import Price

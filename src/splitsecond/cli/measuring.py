@@ -1,13 +1,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 from splitsecond.benchmark.findings.gate import Gate
 from splitsecond.benchmark.report.live import LiveProgress
 from splitsecond.benchmark.rows.records import Run
 from splitsecond.benchmark.runs.measuring import Job, Measurement
+from splitsecond.cli.console import Console
 from splitsecond.cli.gates import passed
 from splitsecond.cli.interruption import Interrupted, Interruption
 from splitsecond.cli.results import Output

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from msgspec import to_builtins
-from rich.console import Console
 from rich.progress import Progress
 
+from splitsecond.cli.console import Console
 from splitsecond.cli.log_source import LoggedTraffic
 from splitsecond.cli.results import Output
 from splitsecond.cli.what_if_screen import print_proposal

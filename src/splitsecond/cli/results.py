@@ -2,9 +2,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
+import rich.console
 
 from splitsecond.benchmark.report.exports import csv_text, markdown_text
+from splitsecond.cli.console import Console
 from splitsecond.cli.files import check_file, write_data, write_json
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.pages.png import check_png
@@ -41,7 +42,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
         self,
         result: object,
         records: Callable[[], Iterable[object]],
-        tables: Callable[[Console], None],
+        tables: Callable[[rich.console.Console], None],
     ) -> None:
         """Write the files that are asked for, and print the tables. Raises as `write` does."""
         self.write(result, records, tables)
@@ -51,7 +52,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
         self,
         result: object,
         records: Callable[[], Iterable[object]],
-        tables: Callable[[Console], None],
+        tables: Callable[[rich.console.Console], None],
     ) -> None:
         """Write the files that are asked for. Raises `CallerFault` if one cannot be written."""
         write_json(result, self.json)

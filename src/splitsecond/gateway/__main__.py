@@ -19,8 +19,9 @@ import uvloop
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.internal_errors import report_internal_error
 from splitsecond.core.serving.server import HttpServer
-from splitsecond.gateway.process.server import run_worker, worker_server
-from splitsecond.gateway.process.worker import GatewayWorker, WorkerSlot
+from splitsecond.gateway.process.slot import WorkerSlot
+from splitsecond.gateway.process.worker import GatewayWorker
+from splitsecond.gateway.process.worker_server import run_worker, worker_server
 from splitsecond.routing.configuration.settings import GatewaySettings, decode
 
 _STDIN = 0

@@ -26,7 +26,7 @@ from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.log import Log, Past
 from splitsecond.log.store.log_receiver import MAX_UNSETTLED
 from splitsecond.log.store.remote_writer import RemoteLogWriter
-from splitsecond.routing.router.settings import LogSettings
+from splitsecond.log.store.settings import LogSettings
 
 pytestmark = pytest.mark.system
 FIRST = 10

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 import uvloop
-from rich.console import Console
 
 from splitsecond.benchmark.report.live import BatchProgress
 from splitsecond.benchmark.report.terminal import throughput_lines
 from splitsecond.benchmark.rows.throughput import BatchThroughput
 from splitsecond.benchmark.runs.batch import BatchSession
+from splitsecond.cli.console import Console
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.interruption import Interruption
 from splitsecond.cli.options import Config, Json, config_file

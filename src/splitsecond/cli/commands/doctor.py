@@ -4,7 +4,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
 from splitsecond.benchmark.load.coordinator import WorkerSettings
 from splitsecond.benchmark.report.checkup import (
@@ -21,6 +20,7 @@ from splitsecond.benchmark.runs.settings import RunSettings, Server
 from splitsecond.benchmark.runs.targets import LocalServers, advised, resolve
 from splitsecond.benchmark.statistics.accuracy import Accuracy
 from splitsecond.cli import option_values
+from splitsecond.cli.console import Console
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.options import ApiFormat, ApiKeyEnv, BaseUrl, Json, Model, option
 from splitsecond.core import clock

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
+from splitsecond.cli.console import Console
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.options import Config, GatewayKey, GatewayUrl, Json, Policies, config_file
 from splitsecond.cli.running_gateway import answer_of, gateway_address, not_a_gateway

@@ -3,8 +3,8 @@ from typing import Annotated
 
 import typer
 from msgspec import to_builtins
-from rich.console import Console
 
+from splitsecond.cli.console import Console
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.log_source import LoggedTraffic
 from splitsecond.cli.options import Config, Days, JsonOfCounts, Log

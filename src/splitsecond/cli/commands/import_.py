@@ -3,9 +3,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import Progress, TimeElapsedColumn
 
+from splitsecond.cli.console import Console
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.log_source import DAYS
 from splitsecond.cli.options import JsonOfCounts

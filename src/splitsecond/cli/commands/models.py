@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.report.tables import SHORTEST_NAME, broken
+from splitsecond.cli.console import Console
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.options import Json
 from splitsecond.core import clock

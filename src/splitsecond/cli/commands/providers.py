@@ -6,10 +6,10 @@ import msgspec
 import typer
 from msgspec import Struct
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from splitsecond.cli.console import Console
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.options import Json
 from splitsecond.core.catalog.provider import Provider, fill_base_url, names, provider

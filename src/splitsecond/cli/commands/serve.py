@@ -8,9 +8,10 @@ from msgspec import structs
 
 from splitsecond.cli.options import Policies, config_file
 from splitsecond.core.errors import CallerFault, say
+from splitsecond.core.loading import loading
 from splitsecond.core.validation import nearest
 from splitsecond.core.wording import counted_as
-from splitsecond.gateway.process import server, supervisor
+from splitsecond.gateway.process import supervisor
 from splitsecond.gateway.process.reload import ConfigSource
 from splitsecond.gateway.process.simulation import bind_simulator, simulator_url
 from splitsecond.routing.configuration.defaults import found
@@ -111,6 +112,8 @@ def _serve(source: ConfigSource, settings: GatewaySettings, simulated: socket) -
     for words in problems(settings) if path is not None else ():
         say(f"{path}: {words}")
     if settings.listen.workers == 1 and settings.shared is None:
+        with loading():  # which the supervisor of several workers does not need
+            from splitsecond.gateway.process import server
         server.serve(source, settings, simulated)
     else:
         supervisor.serve(source, settings, simulated)

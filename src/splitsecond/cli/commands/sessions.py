@@ -138,7 +138,7 @@ def _allow(session: str, config: Path | None, url: str, key_env: str) -> None:
         raise CallerFault(
             f"no gateway answers at {address}", kind="no_gateway", hint="Name another with --url."
         )
-    Console().print(f"The session {session} may use its budget once more.", highlight=False)
+    typer.echo(f"The session {session} may use its budget once more.")
 
 
 def _named(found: list[LoggedSession], name: str) -> LoggedSession:

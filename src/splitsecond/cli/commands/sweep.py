@@ -3,11 +3,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from splitsecond.benchmark.report.live import LiveProgress
 from splitsecond.benchmark.runs.server_sweep import Sweep, read_plan
+from splitsecond.cli.console import Console
 from splitsecond.cli.interruption import Interrupted, Interruption
 from splitsecond.cli.options import Csv, Json, Markdown
 from splitsecond.cli.results import Output

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from splitsecond.benchmark.findings.gate import parse_gate
@@ -25,6 +24,7 @@ from splitsecond.benchmark.runs.watching import (
     accept_drifts,
     drifting_for_the_worse,
 )
+from splitsecond.cli.console import Console
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.interruption import Interruption
 from splitsecond.cli.options import of_results

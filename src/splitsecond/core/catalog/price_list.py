@@ -1,16 +1,18 @@
 """Access to the public price list `genai-prices`, which others keep up to date. Only this file
 imports it.
 
-The import takes 0.5 s and 30 MB, mostly for libraries that it needs for other purposes, so it
+The import takes 0.3 s and 30 MB, mostly for libraries that it needs for other purposes, so it
 happens at the first use.
 """
 
 from datetime import date
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from splitsecond.core import clock
 from splitsecond.core.catalog.model import CatalogModel
 from splitsecond.core.catalog.price import Price, Tier
+from splitsecond.core.loading import loading
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice
@@ -24,7 +26,16 @@ _KINDS = {
 """The names of the rates here, and in the list."""
 
 
+@cache
+def _import() -> None:
+    with loading():
+        from genai_prices.data_snapshot import get_snapshot
+
+        get_snapshot()
+
+
 def listed_model(provider: str, model: str) -> CatalogModel:
+    _import()
     from genai_prices.data_snapshot import get_snapshot
 
     try:
@@ -35,6 +46,7 @@ def listed_model(provider: str, model: str) -> CatalogModel:
 
 
 def models(provider: str) -> dict[str, CatalogModel]:
+    _import()
     from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
 
     found = find_provider_by_id(get_snapshot().providers, provider)

@@ -25,6 +25,7 @@ import msgspec
 from splitsecond.core import clock, internal_errors
 from splitsecond.core.errors import CallerFault, say
 from splitsecond.core.internal_errors import contained
+from splitsecond.core.loading import loading
 from splitsecond.gateway.fleet.view import WorkerReport
 from splitsecond.gateway.hub.messages import FromWorker
 from splitsecond.gateway.hub.settings import HubSettings
@@ -248,8 +249,9 @@ def _begin(
     with contextlib.ExitStack() as opened:
         receiver = None
         if settings.log is not None:
-            from splitsecond.log.store.log import Log
-            from splitsecond.log.store.log_receiver import LogReceiver
+            with loading():
+                from splitsecond.log.store.log import Log
+                from splitsecond.log.store.log_receiver import LogReceiver
 
             # it reports it
             log = Log.open(

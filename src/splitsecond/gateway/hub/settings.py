@@ -4,7 +4,7 @@ or a fleet needs."""
 from msgspec import Struct
 
 from splitsecond.gateway.fleet.settings import FleetSettings
-from splitsecond.routing.router.settings import LogSettings
+from splitsecond.log.store.settings import LogSettings
 
 MODULE = "splitsecond.gateway.hub.process"
 

@@ -18,7 +18,7 @@ from splitsecond.core.scratch import Scratch, scratch_folder
 from splitsecond.gateway.fleet.settings import FleetSettings, LimitedKey
 from splitsecond.gateway.hub.settings import MODULE, HubSettings
 from splitsecond.gateway.process.keeping import keep_running
-from splitsecond.gateway.process.worker import WorkerSlot
+from splitsecond.gateway.process.slot import WorkerSlot
 from splitsecond.log.store.record_counts import settle_all
 from splitsecond.routing.configuration.settings import GatewaySettings
 from splitsecond.routing.router.settings import ClientKey, Team

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from splitsecond.gateway.records.sessions import SECRET_BYTES, Sessions
-from splitsecond.routing.router.settings import LogSettings
+from splitsecond.log.store.settings import LogSettings
 
 _SECRET, _TABLE = ".secret", ".sessions"
 

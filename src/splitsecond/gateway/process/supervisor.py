@@ -30,7 +30,7 @@ from splitsecond.gateway.process.reload import ConfigSource, ConfigWatcher, on_h
 from splitsecond.gateway.process.service_manager import ServiceManager
 from splitsecond.gateway.process.session_table import session_table
 from splitsecond.gateway.process.simulation import simulator
-from splitsecond.gateway.process.worker import SharedTables, WorkerSlot
+from splitsecond.gateway.process.slot import SharedTables, WorkerSlot
 from splitsecond.gateway.records.journal import Journal
 from splitsecond.gateway.records.orphans import (
     journal_stem,

@@ -5,15 +5,10 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
-from msgspec.structs import astuple
-
-from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault, say
 from splitsecond.core.internal_errors import contained
 from splitsecond.core.money.closed_early import Billing
@@ -23,8 +18,8 @@ from splitsecond.gateway.fleet.view import FleetView
 from splitsecond.gateway.http.advice import Advice, OperatorNotices
 from splitsecond.gateway.http.app import Gateway
 from splitsecond.gateway.hub.messages import ToWorker
+from splitsecond.gateway.process.slot import SharedTables, WorkerSlot
 from splitsecond.gateway.records.access_log import AccessLog
-from splitsecond.gateway.records.extra_attempts import hedge_targets
 from splitsecond.gateway.records.fleet_ceilings import FleetCeilings
 from splitsecond.gateway.records.journal import Journal
 from splitsecond.gateway.records.key_limits import KeyLimits
@@ -42,6 +37,7 @@ from splitsecond.log.store.call_record import CallRecord
 from splitsecond.log.store.hub_connection import HubConnection
 from splitsecond.log.store.unwritten import left_before
 from splitsecond.routing.configuration.settings import GatewaySettings
+from splitsecond.routing.construction.expression import hedge_targets
 from splitsecond.routing.router.router import Listeners, Router
 from splitsecond.routing.router.settings import Team
 from splitsecond.routing.targets.target_states import TargetStates
@@ -65,47 +61,6 @@ it looks."""
 LOG_AWAY_S = 10.0
 """Time between two attempts to read from the log what clients have spent before."""
 MAX_UNPRICED = 10_000
-
-
-class SharedTables(Struct, frozen=True):
-    counters: int
-    ceilings: int
-    owners: int
-    budgets: int
-
-    @classmethod
-    def create(cls, workers: int) -> Self:
-        return cls(
-            SharedCounters.create(workers),
-            FleetCeilings.create(workers),
-            ResponseOwners.create(),
-            SessionCounters.create(workers),
-        )
-
-
-class WorkerSlot(Struct, frozen=True, kw_only=True):
-    """The number of a worker among the workers of a gateway.
-
-    `folder`: a temporary folder that all of them may write to, and `shared`: tables of all of them;
-    None: there is only one worker. `sessions`: the descriptor of their table of sessions; None:
-    this worker has its own, with a secret of its own. `journal`: the descriptor of the slot's
-    journal, or None without one. `hub`: the socket of the hub, or None without one. `began`: when
-    the gateway started.
-    """
-
-    number: int = 0
-    workers: int = 1
-    folder: str | None = None
-    shared: SharedTables | None = None
-    sessions: int | None = None
-    journal: int | None = None
-    hub: str | None = None
-    began: datetime = field(default_factory=clock.wall_time)
-
-    @property
-    def descriptors(self) -> tuple[int, ...]:
-        shared = () if self.shared is None else astuple(self.shared)
-        return (*shared, *(each for each in (self.sessions, self.journal) if each is not None))
 
 
 class GatewayWorker:

@@ -6,20 +6,10 @@ from typing import Literal
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.observation import Observation
 from splitsecond.log.store.call_record import CallRecord
-from splitsecond.routing.construction.expression import Expression, TargetName, targets
 
 ExtraKind = Literal["fallback", "retry", "escalation", "hedge", "race"]
 AT_ONCE_NS = 20 * NS_PER_MS
 """Attempts that begin within this time of the first were sent at once: hedges wait longer."""
-
-
-def hedge_targets(policy: Expression) -> frozenset[str]:
-    if isinstance(policy, TargetName):
-        return frozenset()
-    if policy.own is not None:
-        return frozenset(targets(policy))
-    second = targets(policy.branches[1]) if policy.policy == "hedge" else []
-    return frozenset(second).union(*map(hedge_targets, policy.parts))
 
 
 def extra_attempts(

@@ -29,8 +29,9 @@ from splitsecond.gateway.records.shared_counters import SharedCounters
 from splitsecond.gateway.records.shared_memory import create_memory
 from splitsecond.log.store.call_record import WORKER_DIED, CallAccounting, CallRecord
 from splitsecond.log.store.remote_writer import encode
+from splitsecond.log.store.settings import LogSettings
 from splitsecond.log.store.unwritten import save
-from splitsecond.routing.router.settings import ClientKey, LogSettings
+from splitsecond.routing.router.settings import ClientKey
 
 if TYPE_CHECKING:  # it imports SQLAlchemy, which a gateway without a log does not need
     from splitsecond.log.store.log import Log

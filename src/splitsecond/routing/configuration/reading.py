@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 from splitsecond.core.client_credentials import VENDORS
 from splitsecond.core.errors import CallerFault, file_faults, read_file
 from splitsecond.core.validation import nearest
+from splitsecond.log.store.settings import LogSettings
 from splitsecond.routing.configuration import target_specs
 from splitsecond.routing.configuration.client_keys import (
     check_number,
@@ -45,7 +46,6 @@ from splitsecond.routing.machinery.settings import Duration
 from splitsecond.routing.router.settings import (
     NO_SIMULATOR,
     OTHERS,
-    LogSettings,
     ProviderSettings,
     ResumeSettings,
     SessionBudget,

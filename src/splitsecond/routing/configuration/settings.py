@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct, structs
 
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.loading import loading
 from splitsecond.core.wording import counted_as
 from splitsecond.routing.construction.expression import LONGEST, parse
 from splitsecond.routing.construction.user_policies import PolicyFile
@@ -147,8 +148,8 @@ def check_reach(settings: GatewaySettings) -> None:
 def check_log(settings: GatewaySettings) -> None:
     """Raise `CallerFault` if no log can be kept where the configuration names one."""
     if settings.log is not None:
-        # it imports SQLAlchemy, which a gateway without a log does not need
-        from splitsecond.log.store.database import check_url
+        with loading():  # SQLAlchemy, which a gateway without a log does not need
+            from splitsecond.log.store.database import check_url
 
         check_url(settings.log.url)
 

@@ -5,7 +5,14 @@ from typing import Any
 
 import msgspec
 
-from splitsecond.core.catalog.provider import Auth, Provider, fill_base_url, names, provider
+from splitsecond.core.catalog.provider import (
+    Auth,
+    Provider,
+    fill_base_url,
+    is_foreign,
+    names,
+    provider,
+)
 from splitsecond.core.client_credentials import VENDORS
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.transport.exchange import Origin
@@ -103,6 +110,8 @@ def _check_client_credentials(place: str, given: ProviderConfig, api_format: str
 
 def catalogue_entry(name: str, given: ProviderConfig) -> Provider:
     place = f"providers.{name}"
+    if given.base_url and not given.like and is_foreign(name):
+        return Provider(title=name, base_url=given.base_url)
     try:
         entry = provider(given.like or name)
     except CallerFault as fault:

@@ -104,6 +104,16 @@ def targets(expression: Expression) -> list[str]:
     return list(dict.fromkeys(_names(expression)))
 
 
+def hedge_targets(policy: Expression) -> frozenset[str]:
+    """Return the targets to which a policy may send hedges."""
+    if isinstance(policy, TargetName):
+        return frozenset()
+    if policy.own is not None:
+        return frozenset(targets(policy))
+    second = targets(policy.branches[1]) if policy.policy == "hedge" else []
+    return frozenset(second).union(*map(hedge_targets, policy.parts))
+
+
 def first(expression: Expression, policy: str) -> PolicyExpression | None:
     """Return the first part, from the outside, that is the built-in `policy`; None: there is
     none."""

@@ -17,6 +17,7 @@ from splitsecond.core.catalog.provider import Access, Provider, fill_base_url, s
 from splitsecond.core.catalog.provider import provider as read_provider
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.upstream.spec import TargetSpec, Timeouts, keys_like, spec_at
+from splitsecond.log.store.settings import LogSettings
 from splitsecond.routing.construction.expression import Expression, targets
 
 OWN_SERVER = (
@@ -211,24 +212,6 @@ class ResumeSettings(Struct, frozen=True):
     """
 
     stall_ns: int | None = None
-
-
-class LogSettings(Struct, frozen=True):
-    """Database of the log. The repr omits the URL, which may contain a password."""
-
-    url: str
-    keep_days: int = 31
-
-    @property
-    def file(self) -> Path | None:
-        """The file of a log in SQLite, or None."""
-        # it imports SQLAlchemy, which takes half a second, and a gateway without a log needs none
-        from splitsecond.log.store.database import sqlite_file
-
-        return sqlite_file(self.url)
-
-    def __repr__(self) -> str:
-        return f"LogSettings({self.url.partition(':')[0]}, keep_days={self.keep_days})"
 
 
 class TelemetrySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

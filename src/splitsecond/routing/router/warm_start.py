@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from splitsecond.core import clock
 from splitsecond.core.errors import CallerFault
+from splitsecond.core.loading import loading
 from splitsecond.core.observation import Observation
 from splitsecond.core.session import CallSession
 from splitsecond.log.store.folder import seeds
-from splitsecond.routing.router.settings import LogSettings
+from splitsecond.log.store.settings import LogSettings
 
 if TYPE_CHECKING:
     from splitsecond.log.store.hub_connection import HubConnection
@@ -40,8 +41,8 @@ def open_log(
     """Open the log; None if none is configured. Raises `CallerFault` if that fails."""
     if given is None:
         return None
-    # imports SQLAlchemy, which a gateway without a log does not need
-    from splitsecond.log.store.log import Log
+    with loading():  # SQLAlchemy, which a gateway without a log does not need
+        from splitsecond.log.store.log import Log
 
     away = None if hub is None else lambda why: None
     return Log.open(given.url, keep_days=given.keep_days, say=say, hub=hub, away=away)
