@@ -109,7 +109,7 @@ class VectorsDecoder(ItemsDecoder):
 
     whole_form = msgspec.json.Decoder(_Answer, strict=False)
 
-    def _take_whole(self, answer: _Answer, body: bytes, at: int, out: list[Event]) -> None:
+    def _take_whole(self, answer: _Answer, body: bytes) -> None:
         found = (
             answer.embeddings.numbers
             if isinstance(answer.embeddings, _Floats)
@@ -117,14 +117,14 @@ class VectorsDecoder(ItemsDecoder):
         )
         vectors = [_decode_values(each).values if _begins(each) == b"{" else each for each in found]
         if answer.error:
-            self._report_error(at, out, error_of(answer.error), b"")
+            self._report_error(error_of(answer.error), b"")
         elif not vectors or not all(_begins(each) == b"[" for each in vectors):
-            self._break(at, out, "malformed", "the body is JSON without embeddings")
+            self._break("malformed", "the body is JSON without embeddings")
         else:
             billed = answer.meta and answer.meta.billed_units
-            out.append(Quiet(at, _VECTORS, (b"[%b]" % b",".join(map(bytes, vectors))).decode()))
+            self._add_quiet(_VECTORS, (b"[%b]" % b",".join(map(bytes, vectors))).decode())
             self._finish(
-                Usage(at, billed.input_tokens if billed else answer.prompt_eval_count, 0), at, out
+                Usage(self._at, billed.input_tokens if billed else answer.prompt_eval_count, 0)
             )
 
 

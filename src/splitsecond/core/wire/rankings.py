@@ -49,15 +49,15 @@ class _Answer(Struct, gc=False):
 class RankingDecoder(ItemsDecoder):
     whole_form = msgspec.json.Decoder(_Answer)
 
-    def _take_whole(self, answer: _Answer, body: bytes, at: int, out: list[Event]) -> None:
+    def _take_whole(self, answer: _Answer, body: bytes) -> None:
         if answer.error:
-            self._report_error(at, out, error_of(answer.error), b"")
+            self._report_error(error_of(answer.error), b"")
         elif not answer.results:
-            self._break(at, out, "malformed", "the body is JSON without results")
+            self._break("malformed", "the body is JSON without results")
         else:
             results = b"[%b]" % b",".join(map(bytes, answer.results))
-            out.append(Quiet(at, _RESULTS, results.decode()))
-            self._finish(Usage(at, None, 0), at, out)
+            self._add_quiet(_RESULTS, results.decode())
+            self._finish(Usage(self._at, None, 0))
 
 
 class RankingTranscoder(Transcoder):
