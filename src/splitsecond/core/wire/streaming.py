@@ -1,14 +1,13 @@
 """Base class of the decoders.
 
-The first byte shows what the body is. A brace begins a plain JSON answer, which is stored, and
-decoded at its end. Everything else goes through the SSE decoder, event by event, until one of them
-ends the stream; nothing after that is read.
+A body that begins with a brace is a plain JSON answer, decoded at its end. Any other goes through
+the SSE decoder, event by event, until one of them ends the stream; nothing after that is read.
 
 JSON that msgspec rejects and a lenient reader accepts (half of a surrogate pair, bytes that are not
-UTF-8, NaN) is repaired and decoded again. A report of token counts is decoded apart from the event
-that holds it, so that no count fails an answer; one that is not as its format says, or that
-contradicts itself, becomes a `Usage` that is `implausible`. Counts that are too large are found in
-`core/upstream/usage_check`, because decoders do not know the request.
+UTF-8, NaN) is repaired and decoded again. Token counts are decoded apart from their event, so that
+none fails an answer; a report that is not as its format says, or that contradicts itself, becomes
+an `implausible` `Usage`. `core/upstream/usage_check` finds counts that are too large for the
+request.
 """
 
 import json
@@ -56,7 +55,7 @@ ABSENT = Raw()
 NOTHING = (ABSENT, Raw(b"null"))
 
 _NAMED = frozenset({"error", "ping", "keepalive", "keep-alive", "heartbeat"})
-"""Names of events that mean the same in every format: an error, or else a sign of life."""
+"""Names of events that mean the same in every format: an error, or a sign of life."""
 _LEARNED = frozenset({"text", "reasoning", "refusal", "tool"})
 """Kinds of tokens whose events are learned: media are few and large."""
 
@@ -66,16 +65,20 @@ LONGEST_TIER = 40
 """Longest word for a speed tier, in characters: a provider can send any text there."""
 
 
+class Shape(Struct, gc=False):
+    """JSON of a provider, with only the fields that are used: msgspec skips others at C speed. Each
+    may be absent, and null unless it has another type: at some provider it is."""
+
+
 class Decoder:
     """Decoder of one answer: the bytes of the body in, events out. The last event is `Done` or
     `Broken`, given once.
 
     `server_timings`: the times that the provider reports, with its names and units. `in_runs`: the
-    reader of the events only counts tokens, so the tokens of one read may come as one `TokenRun`,
-    and a whole answer as one `WholeText`. `as_tool`: see `Encoded`; formats without need ignore it.
-    `tier`: the provider's word for the speed tier that served the request, "" until it says so.
-    `counted`: the largest counts that were reported since the reader of the events set this to
-    None. `odd_fields`: see `Observation`.
+    reader only counts tokens, so those of one read may come as one `TokenRun`, and a whole answer
+    as one `WholeText`. `as_tool`: see `Encoded`. `tier`: the provider's word for the speed tier
+    that served the request, or "". `counted`: the largest counts since the reader set this to None.
+    `odd_fields`: see `Observation`.
 
     Of a format: `whole_form`, `event_form`: the JSON of an answer that is not streamed, and of an
     event, in messages `event_name`. `events_of`: cuts a stream into events; the last is cut off
@@ -122,8 +125,7 @@ class Decoder:
         self._calls = ToolCalls()
 
     def _decode_whole(self, body: bytes) -> Any:
-        """Return the decoded plain JSON `body`, repaired if necessary. None: it is no JSON, and the
-        answer broken."""
+        """Return the decoded JSON `body`, repaired if necessary; None: the answer is broken."""
         try:
             return self.whole_form.decode(body)
         except (ValueError, RecursionError) as error:
@@ -135,8 +137,7 @@ class Decoder:
                 return None
 
     def _decode_oddly(self, data: bytes, form: msgspec.json.Decoder[T]) -> T:
-        """Return JSON, decoded without what does not fit and is not needed. Raises `ValueError` or
-        `RecursionError`."""
+        """Return what `fitted` does, and note the odd fields."""
         value, odd = fitted(data, form)
         for name in odd:
             self._note_odd(name)
@@ -144,7 +145,7 @@ class Decoder:
 
     @property
     def finished(self) -> bool:
-        """Whether each choice that began has its finish reason, so that only the end of the body is
+        """Whether each choice that began has its finish reason, and only the end of the body is
         missing."""
         if (
             not self._choices
@@ -156,10 +157,7 @@ class Decoder:
         return self._sse.between_events and self._is_whole(marker=False)
 
     def _read_counts(self, data: Raw | bytes, decode: Callable[[Any], T]) -> T | None:
-        """Return a report of token counts as `decode` reads it; None if there is none.
-
-        None also for a report with counts that are no counts.
-        """
+        """Return a report of token counts; None if there is none, or its counts are no counts."""
         if data in NOTHING:
             return None
         try:
@@ -170,8 +168,8 @@ class Decoder:
             return None
 
     def _add_usage(self, usage: Usage | None) -> None:
-        """Add a report of token counts, if it has any. If it or an earlier one cannot be true, it
-        is implausible."""
+        """Add a report of token counts, if it has any; as implausible if it or an earlier one
+        cannot be true."""
         if usage is None or (
             usage.input_tokens is None is usage.output_tokens and not usage.implausible
         ):
@@ -183,8 +181,8 @@ class Decoder:
         self._out.append(usage)
 
     def _add_finish(self, reason: str | None, data: bytes, index: int = 0) -> None:
-        """Add the reason why choice `index` ended, once. A failure breaks the answer, and so does
-        an unknown reason of an answer without content."""
+        """Add the reason why choice `index` ended, once. A failure breaks the answer, as does an
+        unknown reason without content."""
         if not reason or self._finished.get(index) == reason:
             return
         self._finished[index] = reason
@@ -265,7 +263,7 @@ class Decoder:
         return out
 
     def close(self, at: int) -> list[Event]:
-        """Return the last events after the end of the body, with `Done` or `Broken` unless that was
+        """Return the last events at the end of the body, with `Done` or `Broken` unless that was
         given before."""
         out = self._out = []
         if self._ended:
@@ -291,8 +289,8 @@ class Decoder:
         return out
 
     def _take_plain(self, body: bytes) -> bool:
-        """Take an answer of the most frequent kind; return False for any other. The general way
-        gives the same."""
+        """Take an answer of the most frequent kind, with the result of the general way; return
+        False for any other."""
         return False
 
     def _begin_events(self) -> None:
@@ -321,11 +319,9 @@ class Decoder:
             self._break("malformed", f"{self.event_name} is longer than {MAX_EVENT_BYTES:,} bytes")
 
     def feed_texts(self, data: bytes) -> Sequence[int]:
-        """Return the number of characters of each token if `data` is whole events, each with only a
-        text.
+        """Return the characters of each token if `data` is whole known events and `in_runs` is set.
 
-        Otherwise return nothing, and take nothing: then `feed` takes them. That is so if `in_runs`
-        is not set.
+        Otherwise take and return nothing: `feed` takes them.
         """
         if self._ended or not self._begun or self._json is not None:
             return ()
@@ -347,7 +343,7 @@ class Decoder:
         """Return the tokens of consecutive packets that arrived at `times`, if each brought one
         token of text.
 
-        Otherwise return None, and take nothing: then `feed` takes them one by one.
+        Otherwise take nothing and return None: `feed` takes them one by one.
         """
         if self._ended or not self._begun or self._json is not None:
             return None
@@ -375,8 +371,8 @@ class Decoder:
             self._like, self._countable = token, token.kind != "reasoning"
 
     def _text_of(self, data: bytes) -> str | None:
-        """Return the text of an event like the one before it. It is taken a second time, which
-        changes no more than their number."""
+        """Return the text of an event like the one before it, taken a second time, which changes
+        only the number of tokens."""
         parsed, out, counted = read_json(data, self.event_form.decode), self._out, self._tokens
         added = self._out = []
         if parsed is not None:  # else the event before it was repaired
@@ -412,10 +408,9 @@ class Decoder:
                 self._learn(event, data, out[-1])
 
     def _repaired(self, name: str, data: bytes, error: Exception) -> tuple[bytes, Any]:
-        """Return an event that could not be decoded (`error`), repaired and decoded; None if it is
-        no JSON.
+        """Return an event that could not be decoded (`error`), repaired and decoded.
 
-        Then its meaning was added: an end mark, nothing, or the break of the answer.
+        None: it is no JSON, and an end mark, nothing, or the break of the answer was added.
         """
         word = data.strip()
         if word == END_MARK and self.done_ends:
@@ -435,7 +430,7 @@ class Decoder:
         return data, None
 
     def _take_event(self, parsed: Any, name: str, data: bytes) -> None:
-        """Take one event of the stream, decoded by `event_form`. `name` is from its ``event:``
+        """Take one event of the stream, decoded by `event_form`; `name` is from its ``event:``
         line."""
         raise NotImplementedError
 
@@ -445,12 +440,11 @@ class Decoder:
         raise NotImplementedError
 
     def _is_whole(self, marker: bool) -> bool:
-        """Return whether the stream is complete at its end mark (`marker`), or at the end of the
-        body."""
+        """Return whether the stream is complete at its end mark, or else at the end of the body."""
         return False
 
     def _end(self, *, marker: bool = False, cut: bool = False) -> None:
-        """End the stream: by its end mark (`marker`), or with the body; `cut`: inside an event."""
+        """End the stream by its end mark, or with the body; `cut`: inside an event."""
         if not cut and self._is_whole(marker):
             self._complete(marker=marker)
             return
@@ -473,11 +467,11 @@ class Decoder:
 
 def repair_json(data: bytes, halves: dict[tuple[Any, ...], str] | None = None) -> bytes:
     """Return `data` as JSON for msgspec: U+FFFD for invalid UTF-8, "?" for half a surrogate pair,
-    null for NaN.
+    null for NaN and numbers too large to be read.
 
-    Also null for a number that is too large to be read. `halves`: of an event stream, the first
-    halves of surrogate pairs at the ends of texts, by the place of the text. They wait here for the
-    next event. Raises `ValueError` or `RecursionError` if a lenient reader refuses it too.
+    `halves`: of an event stream, the first halves of surrogate pairs at the ends of texts, by the
+    place of the text, which wait for the next event. Raises `ValueError` or `RecursionError` if a
+    lenient reader refuses it too.
     """
     text = data.decode("utf-8", "replace")
     value = json.loads(text, parse_constant=lambda _: None, parse_int=_integer, parse_float=_finite)
@@ -513,14 +507,12 @@ NEEDED = frozenset((
     "functionCall", "inlineData",
     "audio", "images", "image_url", "url", "status", "status_code", "done",
 ))  # fmt: skip
-"""Fields that hold the answer, or an error in its place: none of them is left out because its value
-is odd."""
+"""Fields that hold the answer, or an error in its place: they are never left out."""
 MAX_ODD, MAX_READ_AGAIN = 32, 32 << 20
-"""The most values of one event, or of one whole answer, that are left out, and the most bytes that
-are therefore read again: each value costs a reading."""
+"""The most values of one event or answer that are left out, and the most bytes that are therefore
+read again."""
 MAX_HALVES = 32
-"""The most texts in one event whose last character is half a surrogate pair that waits for the
-other half."""
+"""The most texts in one event that wait for the other half of a surrogate pair."""
 _PLACE = re.compile(r" - at `\$([^`]+)`$")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
@@ -529,7 +521,7 @@ def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
     """Return JSON decoded by `form` without the values that do not fit, and the names of their
     fields.
 
-    Raises `ValueError` for a value of a field that is `NEEDED`, and for data that is no JSON.
+    Raises `ValueError` for a value of a `NEEDED` field, and for data that is no JSON.
     """
     odd: list[str] = []
     value: Any = None
@@ -552,7 +544,7 @@ def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
 
 
 def _steps_to(error: msgspec.ValidationError) -> list[str | int]:
-    """Return the names and numbers that lead to the value that did not fit; none for the whole."""
+    """Return the steps to the value that did not fit; none for the whole."""
     found = _PLACE.search(str(error))
     return [name or int(number) for name, number in _STEP.findall(found[1])] if found else []
 

@@ -22,17 +22,17 @@ that a later event omits, or reports as 0, keeps its value. The ``output_tokens`
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from splitsecond.core.events import Quiet, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import TokenUsage
 from splitsecond.core.wire.provider_errors import error_of
-from splitsecond.core.wire.streaming import ABSENT, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Decoder, Shape
 from splitsecond.core.wire.tool_calls import PartNumbers, arguments_text
 
 
-class Block(Struct, gc=False):
+class Block(Shape):
     """A block of content, whole or at its start. `id`, `name`, `input`: of a tool call. `data`:
     encrypted thinking."""
 
@@ -46,7 +46,7 @@ class Block(Struct, gc=False):
     input: Raw = Raw()
 
 
-class Delta(Struct, gc=False):
+class Delta(Shape):
     text: str | None = None
     thinking: str | None = None
     partial_json: str | None = None
@@ -54,13 +54,13 @@ class Delta(Struct, gc=False):
     stop_reason: str | None = None
 
 
-class Message(Struct, gc=False):
+class Message(Shape):
     """The message in ``message_start``, which has only its usage, raw as in `MessageEvent`."""
 
     usage: Raw = ABSENT
 
 
-class MessageEvent(Struct, gc=False):
+class MessageEvent(Shape):
     """One event of a stream, or a whole answer (`content` and later fields). `index`: the number of
     the block.
 

@@ -13,22 +13,22 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from splitsecond.core.events import Usage
 from splitsecond.core.wire.openai.shapes import TokenUsage, ToolCall
 from splitsecond.core.wire.provider_errors import address_hints, error_of, parse_error
 from splitsecond.core.wire.provider_errors import fault_from_response as _fault
-from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder, Shape
 from splitsecond.core.wire.tool_calls import arguments_text
 
 
-class Content(Struct, gc=False):
+class Content(Shape):
     text: str | None = None
     thinking: str | None = None
 
 
-class Message(Struct, gc=False):
+class Message(Shape):
     """A message. A whole one has lists where an event has one element."""
 
     content: Content | list[Content] | str | None = None
@@ -36,7 +36,7 @@ class Message(Struct, gc=False):
     tool_calls: ToolCall | list[ToolCall] | None = None
 
 
-class UsageShape(Struct, gc=False):
+class UsageShape(Shape):
     """``usage``: the tokens that the model read and wrote (`tokens`), and those that are billed."""
 
     tokens: TokenUsage | None = None
@@ -44,7 +44,7 @@ class UsageShape(Struct, gc=False):
     cached_tokens: Count | None = None
 
 
-class Delta(Struct, gc=False):
+class Delta(Shape):
     """The change that an event makes. The last one has the finish reason, the counts, or an error.
 
     `usage` (`UsageShape`) is raw here and in `Chunk`, so that a wrong count in it fails no answer.
@@ -56,7 +56,7 @@ class Delta(Struct, gc=False):
     error: Any = None
 
 
-class Chunk(Struct, gc=False):
+class Chunk(Shape):
     """One event of a stream, or a whole answer. A `message` that is a string is an error's; `index`
     is the block's."""
 

@@ -17,16 +17,16 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from splitsecond.core.events import Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.wire.provider_errors import address_hints, error_of, parse_error
 from splitsecond.core.wire.provider_errors import fault_from_response as _fault
-from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder, Shape
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
-class PartialArg(Struct, gc=False, rename="camel"):
+class PartialArg(Shape, rename="camel"):
     """A piece of one argument of a function call, streamed by Vertex."""
 
     string_value: str | None = None
@@ -34,7 +34,7 @@ class PartialArg(Struct, gc=False, rename="camel"):
     bool_value: bool | None = None
 
 
-class FunctionCall(Struct, gc=False, rename="camel"):
+class FunctionCall(Shape, rename="camel"):
     """A function call: whole, or in pieces if the request asked Vertex for that
     (``partialArgs``)."""
 
@@ -44,11 +44,11 @@ class FunctionCall(Struct, gc=False, rename="camel"):
     partial_args: list[PartialArg] | None = None
 
 
-class ExecutableCode(Struct, gc=False):
+class ExecutableCode(Shape):
     code: str | None = None
 
 
-class Media(Struct, gc=False, rename="camel"):
+class Media(Shape, rename="camel"):
     """Media: inline (`data`, base64), or elsewhere (`file_uri`)."""
 
     mime_type: str | None = None
@@ -56,7 +56,7 @@ class Media(Struct, gc=False, rename="camel"):
     file_uri: str | None = None
 
 
-class Part(Struct, gc=False, rename="camel"):
+class Part(Shape, rename="camel"):
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
@@ -66,23 +66,23 @@ class Part(Struct, gc=False, rename="camel"):
     file_data: Media | None = None
 
 
-class Content(Struct, gc=False):
+class Content(Shape):
     parts: list[Part] | None = None
 
 
-class Candidate(Struct, gc=False, rename="camel"):
+class Candidate(Shape, rename="camel"):
     index: Count | None = None
     content: Content | None = None
     finish_reason: str | None = None
 
 
-class PromptFeedback(Struct, gc=False, rename="camel"):
+class PromptFeedback(Shape, rename="camel"):
     """The reason why a prompt was blocked; then there are no candidates."""
 
     block_reason: str | None = None
 
 
-class UsageMetadata(Struct, gc=False, rename="camel"):
+class UsageMetadata(Shape, rename="camel"):
     """The counts so far. `prompt_token_count` includes cached tokens, `candidates_token_count`
     excludes reasoning."""
 
@@ -94,7 +94,7 @@ class UsageMetadata(Struct, gc=False, rename="camel"):
     total_token_count: Count | None = None
 
 
-class Chunk(Struct, gc=False, rename="camel"):
+class Chunk(Shape, rename="camel"):
     """One event of a stream, or a whole answer: a ``GenerateContentResponse``, or an error.
 
     `usage_metadata` (`UsageMetadata`) is raw, so that a wrong count in it fails no answer.

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from splitsecond.core.events import Usage
 from splitsecond.core.service import Operation
@@ -18,29 +18,29 @@ from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import address_hints, error_of
 from splitsecond.core.wire.provider_errors import fault_from_response as _fault
 from splitsecond.core.wire.sse import SseDecoder, SseEvent
-from splitsecond.core.wire.streaming import Count, Decoder
+from splitsecond.core.wire.streaming import Count, Decoder, Shape
 from splitsecond.core.wire.tool_calls import arguments_text
 
 
-class Function(Struct, gc=False):
+class Function(Shape):
     name: str = ""
     arguments: Raw = Raw()
 
 
-class ToolCall(Struct, gc=False):
+class ToolCall(Shape):
     """One whole tool call: Ollama never sends fragments, and older servers no id."""
 
     id: str | None = None
     function: Function | None = None
 
 
-class Message(Struct, gc=False):
+class Message(Shape):
     content: str | None = None
     thinking: str | None = None
     tool_calls: list[ToolCall] | None = None
 
 
-class ResponseLine(Struct, gc=False):
+class ResponseLine(Shape):
     """A line, or a whole answer. The last one has `done`, and beside it `Counts` and
     `Durations`."""
 
@@ -50,14 +50,14 @@ class ResponseLine(Struct, gc=False):
     error: Any = None
 
 
-class Counts(Struct, gc=False):
+class Counts(Shape):
     """The counts of the last line. They are decoded apart, so that a wrong one fails no answer."""
 
     prompt_eval_count: Count | None = None
     eval_count: Count | None = None
 
 
-class Durations(Struct, gc=False):
+class Durations(Shape):
     total_duration: Count | None = None
     load_duration: Count | None = None
     prompt_eval_duration: Count | None = None

@@ -11,7 +11,7 @@ The first event that ends a stream decides; later ones are ignored.
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from splitsecond.core.events import (
     Finish,
@@ -36,15 +36,15 @@ from splitsecond.core.wire.openai.shapes import (
 )
 from splitsecond.core.wire.openai.usage_sum import UsageTally, timings_of, usage_of, usage_times
 from splitsecond.core.wire.provider_errors import ProviderError, error_of
-from splitsecond.core.wire.streaming import ABSENT, NOTHING, Decoder, contradictory
+from splitsecond.core.wire.streaming import ABSENT, NOTHING, Decoder, Shape, contradictory
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
-class _TokenLogprob(Struct, gc=False):
+class _TokenLogprob(Shape):
     logprob: float | None = None
 
 
-class _Logprobs(Struct, gc=False):
+class _Logprobs(Shape):
     content: list[_TokenLogprob] | None = None
     token_logprobs: list[float | None] | None = None
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from splitsecond.core.events import Event, Token, TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import UsageShape
 from splitsecond.core.wire.provider_errors import error_of
-from splitsecond.core.wire.streaming import ABSENT, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Decoder, Shape
 
 MAX_BYTES = 64 * 1024 * 1024
 """2,048 vectors, the most that OpenAI returns at once, of 3,072 numbers are 33 MB in base64."""
@@ -29,11 +29,11 @@ _BEGINS: Mapping[TokenKind, re.Pattern[bytes]] = {
 _LONGEST_MATCH = 64
 
 
-class _Item(Struct, gc=False):
+class _Item(Shape):
     index: int | None = None
 
 
-class _Answer(Struct, gc=False):
+class _Answer(Shape):
     data: list[_Item] | None = None
     results: list[_Item] | None = None
     usage: Raw = ABSENT

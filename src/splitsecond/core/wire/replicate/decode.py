@@ -9,33 +9,33 @@ its pieces, and ``metrics`` holds the only counts.
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from splitsecond.core.events import Finish, Usage
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import ProviderError, error_of, parse_error
 from splitsecond.core.wire.sse import SseEvent
-from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder, Shape
 
 _RUNNING = ("starting", "processing")
 
 
-class _Urls(Struct):
+class _Urls(Shape):
     stream: str | None = None
 
 
-class _Counts(Struct, gc=False):
+class _Counts(Shape):
     input_token_count: Count | None = None
     output_token_count: Count | None = None
 
 
-class _Times(Struct, gc=False):
+class _Times(Shape):
     predict_time: float | None = None
     time_to_first_token: float | None = None
     total_time: float | None = None
 
 
-class Prediction(Struct, gc=False):
+class Prediction(Shape):
     """A prediction, as it is created or when it has ended. `metrics` (`_Counts` and `_Times`) is
     raw, so that a wrong number in it fails no answer."""
 
@@ -47,7 +47,7 @@ class Prediction(Struct, gc=False):
     urls: _Urls | None = None
 
 
-class _DoneEvent(Struct, gc=False):
+class _DoneEvent(Shape):
     reason: str | None = None
 
 

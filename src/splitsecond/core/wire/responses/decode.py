@@ -15,24 +15,24 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.finish_reasons import meaning
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import TokenUsage
 from splitsecond.core.wire.provider_errors import error_of, parse_error
-from splitsecond.core.wire.streaming import ABSENT, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Decoder, Shape
 from splitsecond.core.wire.tool_calls import PartNumbers, arguments_text
 
 
-class Part(Struct, gc=False):
+class Part(Shape):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
 
 
-class Item(Struct, gc=False):
+class Item(Shape):
     """One item: a message, reasoning, a tool call or an image (`result`, base64)."""
 
     type: str = ""
@@ -47,11 +47,11 @@ class Item(Struct, gc=False):
     output_format: str | None = None
 
 
-class Incomplete(Struct, gc=False):
+class Incomplete(Shape):
     reason: str | None = None
 
 
-class Response(Struct, gc=False):
+class Response(Shape):
     """An answer as far as it has come; the events that end a stream hold it with its usage.
 
     `usage` (`TokenUsage`) is raw, so that a wrong count in it fails no answer.
@@ -72,7 +72,7 @@ class Response(Struct, gc=False):
         return why or self.status or "completed"
 
 
-class ResponseEvent(Response, gc=False):
+class ResponseEvent(Response):
     type: str = ""
     delta: Any = None
     text: Any = None
