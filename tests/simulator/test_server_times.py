@@ -13,7 +13,7 @@ from splitsecond.core import clock
 from splitsecond.core.pacing import Pacer, Timer
 from splitsecond.core.wire import ollama, openai
 from splitsecond.core.wire.api_format import TimesForm
-from splitsecond.core.wire.server_times import processing_times
+from splitsecond.core.wire.rate_limits import processing_times
 from splitsecond.simulator.profile import (
     EngineSpec,
     Profile,

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from splitsecond.core.events import Event
 from splitsecond.core.timing.timeline import Sending, Timeline
 from splitsecond.core.wire.openai.decode import OpenAIDecoder
 
@@ -17,7 +16,7 @@ from splitsecond.core.wire.openai.decode import OpenAIDecoder
 class _General(OpenAIDecoder):
     """The decoder without the shorter way."""
 
-    def _take_plain(self, body: bytes, at: int, out: list[Event]) -> bool:
+    def _take_plain(self, body: bytes) -> bool:
         return False
 
 
@@ -109,8 +108,8 @@ def test_usual_response_takes_the_fast_path() -> None:
     class Watched(OpenAIDecoder):
         taken: bool | None = None
 
-        def _take_plain(self, body: bytes, at: int, out: list[Event]) -> bool:
-            self.taken = super()._take_plain(body, at, out)
+        def _take_plain(self, body: bytes) -> bool:
+            self.taken = super()._take_plain(body)
             return self.taken
 
     reading = Watched()

@@ -18,7 +18,7 @@ from splitsecond.core import clock
 from splitsecond.core.serving.request_cycle import JSON, RequestCycle, content_headers
 from splitsecond.core.wire import gemini, openai
 from splitsecond.core.wire.api_format import AnswerWriter, CalledTool, ServerAnswer, ServerTimes
-from splitsecond.core.wire.server_times import PROCESSING_HEADER
+from splitsecond.core.wire.rate_limits import PROCESSING_HEADER
 from splitsecond.simulator.content.embeddings import EmbeddingRequest, embedding_response
 from splitsecond.simulator.content.logprobs import with_logprobs
 from splitsecond.simulator.content.rerank import RerankRequest, rerank_response

@@ -50,8 +50,7 @@ from splitsecond.core.upstream.usage_check import (
     without_counts,
 )
 from splitsecond.core.wire.output_limit import MAX_TOKENS, output_limit
-from splitsecond.core.wire.rate_limits import rate_limits
-from splitsecond.core.wire.server_times import PROCESSING_HEADER, processing_times
+from splitsecond.core.wire.rate_limits import PROCESSING_HEADER, processing_times, rate_limits
 from splitsecond.core.wire.streaming import Decoder
 from splitsecond.core.wire.transcoder import Transcoder
 

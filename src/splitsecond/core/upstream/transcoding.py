@@ -22,9 +22,8 @@ from splitsecond.core.wire.api_format import Encode, Encoded, Quirks
 from splitsecond.core.wire.chat_form import TRANSLATED, with_prefill
 from splitsecond.core.wire.client_format import ClientFormat, RequestReader, client_format
 from splitsecond.core.wire.continuation import ContinuationEncoder
-from splitsecond.core.wire.embeddings import VectorsTranscoder
+from splitsecond.core.wire.embeddings import ItemsTranscoder
 from splitsecond.core.wire.openai.encode import fit_to_provider
-from splitsecond.core.wire.rankings import RankingTranscoder
 from splitsecond.core.wire.transcoder import Transcoder
 from splitsecond.core.wire.translation import nested_too_deeply, not_translatable, without_tools
 
@@ -122,10 +121,8 @@ def _in_own_names(message: str, call: Call, form: ClientFormat, reader: RequestR
 
 
 def transcoder(call: Call, model: str) -> Transcoder:
-    if call.operation == "embeddings":
-        return VectorsTranscoder(call, model)
-    if call.operation == "rerank":
-        return RankingTranscoder(model)
+    if call.operation in ("embeddings", "rerank"):
+        return ItemsTranscoder(call, model)
     form = client_format(call)
     made = form.transcoder(call, model)
     if form.opens_with_tokens and call.stream:

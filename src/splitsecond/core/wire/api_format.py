@@ -1,10 +1,9 @@
-"""Interface of an API format ("api_format" in the code): the types of its client role and of its
-server role.
+"""Types of an API format, in its client role and its server role.
 
-A format is a module (or package) with functions for both roles; the catalogue's data name the
-format of each provider. Client: `encode` a call, `decoder` for its answer, `fault_from_response`
-for an error response. Server: a `StreamWriter` (`AnswerWriter`), or an `error_body`. The
-differences between providers of one format are data, too: `Quirks`.
+A format is a package with functions for both roles; the catalogue names the format of each
+provider. Client: `encode` a call, `decoder` for its answer, `fault_from_response` for an error
+response. Server: a `StreamWriter` (`AnswerWriter`), and an `error_body`. The differences between
+providers of one format are data: `Quirks`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,10 +18,7 @@ from splitsecond.core.wire.reasoning import ReasoningStyle
 from splitsecond.core.wire.translation import shared_fields
 
 UsagePlace = Literal["", "own_chunk", "last_chunk", "every_chunk", "choices", "x_groq"]
-"""The place of the usage in a stream of OpenAI's format: in a chunk of its own after the answer, in
-the chunk that ends the answer, in each chunk (totals so far), inside a choice, or in Groq's own
-field. "": unknown.
-"""
+"""The place of the usage in a stream of OpenAI's format; "": unknown."""
 USAGE_WORDS: Mapping[str, str] = {
     "own_chunk": "in a chunk of their own at the end",
     "last_chunk": "on the last chunk of the answer",
@@ -37,44 +33,31 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Differences of a provider from its API format. The defaults fit most OpenAI-compatible
     providers.
 
-    The last three of the table are information only: decoders find usage and reasoning in any
-    place, and read rate limits of every family.
+    The last three are information only: decoders find usage and reasoning in any place, and read
+    rate limits of every family.
 
-    `stream_options`    accepts ``stream_options`` (some providers reject unknown fields)
-    `max_tokens_field`  its name of the limit on output tokens of a chat, "max_tokens" or
-                        "max_completion_tokens"
+    `stream_options`    accepts ``stream_options``
+    `max_tokens_field`  its name of the limit on output tokens of a chat
     `default_max_tokens`  the limit on output tokens of a translated chat without one, where the
-                          format requires it (Anthropic); None: the maximum of the model if that
-                          is known, otherwise 8,192
-    `done_marker`       ends a stream with ``[DONE]``; information only, because a missing mark
-                        alone is no fault
-    `on_vertex`         accepts Anthropic's Messages in the form of Google's Vertex: the path
-                        names the model
-    `drop_tools`        tools of other providers (the beginning of their types) that a translated
-                        request leaves out
-    `threads`           keeps conversations of Anthropic's Messages, so that a request continues
-                        one (``thread``)
-    `takes_thoughts`    accepts earlier reasoning, as ``reasoning_content`` of an assistant's
-                        message
-    `thought_signatures`  its models require a signature of the reasoning before a tool call
-                          (Gemini 3)
+                          format requires it (Anthropic); None: the model's maximum, or else 8,192
+    `done_marker`       ends a stream with ``[DONE]``; information only
+    `on_vertex`         accepts Anthropic's Messages in the form of Google's Vertex
+    `drop_tools`        beginnings of the types of tools that a translated request leaves out
+    `threads`           keeps conversations of Anthropic's Messages (``thread``)
+    `takes_thoughts`    accepts earlier reasoning, as ``reasoning_content`` of a message
+    `thought_signatures`  requires a signature of the reasoning before a tool call (Gemini 3)
     `extra_fields`      fields of every chat, over those of the client (a speed tier)
     `betas`             beta features of every request, beside those of the client (Anthropic)
-    `session_field`     the field of a chat by which it keeps a session where its prompt is
-                        cached; "": none
+    `session_field`     the field of a chat that keeps a session at its prompt cache; "": none
     `session_header`    the same as a header
-    `stream_whole`      what the client wants whole may be requested as a stream: only a stream
-                        can be timed
+    `stream_whole`      what the client wants whole may be requested as a stream, which can be timed
     `takes`             the fields that few providers accept and a translated chat keeps
-                        (`openai.encode`); in another format, fields of a chat beside those that
-                        the format defines; None: the usual ones
-    `thinking`          how to set the reasoning of its models; the first entry that matches a
-                        model counts
+                        (`openai.encode`); in another format, fields beside those that it defines;
+                        None: the usual ones
+    `thinking`          how to set the reasoning of its models; the first entry that matches counts
     `stream_hosts`      hosts beside its own to which it may refer for a stream (Replicate)
-    `usage`             the place of the token counts (see `UsagePlace`), for messages about
-                        missing counts
-    `reasoning_field`   the field that holds the reasoning; "content": it is part of the answer's
-                        text
+    `usage`             the place of the token counts, for messages about missing counts
+    `reasoning_field`   the field of the reasoning; "content": it is part of the answer's text
     `rate_limits`       the common beginning of its rate limit headers; "none": it sends none
     """
 
@@ -100,8 +83,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rate_limits: Literal["", "x-ratelimit", "anthropic-ratelimit", "none"] = ""
 
     def native(self, call: Call, fields: dict[str, Any], own: Collection[str]) -> dict[str, Any]:
-        """Return what is left of the `fields` of a chat: those of the format's `own` and of
-        `takes`. The call's notes name the others: no format but a chat's is known to have them."""
+        """Return those of the `fields` of a chat that are in `own` or in `takes`; the call's notes
+        name the others."""
         return shared_fields(call, fields, {*own, *(self.takes or ())})
 
     def streamed(self, call: Call) -> bool:
@@ -119,8 +102,7 @@ def chat_request(path: str, body: Mapping[str, Any], streamed: bool) -> "Encoded
 
 
 Follow = Callable[[bytes], str]
-"""Returns the address of the answer from the body of the first response. Raises `ProviderFault` if
-it has none."""
+"""Returns the address of the answer from the first response's body, or raises `ProviderFault`."""
 
 
 class Encoded(Struct, frozen=True):
@@ -128,8 +110,8 @@ class Encoded(Struct, frozen=True):
     key.
 
     `streamed`: it requests a stream. `follow`: reads the address of the answer from the response;
-    None: the response is the answer. `fresh`: headers of this request only. `as_tool`: the text of
-    the answer is the arguments of a call of this tool; "": it is text.
+    None: the response is the answer. `fresh`: headers of this request only. `as_tool`: the answer's
+    text is the arguments of a call of this tool.
     """
 
     path: str
@@ -167,8 +149,8 @@ class ServerAnswer(Struct, frozen=True, kw_only=True):
 
 
 class ServerTimes(Struct, frozen=True):
-    """A server's time in nanoseconds: waiting, on the prompt until the first token, and from there
-    to the last."""
+    """Nanoseconds of a server: waiting, on the prompt until the first token, and from there to the
+    last."""
 
     queue_ns: int
     prompt_ns: int
@@ -186,10 +168,10 @@ TimesForm = Literal["groq", "cerebras", "llama.cpp"]
 class AnswerWriter(Protocol):
     """Writer of one answer in the server role: a stream, or `whole`.
 
-    For a stream each method returns the bytes of whole events, or b"". The order: for each choice
+    Each method of a stream returns the bytes of whole events, or b"". The order: for each choice
     `opening`, its tokens (after `tool_call` those of that call's arguments) and `finish`, then
-    `usage`, then `done`. `end` is the last three in one. `error` ends a stream that failed. The
-    writers of the formats inherit what sends nothing. Formats with one choice ignore `index`.
+    `usage`, then `done`. `end` is the last three in one; `error` ends a stream that failed. Methods
+    here send nothing. Formats with one choice ignore `index`.
 
     `repeats_text`: the end of a stream repeats the text. `stop_sequence`: the client's stop
     sequence that ended the answer, for formats that report it.
@@ -197,31 +179,28 @@ class AnswerWriter(Protocol):
 
     repeats_text: bool = False
     stop_sequence: str | None = None
+    has_marker: bool = True
 
     @property
     def kind(self) -> TokenKind | None:
-        """The kind of tokens that the open part takes; None: no part is open, or it takes no
-        more."""
+        """The kind of tokens that the open part takes; None: it takes none, or no part is open."""
         return None
 
     def read_tools(self, fields: Mapping[str, Any]) -> None:
-        """Read the client's tools in the fields of its request, for formats whose answers describe
-        the tools."""
+        """Read the client's tools in the fields of its request, if answers describe the tools."""
         return
 
     def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
-        """Report these times at the end, for formats that have them; `form`: as in OpenAI's format,
-        None for none."""
+        """Report these times at the end; `form`: as in OpenAI's format, None for none."""
         return
 
     def opening(self, index: int = 0, usage: Usage | None = None) -> bytes:
-        """Return the beginning of a choice; `usage`: for formats that begin with the tokens of the
-        prompt."""
+        """Return the beginning of a choice; `usage`: the tokens of the prompt."""
         return b""
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
-        """Return one token of `kind`; for "tool" a fragment of the arguments of the call that
-        `tool_call` began.
+        """Return one token of `kind`; for "tool" a fragment of the arguments of the last
+        `tool_call`.
 
         Raises `KeyError` for a kind that the format does not have.
         """
@@ -249,10 +228,13 @@ class AnswerWriter(Protocol):
         counts: bool = True,
         marker: bool = True,
     ) -> bytes:
-        """Return the end of all choices and of the stream; `counts`: with the usage, `marker`: with
-        the end mark."""
+        """Return the end of all choices and of the stream, with the usage and the end mark."""
         finish = b"".join(self.finish(reason, index) for index in range(choices))
-        return finish + (self.usage(usage) if counts else b"") + (self.done() if marker else b"")
+        return (
+            finish
+            + (self.usage(usage) if counts else b"")
+            + (self.done() if marker or not self.has_marker else b"")
+        )
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes: ...
 

@@ -1,8 +1,6 @@
 """Assembly of a streamed answer into the JSON object that a client gets if it requests no stream.
 
-Nearly all events of a stream only add to one text, and differ in nothing else. After one of them is
-merged, those that follow it directly and have the same bytes around the text only add theirs
-(`TextEvents`). All others are decoded and merged one by one, with the same result.
+Events are decoded and merged one by one, but those that only add to one text (`TextEvents`).
 
 Everything here comes from a provider: any input takes linear time, and an answer that cannot be
 assembled raises a `ProviderFault`.
@@ -26,13 +24,13 @@ _decode: Callable[[bytes], Any] = msgspec.json.decode
 _LAST_EVENT = b"\n\ndata: [DONE]\n\n"
 MAX_ANSWER_BYTES = 64 << 20
 MAX_INDEXES = 16_384
-"""The most numbered items in one list: choices, tool calls of a choice, blocks. vLLM returns at
-most that many choices."""
+"""The most numbered items in one list: choices, tool calls, blocks. vLLM returns at most that many
+choices."""
 
 
 class Text(list[str]):
-    """The pieces of one text that grows. They are joined once, at the end: appending would take
-    quadratic time."""
+    """The pieces of one text that grows, joined once at the end: appending would take quadratic
+    time."""
 
 
 class _Items(list[Any]):
@@ -44,15 +42,15 @@ class _Items(list[Any]):
 
 
 Added = list[Text | None]
-"""What an event has added: the texts that grew, and None for anything else that would be added
-again if the event were merged a second time."""
+"""The texts to which an event has added, and None for anything else that merging it again would add
+again."""
 
 
 class Assembly:
     """Assembly of one answer: `feed` it the body; at its end `answer` returns the whole.
 
-    A format merges its events into one object, `merged`, or takes them in another way. `done_ends`:
-    ``[DONE]`` ends the stream. Nothing after its end is read, whatever it is.
+    A format merges its events into `merged`, or takes them in another way. `done_ends`: ``[DONE]``
+    ends the stream; nothing after it is read.
     """
 
     done_ends = True
@@ -177,12 +175,11 @@ _NOT_JOINED = frozenset({"id", "type", "role", "name", "format", "call_id"})
 
 
 def merge(into: dict[str, Any], new: dict[str, Any], added: Added, *, joins: bool = False) -> None:
-    """Merge the fields of an event by rules that need no list of fields, so that unknown fields
-    survive.
+    """Merge the fields of an event, without a list of fields, so that unknown ones survive.
 
-    Texts are joined, if `joins` and below a ``delta``, except names and ids, which are set; objects
-    are merged; lists whose items have an ``index`` are merged by it, other lists are joined; of
-    anything else the last value that is not null counts.
+    Texts are joined, if `joins` and below a ``delta``, except names and ids; objects are merged;
+    lists whose items have an ``index`` are merged by it, other lists are joined; of anything else
+    the last value that is not null counts.
     """
     for name, value in new.items():
         old = into.get(name)
@@ -250,7 +247,7 @@ def decoded(
     data: bytes, decode: Callable[[bytes], T], halves: dict[tuple[Any, ...], str] | None = None
 ) -> T:
     """Decode the JSON of an event, repaired (with `halves`) if necessary. Raises `ProviderFault` if
-    it is not JSON."""
+    it is no JSON."""
     try:
         return decode(data)
     except (ValueError, RecursionError):

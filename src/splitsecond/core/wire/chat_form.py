@@ -21,6 +21,7 @@ from splitsecond.core.wire import tool_results
 from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import (
     MAX_TOOL_NAME,
+    Fields,
     leave_out,
     leave_out_unknown,
     left_out,
@@ -30,8 +31,6 @@ from splitsecond.core.wire.translation import (
     short,
 )
 
-_OWN_FIELDS = ("model", "stream", "stream_options")
-"""Fields that the encoder of each format sets."""
 _DROPPED: Mapping[str, tuple[Any, ...]] = {
     "user": (),
     "metadata": (),
@@ -67,12 +66,16 @@ TRANSLATED = "translated"
 form as it came in."""
 
 
+def translated(call: Call, body: Fields) -> Call:
+    return structs.replace(call, body=body, hints={**call.hints, TRANSLATED: "yes"})
+
+
 class Function(Struct, frozen=True):
     """The function of a tool call; `arguments` is JSON, or what some clients send: the object
     itself."""
 
     name: Annotated[str, Meta(max_length=MAX_TOOL_NAME)]
-    arguments: str | dict[str, Any] | None = ""
+    arguments: str | Fields | None = ""
 
 
 NO_SIGNATURE = "skip_thought_signature_validator"
@@ -87,17 +90,17 @@ class ToolCall(Struct):
     id: str = ""
     type: str = "function"
     function: Function = Function("")
-    extra_content: dict[str, Any] | None = None
+    extra_content: Fields | None = None
 
     @property
     def arguments_text(self) -> str:
         return arguments_text(self.function.arguments)
 
-    def arguments(self, place: str) -> dict[str, Any]:
+    def arguments(self, place: str) -> Fields:
         """Return the arguments as an object. Raises `CallerFault` if they are no object; `place`:
         of the call."""
         try:
-            return msgspec.json.decode(self.arguments_text or "{}", type=dict[str, Any])
+            return msgspec.json.decode(self.arguments_text or "{}", type=Fields)
         except (ValueError, RecursionError):
             raise CallerFault(f"{place}.function.arguments is not the JSON of an object") from None
 
@@ -110,7 +113,7 @@ class Message(Struct):
     """
 
     role: str
-    content: str | list[dict[str, Any]] | None = None
+    content: str | list[Fields] | None = None
     refusal: str | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
@@ -120,7 +123,7 @@ class Message(Struct):
     name: str | None = None
     is_error: bool | None = None
     audio: Any = None
-    native: dict[str, Any] = {}
+    native: Fields = {}
 
     @property
     def reasoning_text(self) -> str:
@@ -128,9 +131,9 @@ class Message(Struct):
 
 
 def assistant_message(
-    texts: Sequence[str], reasoning: Sequence[str], calls: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
-    message: dict[str, Any] = {
+    texts: Sequence[str], reasoning: Sequence[str], calls: Sequence[Fields]
+) -> Fields:
+    message: Fields = {
         "role": "assistant",
         "content": "\n".join(texts) or (None if calls else ""),
     }
@@ -141,17 +144,17 @@ def assistant_message(
     return message
 
 
-def plain_content(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+def plain_content(parts: list[Fields]) -> str | list[Fields]:
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
-def schema_format(schema: dict[str, Any], name: str = "answer", **others: Any) -> dict[str, Any]:
+def schema_format(schema: Fields, name: str = "answer", **others: Any) -> Fields:
     """Return ``response_format`` for answers by a JSON schema, with a name, which OpenAI requires,
     and `others`."""
     return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, **others}}
 
 
-def tool_message(call_id: str, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def tool_message(call_id: str, parts: Sequence[Fields]) -> Fields:
     """Return the message with a tool's result, in the common chat form; `parts` that are all text
     become one text."""
     only_text = all(part["type"] == "text" for part in parts)
@@ -170,7 +173,7 @@ _ROLES = {
 _OPENAI_FIELDS = frozenset(Message.__struct_fields__) - {"native"} | {"annotations"}
 
 
-def chat_fields(call: Call, api_format: str, *, known: Collection[str] = ()) -> dict[str, Any]:
+def chat_fields(call: Call, api_format: str, *, known: Collection[str] = ()) -> Fields:
     """Return the fields of `call` for the API format `api_format`, as plain values.
 
     `known`: fields that this format has, although most others do not. Raises `CallerFault` if the
@@ -178,13 +181,11 @@ def chat_fields(call: Call, api_format: str, *, known: Collection[str] = ()) -> 
     """
     if call.operation != "chat":
         raise not_translatable(f"a call of {call.operation}", api_format, "Send a chat.")
-    fields = plain_fields(call)
+    fields = plain_fields(call, "model", "stream", "stream_options")
     if _CACHE_MARK not in known and any(
         _has_marks(call.body.get(name)) for name in ("messages", "tools")
     ):
         left_out(call, _CACHE_MARK)
-    for name in _OWN_FIELDS:
-        fields.pop(name, None)
     for name, usual in _DROPPED.items():
         if name not in known:
             leave_out(call, fields, name, usual)
@@ -307,7 +308,7 @@ def standard_base64(data: str) -> str:
     return data + "=" * (-len(data) % 4)
 
 
-def standard_part(part: dict[str, Any]) -> dict[str, Any]:
+def standard_part(part: Fields) -> Fields:
     """Return a part of a message with its data in standard base64, under the usual name of its
     type.
 
@@ -391,7 +392,7 @@ def media_of(url: str, place: str) -> tuple[str, str]:
     return found[1], url[found.end() :]
 
 
-def read_part(part: dict[str, Any], place: str) -> tuple[str, str]:
+def read_part(part: Fields, place: str) -> tuple[str, str]:
     """Return what a content part is, "text" (also a refusal), "image" or "file", and its text or
     URL; else "" twice.
 
@@ -409,14 +410,14 @@ def read_part(part: dict[str, Any], place: str) -> tuple[str, str]:
     return "", ""
 
 
-def file_of(part: dict[str, Any], place: str) -> dict[str, Any]:
+def file_of(part: Fields, place: str) -> Fields:
     match part:
         case {"file": dict(file)}:
             return file
     raise _wrong_part(place, "file")
 
 
-def file_data(part: dict[str, Any], place: str, api_format: str) -> str:
+def file_data(part: Fields, place: str, api_format: str) -> str:
     """Return the data of a part with a file. Raises `CallerFault` if it only refers to a file."""
     match file_of(part, place).get("file_data"):
         case str(data):
@@ -484,7 +485,7 @@ def with_prefill(chat: Call, prefill: str | bool | None) -> Call:
     )
 
 
-def functions_named(tools: Any, name: str | None = None) -> list[dict[str, Any]]:
+def functions_named(tools: Any, name: str | None = None) -> list[Fields]:
     found = []
     for tool in tools if isinstance(tools, list) else ():
         match tool:
@@ -493,12 +494,12 @@ def functions_named(tools: Any, name: str | None = None) -> list[dict[str, Any]]
     return found
 
 
-def stop_list(fields: dict[str, Any]) -> Any:
+def stop_list(fields: Fields) -> Any:
     stop = fields.pop("stop", None)
     return [stop] if isinstance(stop, str) else stop
 
 
-def output_format(fields: dict[str, Any], api_format: str) -> tuple[str, dict[str, Any]]:
+def output_format(fields: Fields, api_format: str) -> tuple[str, Fields]:
     """Return the type of ``response_format``, which is removed from `fields`, and its schema. The
     default is "text"."""
     match fields.pop("response_format", None):
@@ -512,7 +513,7 @@ def output_format(fields: dict[str, Any], api_format: str) -> tuple[str, dict[st
             raise not_translatable(f"response_format {short(wanted)}", api_format)
 
 
-def take_output_limit(fields: dict[str, Any]) -> Any:
+def take_output_limit(fields: Fields) -> Any:
     """Return the limit on output tokens, under either of OpenAI's names, which is removed from
     `fields`; None for none."""
     older, newer = fields.pop("max_tokens", None), fields.pop("max_completion_tokens", None)
@@ -520,7 +521,7 @@ def take_output_limit(fields: dict[str, Any]) -> Any:
 
 
 def mapped_field(
-    fields: dict[str, Any], name: str, table: Mapping[str, Any], api_format: str, hint: str = ""
+    fields: Fields, name: str, table: Mapping[str, Any], api_format: str, hint: str = ""
 ) -> Any:
     """Return the entry of `table` for the field `name`, which is removed from `fields`; None if it
     is absent."""

@@ -9,17 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct, structs
+from msgspec import Raw, Struct
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.core.wire.assembly import decoded
-from splitsecond.core.wire.chat_form import TRANSLATED
+from splitsecond.core.wire.chat_form import translated
 from splitsecond.core.wire.gemini.to_chat import camel, parts_of
 from splitsecond.core.wire.server_answer import known, to_json
-from splitsecond.core.wire.translation import not_translatable, plain_fields
+from splitsecond.core.wire.translation import Fields, not_translatable, plain_fields
 
-Fields = dict[str, Any]
 _RENAMED = {"outputDimensionality": "dimensions", "prompt": "input"}
 
 
@@ -49,7 +48,7 @@ def vectors_answer(write: Callable[[Vectors], Fields], body: bytes) -> bytes:
 
 def _embedding_call(call: Call, fields: Fields) -> Call:
     body = {_RENAMED.get(name, name): value for name, value in fields.items()}
-    return structs.replace(call, body=body, hints={**call.hints, TRANSLATED: "yes"})
+    return translated(call, body)
 
 
 def one_of_gemini(call: Call) -> Call:
@@ -100,9 +99,7 @@ def batch_for_gemini(vectors: Vectors) -> Fields:
 
 def of_ollama(call: Call) -> Call:
     """Return a request for ``/api/embed`` or ``/api/embeddings``."""
-    fields = plain_fields(call)
-    fields.pop("model", None)
-    return _embedding_call(call, fields)
+    return _embedding_call(call, plain_fields(call, "model"))
 
 
 def for_ollama(vectors: Vectors) -> Fields:

@@ -1,9 +1,7 @@
-"""The API formats in which clients call the gateway: one record for each.
+"""The API formats in which clients call the gateway: one record for each, with all that the gateway
+and the policies know of it.
 
-A record holds all that the gateway and the policies must know of a format: its paths, the names of
-the fields that policies read or set, how a request is passed on or rewritten for targets of other
-formats, and how an answer or an error is written. To add a format to the gateway, add a record to
-`CLIENT_FORMATS` (and its name to `service.Spoken`).
+To add a format, add a record to `CLIENT_FORMATS` (and its name to `service.Spoken`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,12 +35,12 @@ class RelayType(Protocol):
 
 
 class RequestReader(Struct, frozen=True):
-    """Functions for requests of a format that is not the common chat form.
+    """Functions for requests of a format that is not the common chat form. Both translations raise
+    `CallerFault` for what is wrong.
 
     `pass_on` encodes a request for a target of the same format. `to_chat` rewrites it in the common
-    chat form, OpenAI's, which every target's format can encode; `sources` gives, for each message
-    in that form, the number of the client's message that it comes from, or -1 for the system
-    prompt. Both raise `CallerFault` for what is wrong.
+    chat form, OpenAI's; `sources` gives, for each message in that form, the number of the client's
+    message that it comes from, or -1 for the system prompt.
     """
 
     pass_on: Encode
@@ -54,10 +52,10 @@ class ModelListing(Struct, frozen=True):
     """Model listing for clients of a format: `paths`, below each the path of each model, and what
     they return.
 
-    `model`: None if there is no path for one model. `header`: a header that all clients of this
-    format send, where several formats have the same path; without one, the first of these formats
-    is meant. `details_path`: where a request names one model, "" for nowhere; `details` describes
-    it, with its context length in tokens, None if unknown.
+    `model`: None if there is no path for one model. `header`: one that all clients of this format
+    send, where several formats have the same path; without it, the first of these formats is meant.
+    `details_path`: where a request names one model; `details` describes it, with its context length
+    in tokens, None if unknown.
     """
 
     paths: tuple[str, ...]
@@ -69,10 +67,10 @@ class ModelListing(Struct, frozen=True):
 
 
 class TokenCounting(Struct, frozen=True):
-    """Token counting for clients of a format.
+    """Token counting for clients of a format, at `path`, or as `method` at the paths of methods.
 
-    `path`: where; "" if `method` at the paths of methods does. `encode` makes the request to a
-    target of the same format; None: there is none. `answer` makes the response with an estimate.
+    `encode` makes the request to a target of the same format, if there is one; `answer` the
+    response with an estimate.
     """
 
     path: str
@@ -82,34 +80,31 @@ class TokenCounting(Struct, frozen=True):
 
 
 class ClientFormat(Struct, frozen=True, kw_only=True):
-    """An API format of clients.
-
-    `vendor`: the catalogue's provider that has defined it.
+    """An API format of clients. `vendor`: the catalogue's provider that has defined it.
 
     Requests. `paths`: the gateway's paths, and what each requests; errors of all paths below `root`
-    have this format, "" for none. `counting`, `models`: how clients count tokens and list models,
-    None if they cannot. `messages_field`: the conversation; `system_field`: the system prompt, ""
-    if it is a message. `limit_fields`: the limit on output tokens; the last is set if the client
-    sets none. `output_format`: paths of fields that fix the form of the answer; `effort`: the path
-    of the reasoning effort. `stored`: the provider stores answers unless the request forbids it.
+    have this format. `counting`, `models`: how clients count tokens and list models.
+    `messages_field`: the conversation; `system_field`: the system prompt, "" if it is a message.
+    `limit_fields`: the limit on output tokens; the last is set if the client sets none.
+    `output_format`: paths of fields that fix the form of the answer; `effort`: that of the
+    reasoning effort. `stored`: the provider stores answers unless the request forbids it.
     `prefills`: a last message of the assistant begins the answer. `kept`: the answers that a
-    provider may keep, None if there are none. `streams`: an answer is a stream unless the request
-    says otherwise. `opens_with_tokens`: a stream begins with the number of tokens of the prompt.
-    `method_roots`: other paths are one of these (the first that fits), a model and a method
-    (`methods`: whether it streams; all are of `method_operation`). `incoming`: rewrites a call in
-    OpenAI's form as it comes in; then `name` is that form's, and policies and targets know no
-    other.
+    provider may keep. `streams`: an answer is a stream unless the request says otherwise.
+    `opens_with_tokens`: a stream begins with the number of tokens of the prompt. `method_roots`:
+    other paths are one of these (the first that fits), a model and a method (`methods`: whether it
+    streams; all are of `method_operation`). `incoming`: rewrites a call in OpenAI's form as it
+    comes in; then `name` is that form's, and policies and targets know no other.
 
     Translation. `reader`: None for the common chat form itself. `own_fields`, `own_parts`: what
-    this format calls fields and parts of messages of the common chat form, for error messages;
-    `left_out_names`: the same for what was left out of a request.
+    this format calls fields and parts of the common chat form, for error messages;
+    `left_out_names`: the same for what was left out.
 
     Answers. `transcoder` writes the answer of a target of another format; `relay` passes a stream
-    on; `assembly` makes one answer of a stream; `counts` makes the fields of such an answer with
-    its token counts; `continuation` encodes what another target adds to an answer, None if that is
-    impossible. `error_body` makes the body of an error response from status, message, type, code
-    and parameter; `statuses`: status codes that differ from the gateway's own. `id_header`: a
-    header for the request id beside ``x-request-id``. `stream_type`: the content type of a stream.
+    on; `assembly` makes one answer of a stream; `counts` makes the fields with its token counts;
+    `continuation` encodes what another target adds to an answer, None if that is impossible.
+    `error_body` makes the body of an error response from status, message, type, code and parameter;
+    `statuses`: status codes that differ from the gateway's own. `id_header`: a header for the
+    request id beside ``x-request-id``. `stream_type`: the content type of a stream.
     """
 
     name: Spoken
@@ -243,18 +238,18 @@ def _written(write: Callable[[Any, bytes], bytes], how: Any) -> Callable[[], Ass
 
 
 def _translated(
-    writer: WriterType, error_event: tuple[bytes, bytes], *, single: bool = False, **fields: Any
+    writer: WriterType,
+    error_event: tuple[bytes, bytes],
+    *,
+    single: bool = False,
+    like: ClientFormat = OPENAI_CHAT,
+    **fields: Any,
 ) -> ClientFormat:
-    """Return a format whose requests are translated as they come in; answers are written by
+    """Return a format whose requests are translated as they come in, and its answers written by
     `writer`."""
     relay = partial(TranslatedRelay, writer=writer, error_event=error_event, single=single)
-    own = {
-        "counting": None,
-        "models": None,
-        "relay": relay,
-        "assembly": _written(translated_answer, writer),
-    }
-    return structs.replace(OPENAI_CHAT, **(own | fields))
+    own = {"models": None, "relay": relay, "assembly": _written(translated_answer, writer)}
+    return structs.replace(like, **(own | fields))
 
 
 GEMINI = _translated(
@@ -279,7 +274,6 @@ GEMINI = _translated(
     counts=gemini.counts,
     error_body=gemini.error_body,
 )
-_NDJSON = b"application/x-ndjson"
 OLLAMA_CHAT = _translated(
     ollama.StreamWriter,
     (b"", b"\n"),
@@ -294,18 +288,16 @@ OLLAMA_CHAT = _translated(
     incoming=ollama.chat_to_chat,
     counts=ollama.counts,
     error_body=ollama.error_body,
-    stream_type=_NDJSON,
+    stream_type=b"application/x-ndjson",
 )
-OLLAMA_GENERATE = structs.replace(
-    OLLAMA_CHAT,
+OLLAMA_GENERATE = _translated(
+    ollama.GenerateWriter,
+    (b"", b"\n"),
+    single=True,
+    like=OLLAMA_CHAT,
     paths={"/api/generate": "chat"},
     root="",
-    models=None,
     incoming=ollama.generate_to_chat,
-    relay=partial(
-        TranslatedRelay, writer=ollama.GenerateWriter, error_event=(b"", b"\n"), single=True
-    ),
-    assembly=_written(translated_answer, ollama.GenerateWriter),
 )
 
 
@@ -315,11 +307,9 @@ def _embeddings(
     write: Callable[[Vectors], dict[str, Any]],
     **fields: Any,
 ) -> ClientFormat:
-    own: dict[str, Any] = {"paths": {}, "methods": {}, "method_operation": "embeddings", **fields}
-    assembly = _written(vectors_answer, write)
-    return structs.replace(
-        form, root="", models=None, counting=None, incoming=incoming, assembly=assembly, **own
-    )
+    own = {"root": "", "models": None, "counting": None, "paths": {}, "methods": {}, **fields}
+    own |= {"incoming": incoming, "assembly": _written(vectors_answer, write)}
+    return structs.replace(form, method_operation="embeddings", **own)
 
 
 _EMBEDDINGS = (
@@ -350,14 +340,13 @@ FORMATS: Sequence[ClientFormat] = (
     OLLAMA_GENERATE,
     *_EMBEDDINGS,
 )
-"""The formats of `CLIENT_FORMATS`, which policies know, that of OpenRouter's clients, which is a
-chat with other paths and errors, and those whose requests are translated as they come in. The first
-whose `root` fits a path counts."""
+"""The formats of `CLIENT_FORMATS`, which policies know, and those that become one of them as they
+come in. The first whose `root` fits a path counts."""
 
 
 def listing_at(path: str, headers: Mapping[bytes, bytes]) -> tuple[ModelListing, str] | None:
-    """Return how to list models at `path`, and the name of the model there, "" for the list of all;
-    None if no format lists models there."""
+    """Return how to list models at `path`, and the name of the model there, "" for all; None if no
+    format does."""
     found = listing_format(path, headers)
     return None if found is None or found[0].models is None else (found[0].models, found[1])
 

@@ -1,9 +1,7 @@
-"""Continuation of an answer by another target: the answer is read event by event and continues in
-the same stream.
+"""Continuation of an answer by another target, in the same stream.
 
 Only whole events are given out, so that what is written after a break begins with an event of its
-own. What a format knows of its answers (their ids, the open parts, the numbers of events) is added
-by its own encoder.
+own. A format's own encoder adds what it knows of its answers (ids, open parts, numbers of events).
 """
 
 from abc import ABC, abstractmethod
@@ -22,18 +20,15 @@ from splitsecond.core.wire.streaming import Decoder
 
 
 class ContinuationEncoder(ABC):
-    """Reader of one answer, and encoder of its continuation. An answer that is not a stream is
-    given out as it came."""
+    """Reader of one answer, and encoder of its continuation. An answer that is no stream is given
+    out as it came."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._cutter = EventCutter()
 
     def cut(self, data: bytes) -> bytes:
-        """Return the whole events that have come so far; the rest waits for its end.
-
-        Raises `ProviderFault` if an event is too long.
-        """
+        """Return the whole events so far. Raises `ProviderFault` if one is too long."""
         return self._cutter.feed(data)
 
     def whole(self, data: bytes) -> bool:
@@ -54,15 +49,13 @@ class ContinuationEncoder(ABC):
     def encode(self, event: Event) -> bytes:
         """Encode `event` as the next of this answer; b"" if the format has nothing for it.
 
-        Raises `CallerFault` for an event that cannot follow. Then nothing more can be encoded.
+        Raises `CallerFault` for an event that cannot follow; then nothing more can be encoded.
         """
 
 
 class PartsEncoder(ContinuationEncoder):
-    """Encoder of an answer that is a sequence of parts.
-
-    A token goes into the open part if that takes tokens of its kind, else into a new part.
-    """
+    """Encoder of an answer that is a sequence of parts. A token goes into the open part if that
+    takes its kind, else into a new one."""
 
     kinds: frozenset[TokenKind] = frozenset({"text", "reasoning", "tool"})
 
@@ -112,8 +105,7 @@ class PartsEncoder(ContinuationEncoder):
         """Encode `event` as the next of this answer.
 
         Raises `CallerFault` for an event that cannot follow, and `ProviderFault` if the first event
-        belongs to a part that has ended: the answers differ there, and the answer of another target
-        may still fit.
+        belongs to a part that has ended: another target's answer may still fit.
         """
         writer = self._writer
         if writer is None:
@@ -174,8 +166,7 @@ _read_tools = msgspec.json.Decoder(list[_Tool]).decode
 def only_tools(body: Mapping[str, Raw | Any], kinds: Sequence[str | None]) -> bool:
     """Return whether all tools of a request are of these kinds (None: no type is given).
 
-    The provider runs tools of other kinds itself and shows them in parts of the answer that are no
-    `Event`.
+    The provider runs tools of other kinds itself, and shows them in parts that are no `Event`.
     """
     tools = body.get("tools")
     if tools is None:

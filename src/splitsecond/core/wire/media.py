@@ -26,40 +26,37 @@ _CONTAINERS = (list, dict)
 _PICTURES = "image/"
 
 
-class _Medium(Struct, frozen=True):
-    """A type of part. `fields`: those that hold the medium or refer to it. `picture`: it can be a
-    picture."""
-
-    fields: tuple[str, ...]
-    picture: bool = False
-
-
-_PARTS: Mapping[Spoken, Mapping[str, _Medium]] = {
+_PARTS: Mapping[Spoken, Mapping[str, tuple[str, ...]]] = {
     "openai": {
-        "image_url": _Medium(("image_url",), picture=True),
-        "input_audio": _Medium(("input_audio",)),
-        "audio_url": _Medium(("audio_url",)),
-        "video_url": _Medium(("video_url",)),
-        "file": _Medium(("file",)),
+        "image_url": ("image_url",),
+        "input_audio": ("input_audio",),
+        "audio_url": ("audio_url",),
+        "video_url": ("video_url",),
+        "file": ("file",),
         # Without a type: Gemini's own parts, which pass to its targets, and the assistant's sound
         # in a message.
-        "": _Medium(("inlineData", "inline_data", "fileData", "file_data", "audio"), picture=True),
+        "": ("inlineData", "inline_data", "fileData", "file_data", "audio"),
     },
     "anthropic": {
-        "image": _Medium(("source",), picture=True),
-        "document": _Medium(("source",)),
-        "container_upload": _Medium(("file_id",)),
+        "image": ("source",),
+        "document": ("source",),
+        "container_upload": ("file_id",),
     },
     "responses": {
-        "input_image": _Medium(("image_url", "file_id"), picture=True),
-        "computer_screenshot": _Medium(("image_url", "file_id"), picture=True),
-        "image_generation_call": _Medium(("result", "id"), picture=True),
-        "input_audio": _Medium(("input_audio",)),
-        "input_file": _Medium(("file_data", "file_url", "file_id")),
-        "item_reference": _Medium(("id",)),
+        "input_image": ("image_url", "file_id"),
+        "computer_screenshot": ("image_url", "file_id"),
+        "image_generation_call": ("result", "id"),
+        "input_audio": ("input_audio",),
+        "input_file": ("file_data", "file_url", "file_id"),
+        "item_reference": ("id",),
     },
 }
-"""The types of parts, and of items of a conversation, that are media or refer to something."""
+"""The types of parts, and of items of a conversation, that are media or refer to something, and
+the fields that hold or name it."""
+_PICTURE_PARTS = frozenset(
+    {"image_url", "", "image", "input_image", "computer_screenshot", "image_generation_call"}
+)
+"""Those that can be a picture."""
 _CONVERSATIONS: Mapping[Spoken, Sequence[str]] = {
     "openai": ("messages", "input"),
     "anthropic": ("messages",),
@@ -125,7 +122,7 @@ class _Reader:
     """Counts the media of a conversation in `content`. `media`: the types of parts that can be
     some."""
 
-    def __init__(self, content: RequestContent, media: Mapping[str, _Medium]) -> None:
+    def __init__(self, content: RequestContent, media: Mapping[str, tuple[str, ...]]) -> None:
         self._content = content
         self._media = media
         self._parts = 0
@@ -150,15 +147,15 @@ class _Reader:
                 return
             kind = item.get("type", "")
             if isinstance(kind, str) and kind in media:
-                self._take(media[kind], item, depth)
+                self._take(kind, item, depth)
             if depth < MAX_DEPTH:
                 for name in _INNER_PARTS:
                     if isinstance(inner := item.get(name), _CONTAINERS):
                         self._read(inner, depth + 1)
 
-    def _take(self, medium: _Medium, item: dict[str, Any], depth: int) -> None:
+    def _take(self, kind: str, item: dict[str, Any], depth: int) -> None:
         pictures = 0
-        for name in medium.fields:
+        for name in self._media[kind]:
             if name not in item:
                 continue
             match item[name]:
@@ -171,7 +168,7 @@ class _Reader:
                 ):
                     self._read(inner, depth + 1)
                     continue
-                case value if medium.picture and _is_picture(name, value):
+                case value if kind in _PICTURE_PARTS and _is_picture(name, value):
                     pictures = 1
                 case _:
                     self._content.unbounded = True

@@ -12,7 +12,7 @@ only.
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -90,21 +90,19 @@ error."""
 
 
 class Rule(Struct, frozen=True):
-    """A line of the table: the `kind` of errors with one of `statuses` that match in one of three
-    ways.
+    """The `kind` of errors with one of `statuses` that match in one of three ways.
 
     `codes`: values of the error's structured fields, in lower case. `sentence`: all of the message.
     `words`: a part of the message; then a kind with consequences for other requests is replaced by
-    that of the status, and the request is sent to another target. `source`: who sends it. `hint`:
-    what to try, if it is not that of the kind.
+    that of the status, and the request is sent to another target. `hint`: what to try, if it is not
+    that of the kind. Patterns ignore case, and are compiled when an error is first compared.
     """
 
     kind: str
-    source: str
     statuses: frozenset[int]
     codes: frozenset[str] = frozenset()
-    sentence: re.Pattern[str] | None = None
-    words: re.Pattern[str] | None = None
+    words: tuple[str, ...] = ()
+    sentence: str = ""
     hint: str = ""
 
     def matches(self, status: int, error: "ProviderError") -> bool:
@@ -115,122 +113,137 @@ class Rule(Struct, frozen=True):
             return False
         if not self.codes.isdisjoint(map(str.lower, error.codes)):
             return True
-        return self.sentence is not None and self.sentence.fullmatch(error.message) is not None
+        return self.sentence_in(error) is not None
+
+    def sentence_in(self, error: "ProviderError") -> re.Match[str] | None:
+        return re.fullmatch(self.sentence, error.message, re.IGNORECASE) if self.sentence else None
 
     def resembles(self, status: int, error: "ProviderError") -> bool:
         """Return whether the message of `error` has the words of this kind."""
-        if (
-            self.words is None
-            or status not in self.statuses
-            or (status == IN_BAND and self.kind not in _OF_ONE_REQUEST)
-        ):
+        if status not in self.statuses or (status == IN_BAND and self.kind not in _OF_ONE_REQUEST):
             return False
-        return self.words.search(error.message) is not None
+        return any(re.search(words, error.message, re.IGNORECASE) for words in self.words)
 
 
-def _rules(kind: str, statuses: frozenset[int], *lines: tuple[str, ...]) -> Iterator[Rule]:
-    """Yield the rules of a kind, each from its source, codes, words, sentence and hint."""
-    for source, codes, *texts in lines:
-        words, sentence, hint = (*texts, "", "", "")[:3]
-        part, whole = (
-            re.compile(text, re.IGNORECASE) if text else None for text in (words, sentence)
-        )
-        yield Rule(kind, source, statuses, frozenset(codes.split()), whole, part, hint)
+def _codes_of(*lines: str) -> frozenset[str]:
+    return frozenset(" ".join(lines).split())
 
 
 RULES: tuple[Rule, ...] = (
     # Our key, or our account as a whole.
-    *_rules(
-        KEY_REFUSED, _KEY_STATUSES,
-        ("OpenAI, and those that copy its codes", "account_deactivated account_disabled "
-        "account_suspended "
-         "api_key_expired billing_not_active expired_api_key invalid_api_key "
-         "organization_deactivated"),
-        ("Google: reasons of its ErrorInfo, also with 400", "api_key_invalid "
-        "api_key_service_blocked billing_disabled "
-         "consumer_suspended service_disabled unauthenticated"),
-        ("Anthropic", "authentication_error"),
-        ("Moonshot", "invalid_authentication invalid_authentication_error"),
-        ("Anthropic, as 400", "", "organization has been disabled", r"This organization has been "
-        r"disabled\.",
-         "Anthropic does not serve this account: check the API key and the account's billing."),
+    Rule(
+        KEY_REFUSED,
+        _KEY_STATUSES,
+        _codes_of(
+            # OpenAI, and those that copy its codes
+            "account_deactivated account_disabled account_suspended api_key_expired",
+            "billing_not_active expired_api_key invalid_api_key organization_deactivated",
+            # Google: reasons of its ErrorInfo, also with 400
+            "api_key_invalid api_key_service_blocked billing_disabled consumer_suspended",
+            "service_disabled unauthenticated",
+            "authentication_error",  # Anthropic
+            "invalid_authentication invalid_authentication_error",  # Moonshot
+        ),
     ),
-    *_rules(
-        NO_CREDIT, _CREDIT_STATUSES,
-        ("OpenAI, as 429", "insufficient_quota"),
-        ("Moonshot, as 429", "exceeded_current_quota_error"),
-        ("Z.ai, as 429, on its OpenAI and Anthropic addresses", "1113"),
-        ("New API and One API (relays), as 403", "insufficient_user_quota"),
-        ("Anthropic, as 400", "", "credit balance", r"Your credit balance is too low to access "
-        r"the (Anthropic|Claude) "
-         r"API\.( Please go to Plans & Billing to upgrade or purchase credits\.)?"),
+    Rule(  # Anthropic, as 400
+        KEY_REFUSED,
+        _KEY_STATUSES,
+        words=("organization has been disabled",),
+        sentence=r"This organization has been disabled\.",
+        hint="Anthropic does not serve this account: check the API key and the account's billing.",
     ),
-    *_rules(
-        USAGE_LIMIT, _IN_RULES,
-        ("Anthropic, as 400", "", "API usage limits", r"You have reached your specified "
-        r"(workspace )?API usage limits"
-         r"\. You will regain access on (?P<date>\d{4}-\d\d-\d\d) at (?P<time>\d\d:\d\d) UTC\."),
+    Rule(
+        NO_CREDIT,
+        _CREDIT_STATUSES,
+        _codes_of(
+            "insufficient_quota",  # OpenAI, as 429
+            "exceeded_current_quota_error",  # Moonshot, as 429
+            "1113",  # Z.ai, as 429, on its OpenAI and Anthropic addresses
+            "insufficient_user_quota",  # New API and One API (relays), as 403
+        ),
+        words=("credit balance",),  # Anthropic, as 400
+        sentence=r"Your credit balance is too low to access the (Anthropic|Claude) API\."
+        r"( Please go to Plans & Billing to upgrade or purchase credits\.)?",
+    ),
+    Rule(  # Anthropic, as 400
+        USAGE_LIMIT,
+        _IN_RULES,
+        words=("API usage limits",),
+        sentence=r"You have reached your specified (workspace )?API usage limits\. You will regain "
+        r"access on (?P<date>\d{4}-\d\d-\d\d) at (?P<time>\d\d:\d\d) UTC\.",
     ),
     # The size of this request.
-    *_rules(
-        LARGER_THAN_LIMIT, frozenset({413}),
-        ("Groq: above the tokens per "
-        "minute of the account", "rate_limit_error rate_limit_exceeded tokens",
-         r"tokens per (minute|day)"),
+    Rule(  # Groq: above the tokens per minute of the account
+        LARGER_THAN_LIMIT,
+        frozenset({413}),
+        _codes_of("rate_limit_error rate_limit_exceeded tokens"),
+        words=("tokens per (minute|day)",),
     ),
-    *_rules(LARGER_THAN_LIMIT, frozenset({429, IN_BAND}), ("OpenAI: the same", "", "request "
-    "too large")),
-    *_rules(
-        CONTEXT_EXCEEDED, _IN_RULES,
-        ("OpenAI, Azure, Groq, vLLM, SGLang", "context_length_exceeded"),
-        ("llama.cpp", "exceed_context_size_error"),
-        ("Anthropic, for more than 32 MB", "request_too_large"),
-        ("Anthropic, Bedrock", "", "(prompt|input) is too long"),
-        ("GitHub Models", "tokens_limit_reached"),
-        ("GitHub Copilot", "model_max_prompt_tokens_exceeded", r"token count of \d+ "
-        r"exceeds the limit"),
-        ("OpenAI, OpenRouter, Together, Mistral, vLLM, SGLang, LM Studio, MiniMax, llama.cpp, "
-        "Anthropic", "",
-         "context (length|window|size|limit)"),
-        ("Google", "", "input token count .*exceeds"),
-        ("Cohere", "", "too many tokens"),
-        ("xAI", "", "maximum prompt length"),
-        ("Moonshot", "", "exceeded model token limit"),
-        ("Poolside", "", "maximum (allowed )?input length"),
-        ("Groq", "", "reduce the length of the messages"),
-        ("Alibaba (DashScope)", "", "range of input length should be"),
-        ("Z.ai", "1261", "prompt exceeds max length"),
-        ("TGI", "", r"`inputs` (tokens \+ `max_new_tokens` )?must (be|have)"),
+    Rule(LARGER_THAN_LIMIT, frozenset({429, IN_BAND}), words=("request too large",)),  # OpenAI
+    Rule(
+        CONTEXT_EXCEEDED,
+        _IN_RULES,
+        _codes_of(
+            "context_length_exceeded",  # OpenAI, Azure, Groq, vLLM, SGLang
+            "exceed_context_size_error",  # llama.cpp
+            "request_too_large",  # Anthropic, for more than 32 MB
+            "tokens_limit_reached",  # GitHub Models
+            "model_max_prompt_tokens_exceeded",  # GitHub Copilot
+            "1261",  # Z.ai
+        ),
+        words=(
+            "(prompt|input) is too long",  # Anthropic, Bedrock
+            r"token count of \d+ exceeds the limit",  # GitHub Copilot
+            # OpenAI, OpenRouter, Together, Mistral, vLLM, SGLang, LM Studio, MiniMax, llama.cpp,
+            # Anthropic
+            "context (length|window|size|limit)",
+            "input token count .*exceeds",  # Google
+            "too many tokens",  # Cohere
+            "maximum prompt length",  # xAI
+            "exceeded model token limit",  # Moonshot
+            "maximum (allowed )?input length",  # Poolside
+            "reduce the length of the messages",  # Groq
+            "range of input length should be",  # Alibaba (DashScope)
+            "prompt exceeds max length",  # Z.ai
+            r"`inputs` (tokens \+ `max_new_tokens` )?must (be|have)",  # TGI
+        ),
     ),
-    *_rules(
-        CONTEXT_EXCEEDED, frozenset({400, 500, IN_BAND}), ("Ollama", "", "prompt too long|exceeds "
-        "the context length"),
+    Rule(  # Ollama
+        CONTEXT_EXCEEDED,
+        frozenset({400, 500, IN_BAND}),
+        words=("prompt too long|exceeds the context length",),
     ),
     # The model. As 403 and 404 it needs no rule.
-    *_rules(
-        MODEL_NOT_SERVED, _MODEL_RULE,
-        ("OpenAI, DashScope, Hugging Face: also as 400", "model_not_found",
-         r"\bmodel ([`'\"]?\S{1,200} )?(does not exist|not exist|was not found|not found|is not "
-         r"supported|"
-         r"has been (decommissioned|deprecated|retired)|is (deprecated|no longer "
-         r"(available|supported)))"),
-        ("Groq, as 400", "model_decommissioned", "decommissioned"),
-        ("Together, as 400", "model_not_available"),
-        ("Mistral, Perplexity: the type, as 400", "invalid_model"),
-        ("GitHub Copilot, Hugging Face", "model_not_supported"),
-        ("Azure, as 410", "modeldeprecated deploymentnotfound"),
-        ("Z.ai, as 400", "1211", "^unknown model"),
-        ("OpenRouter, as 400", "", "is not a valid model ID"),
+    Rule(
+        MODEL_NOT_SERVED,
+        _MODEL_RULE,
+        _codes_of(
+            "model_not_found",  # OpenAI, DashScope, Hugging Face: also as 400
+            "model_decommissioned",  # Groq, as 400
+            "model_not_available",  # Together, as 400
+            "invalid_model",  # Mistral, Perplexity: the type, as 400
+            "model_not_supported",  # GitHub Copilot, Hugging Face
+            "modeldeprecated deploymentnotfound",  # Azure, as 410
+            "1211",  # Z.ai, as 400
+        ),
+        words=(
+            r"\bmodel ([`'\"]?\S{1,200} )?(does not exist|not exist|was not found|not found|"
+            r"is not supported|has been (decommissioned|deprecated|retired)|"
+            r"is (deprecated|no longer (available|supported)))",
+            "decommissioned",  # Groq
+            "^unknown model",  # Z.ai
+            "is not a valid model ID",  # OpenRouter, as 400
+        ),
     ),
     # The account, without consequences for other requests.
-    *_rules(
-        "", _IN_RULES,
-        ("Google: a region that is not served, no billing, or a file that is still being processed",
-         "failed_precondition", "", "",
-         "Google does not serve this account in this region: check its region and billing."),
+    Rule(  # Google: a region that is not served, no billing, or a file that is being processed
+        "",
+        _IN_RULES,
+        _codes_of("failed_precondition"),
+        hint="Google does not serve this account in this region: check its region and billing.",
     ),
-    *_rules(KEY_REFUSED, _IN_RULES, ("xAI, as 400 without a code", "", "api[ _]key")),
-)  # fmt: skip
+    Rule(KEY_REFUSED, _IN_RULES, words=("api[ _]key",)),  # xAI, as 400 without a code
+)
 """The first rule that matches decides; certain matches come before resemblances."""
 
 
@@ -270,7 +283,10 @@ def fault_from_response(
     hint = hints.get(status, _hint(rule, status, body))
     known: dict[str, Any] = {"kind": kind or f"http_{status}", "phase": phase, "excerpt": shown}
     too_long = kind == CONTEXT_EXCEEDED
-    if too_long or (rule is None and _is_callers(status, payload, error)):
+    is_callers = (
+        status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error)
+    )
+    if too_long or (rule is None and is_callers):
         code = "" if too_long else error.code
         status = status if status < 500 else 400
         return CallerFault(message, **known, status=status, hint=hint, code=code, param=error.param)
@@ -291,18 +307,13 @@ def in_band_fault(error: ProviderError, data: bytes, *, phase: Phase) -> Fault:
     answer.
     """
     words = error.message or ", ".join(error.codes) or "no message"
-    message, shown = f"the provider put an error inside a 200: {words}", excerpt(data)
+    message = f"the provider put an error inside a 200: {words}"
     kind = _rule_of(IN_BAND, error)[1] if phase == "first token" else ""
-    if not kind:
-        return ProviderFault(
-            message, kind="in_band_error", phase=phase, status=IN_BAND, excerpt=shown
-        )
-    hint = _RULE_HINTS[kind]
+    known: dict[str, Any] = {"phase": phase, "excerpt": excerpt(data)}
+    known |= {"kind": kind, "hint": _RULE_HINTS[kind]} if kind else {"kind": "in_band_error"}
     if kind == CONTEXT_EXCEEDED:
-        return CallerFault(
-            message, kind=kind, phase=phase, excerpt=shown, hint=hint, param=error.param
-        )
-    return ProviderFault(message, kind=kind, phase=phase, status=IN_BAND, excerpt=shown, hint=hint)
+        return CallerFault(message, **known, param=error.param)
+    return ProviderFault(message, **known, status=IN_BAND)
 
 
 def _rule_of(status: int, error: ProviderError) -> tuple[Rule | None, str]:
@@ -321,16 +332,9 @@ def _hint(rule: Rule | None, status: int, body: bytes) -> str:
     return HTML_HINT if html and status < 500 else _HINTS.get(status, "")
 
 
-def _is_callers(status: int, payload: Any, error: ProviderError) -> bool:
-    """Return whether an error without a rule is the caller's."""
-    return (
-        status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error)
-    )
-
-
 def _until_access_s(rule: Rule | None, error: ProviderError, now: datetime | None) -> float | None:
     """Return the seconds until the moment that the message names; None if it names none."""
-    match = rule.sentence.fullmatch(error.message) if rule and rule.sentence else None
+    match = rule.sentence_in(error) if rule else None
     try:
         until = match and datetime.fromisoformat(f"{match['date']}T{match['time']}+00:00")
     except ValueError:
@@ -462,15 +466,13 @@ def _is_daily(payload: Any) -> bool:
     The wait of some seconds beside it is useless, and the response does not give the end of
     Google's day.
     """
-    for detail in _details(payload):
-        match detail:
-            case {"violations": [*violations]}:
-                if any(
-                    isinstance(each, dict) and "PerDay" in str(each.get("quotaId"))
-                    for each in violations
-                ):
-                    return True
-    return False
+    violations = (detail.get("violations") for detail in _details(payload))
+    return any(
+        isinstance(each, dict) and "PerDay" in str(each.get("quotaId"))
+        for found in violations
+        if isinstance(found, list)
+        for each in found
+    )
 
 
 def _details(payload: Any) -> list[dict[str, Any]]:

@@ -24,6 +24,8 @@ from splitsecond.core.clock import NS_PER_MS, NS_PER_S, NS_PER_US
 from splitsecond.core.events import RateLimits
 from splitsecond.core.wire.provider_errors import finite_number, http_date
 
+PROCESSING_HEADER = "openai-processing-ms"
+"""OpenAI's and Azure's: milliseconds from the request's arrival to the response's headers."""
 LONGEST_NS = 24 * 3600 * NS_PER_S
 """Maximum of a reset; later ones are shortened to it."""
 
@@ -126,3 +128,16 @@ def _until_ns(text: str, date: str | None) -> float | None:
         return None
     then = then if then.tzinfo else then.replace(tzinfo=UTC)
     return (then - since).total_seconds() * NS_PER_S
+
+
+def processing_times(headers: Mapping[str, str]) -> dict[str, float]:
+    """Return the times in `headers` (names in lower case), by names with their units.
+
+    An unreadable duration counts as missing: a wrong header must not fail a valid response.
+    """
+    text = headers.get(PROCESSING_HEADER, "").strip()
+    return (
+        {"processing_ms": float(text)}
+        if text.isascii() and text.isdigit() and len(text) < 12
+        else {}
+    )

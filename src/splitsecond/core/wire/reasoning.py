@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeGuard
 from msgspec import Struct, structs
 
 from splitsecond.core.service import Call
-from splitsecond.core.wire.translation import left_out, not_translatable, short
+from splitsecond.core.wire.translation import Fields, left_out, not_translatable, short
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _ORDER = EFFORTS.index
@@ -130,7 +130,7 @@ def from_budget(name: str, budget: int, shown: bool | None = None) -> ReasoningR
 
 def requested(
     call: Call,
-    fields: dict[str, Any],
+    fields: Fields,
     model: str,
     styles: Sequence[ReasoningStyle],
     *,
@@ -159,7 +159,7 @@ def requested(
     return request
 
 
-def _from_fields(fields: dict[str, Any], own: str) -> ReasoningRequest | None:
+def _from_fields(fields: Fields, own: str) -> ReasoningRequest | None:
     """Return the reasoning that clients of OpenAI's format request in any known field, OpenAI's own
     first."""
     found = [
@@ -181,7 +181,7 @@ def _from_fields(fields: dict[str, Any], own: str) -> ReasoningRequest | None:
 _SETTINGS = ("effort", "budget", "on", "shown")
 
 
-def _reasoning_effort(fields: dict[str, Any]) -> ReasoningRequest | None:
+def _reasoning_effort(fields: Fields) -> ReasoningRequest | None:
     effort = fields.pop("reasoning_effort", None)
     return (
         None
@@ -196,7 +196,7 @@ def _known(effort: Any, name: str = "reasoning_effort") -> str:
     return effort
 
 
-def _reasoning(fields: dict[str, Any], own: str) -> ReasoningRequest | None:
+def _reasoning(fields: Fields, own: str) -> ReasoningRequest | None:
     given = fields.get(FIELD)
     if not isinstance(given, dict) or (own == FIELD and _OBJECT.isdisjoint(given)):
         return None
@@ -211,7 +211,7 @@ def _reasoning(fields: dict[str, Any], own: str) -> ReasoningRequest | None:
     )
 
 
-def _thinking(fields: dict[str, Any], own: str) -> ReasoningRequest | None:
+def _thinking(fields: Fields, own: str) -> ReasoningRequest | None:
     given = fields.get("thinking")
     if not isinstance(given, dict) or own == "thinking":
         return None
@@ -241,7 +241,7 @@ def from_messages(given: Any) -> ReasoningRequest | None:
     return None
 
 
-def _think(fields: dict[str, Any], own: str) -> ReasoningRequest | None:
+def _think(fields: Fields, own: str) -> ReasoningRequest | None:
     given = fields.get("think")
     if own == "think" or not (isinstance(given, bool) or given in EFFORTS):
         return None
@@ -250,7 +250,7 @@ def _think(fields: dict[str, Any], own: str) -> ReasoningRequest | None:
     return ReasoningRequest(name="think", on=on, effort=effort)
 
 
-def _enable_thinking(fields: dict[str, Any], own: str) -> ReasoningRequest | None:
+def _enable_thinking(fields: Fields, own: str) -> ReasoningRequest | None:
     on = fields.pop("enable_thinking") if isinstance(fields.get("enable_thinking"), bool) else None
     budget = fields.pop("thinking_budget") if _is_count(fields.get("thinking_budget")) else None
     if on is None and budget is None:

@@ -1,14 +1,12 @@
 """Server-sent events: bytes to events and back, in any split.
 
-Almost every read holds one or more whole events, each a single ``data: …`` line, in some formats
-after an ``event: …`` line. A few searches at C speed find and cut those without looking at lines.
-Everything else (a split event, CR, a byte order mark, several data lines, comments) goes line by
-line, by the rules of the HTML standard, "Server-sent events", 9.2.6.
+Almost every read holds whole events, each a single ``data: …`` line, in some formats after an
+``event: …`` line. A few searches at C speed cut those. Everything else goes line by line, by the
+rules of the HTML standard, "Server-sent events", 9.2.6.
 
-Intended differences from the standard: comments are reported, because they show that the provider
-is alive; an event that the end of the body cuts off is available from `rest`, because some servers
-omit the last blank line; and lines of llama.cpp's older servers that begin with ``error:`` count as
-data of an event named "error".
+Intended differences: comments are reported, because they show that the provider is alive; an event
+that the end of the body cuts off is available from `rest`; and lines of llama.cpp's older servers
+that begin with ``error:`` count as data of an event named "error".
 
 Memory is bounded: a line or an event longer than `max_bytes` sets `overflow`, and nothing is
 decoded after it.
@@ -21,7 +19,7 @@ from msgspec import Struct, field
 from splitsecond.core.errors import ProviderFault
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
-"""Most bytes of one line or event. Images as base64 inside a chunk run to a few megabytes."""
+"""Most bytes of one line or event. Images as base64 run to a few megabytes."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LEADING = _BYTE_ORDER_MARK + b" \t\r\n"
@@ -37,18 +35,17 @@ def malformed(message: str, kind: str = "malformed") -> ProviderFault:
 
 
 class SseEvent(Struct, frozen=True, gc=False):
-    """One event; `data` is None for a comment. `name` is the ``event:`` field, "" if there is
-    none."""
+    """One event; `data` is None for a comment, `name` is the ``event:`` field or ""."""
 
     data: bytes | None
     name: str = ""
 
 
 class SseDecoder(Struct, eq=False):
-    """Incremental SSE decoder. A line or an event may have `max_bytes`.
+    """Incremental SSE decoder. A line or an event may have `max_bytes`; `overflow`: one was longer.
 
-    `overflow`: whether one was longer. `junk`: the first few thousand bytes of lines that are not
-    SSE. `between_events`: whether nothing is pending, so that the next byte begins an event.
+    `junk`: the first few thousand bytes of lines that are not SSE. `between_events`: the next byte
+    begins an event.
     """
 
     max_bytes: int = MAX_EVENT_BYTES
@@ -154,11 +151,11 @@ class SseDecoder(Struct, eq=False):
 
 
 class EventCutter(Struct):
-    """Cutter of a stream into whole events.
+    """Cutter of a stream into whole events. Each byte is searched once, however small the pieces
+    are.
 
     `tail` is the incomplete event at the end. `is_json`: the body is one JSON object, which is not
-    cut; None: not known before the first byte. Each byte is searched once, however small the pieces
-    are.
+    cut; None: not known before the first byte.
     """
 
     is_json: bool | None = None

@@ -1,14 +1,13 @@
 """Base class of the decoders.
 
-The first byte shows what the body is. A brace begins a plain JSON answer, which is stored, and
-decoded at its end. Everything else goes through the SSE decoder, event by event, until one of them
-ends the stream; nothing after that is read.
+A body that begins with a brace is a plain JSON answer, decoded at its end. Any other goes through
+the SSE decoder, event by event, until one of them ends the stream; nothing after that is read.
 
 JSON that msgspec rejects and a lenient reader accepts (half of a surrogate pair, bytes that are not
-UTF-8, NaN) is repaired and decoded again. A report of token counts is decoded apart from the event
-that holds it, so that no count fails an answer; one that is not as its format says, or that
-contradicts itself, becomes a `Usage` that is `implausible`. Counts that are too large are found in
-`core/upstream/usage_check`, because decoders do not know the request.
+UTF-8, NaN) is repaired and decoded again. Token counts are decoded apart from their event, so that
+none fails an answer; a report that is not as its format says, or that contradicts itself, becomes
+an `implausible` `Usage`. `core/upstream/usage_check` finds counts that are too large for the
+request.
 """
 
 import json
@@ -56,7 +55,7 @@ ABSENT = Raw()
 NOTHING = (ABSENT, Raw(b"null"))
 
 _NAMED = frozenset({"error", "ping", "keepalive", "keep-alive", "heartbeat"})
-"""Names of events that mean the same in every format: an error, or else a sign of life."""
+"""Names of events that mean the same in every format: an error, or a sign of life."""
 _LEARNED = frozenset({"text", "reasoning", "refusal", "tool"})
 """Kinds of tokens whose events are learned: media are few and large."""
 
@@ -66,16 +65,20 @@ LONGEST_TIER = 40
 """Longest word for a speed tier, in characters: a provider can send any text there."""
 
 
+class Shape(Struct, gc=False):
+    """JSON of a provider, with only the fields that are used: msgspec skips others at C speed. Each
+    may be absent, and null unless it has another type: at some provider it is."""
+
+
 class Decoder:
     """Decoder of one answer: the bytes of the body in, events out. The last event is `Done` or
     `Broken`, given once.
 
     `server_timings`: the times that the provider reports, with its names and units. `in_runs`: the
-    reader of the events only counts tokens, so the tokens of one read may come as one `TokenRun`,
-    and a whole answer as one `WholeText`. `as_tool`: see `Encoded`; formats without need ignore it.
-    `tier`: the provider's word for the speed tier that served the request, "" until it says so.
-    `counted`: the largest counts that were reported since the reader of the events set this to
-    None. `odd_fields`: see `Observation`.
+    reader only counts tokens, so those of one read may come as one `TokenRun`, and a whole answer
+    as one `WholeText`. `as_tool`: see `Encoded`. `tier`: the provider's word for the speed tier
+    that served the request, or "". `counted`: the largest counts since the reader set this to None.
+    `odd_fields`: see `Observation`.
 
     Of a format: `whole_form`, `event_form`: the JSON of an answer that is not streamed, and of an
     event, in messages `event_name`. `events_of`: cuts a stream into events; the last is cut off
@@ -105,9 +108,14 @@ class Decoder:
     tier = ""
     _miscounted = False  # a report of token counts cannot be true, so none is trusted
     _begun = _ended = False
-    _chunks = _tokens = 0
+    _had_event = False
+    _tokens = 0
     _json: list[bytes] | None = None
-    _json_bytes = _fed_at = 0
+    _json_bytes = 0
+    _fed_at = 0  # when the last bytes came
+    _at = 0  # the time of the events that are added now
+    _out: list[Event]  # the events since the last bytes
+    _countable = True  # known events may come as runs, which do not show where reasoning ends
 
     def __init__(self, operation: Operation = "chat") -> None:
         self.server_timings: dict[str, float] = {}
@@ -116,9 +124,8 @@ class Decoder:
         self._finished: dict[int, str] = {}
         self._calls = ToolCalls()
 
-    def _decode_whole(self, body: bytes, at: int, out: list[Event]) -> Any:
-        """Return the decoded plain JSON `body`, repaired if necessary. None: it is no JSON, and the
-        answer broken."""
+    def _decode_whole(self, body: bytes) -> Any:
+        """Return the decoded JSON `body`, repaired if necessary; None: the answer is broken."""
         try:
             return self.whole_form.decode(body)
         except (ValueError, RecursionError) as error:
@@ -126,12 +133,11 @@ class Decoder:
                 return self._decode_oddly(repair_json(body), self.whole_form)
             except (ValueError, RecursionError):
                 kind = "malformed" if body.rstrip().endswith(self.json_ends) else "truncated"
-                self._break(at, out, kind, f"the body is not the JSON of an answer: {error}", body)
+                self._break(kind, f"the body is not the JSON of an answer: {error}", body)
                 return None
 
     def _decode_oddly(self, data: bytes, form: msgspec.json.Decoder[T]) -> T:
-        """Return JSON, decoded without what does not fit and is not needed. Raises `ValueError` or
-        `RecursionError`."""
+        """Return what `fitted` does, and note the odd fields."""
         value, odd = fitted(data, form)
         for name in odd:
             self._note_odd(name)
@@ -139,7 +145,7 @@ class Decoder:
 
     @property
     def finished(self) -> bool:
-        """Whether each choice that began has its finish reason, so that only the end of the body is
+        """Whether each choice that began has its finish reason, and only the end of the body is
         missing."""
         if (
             not self._choices
@@ -150,25 +156,20 @@ class Decoder:
             return False
         return self._sse.between_events and self._is_whole(marker=False)
 
-    def _read_counts(
-        self, data: Raw | bytes, decode: Callable[[Any], T], at: int, out: list[Event]
-    ) -> T | None:
-        """Return a report of token counts as `decode` reads it; None if there is none.
-
-        None also for a report with counts that are no counts.
-        """
+    def _read_counts(self, data: Raw | bytes, decode: Callable[[Any], T]) -> T | None:
+        """Return a report of token counts; None if there is none, or its counts are no counts."""
         if data in NOTHING:
             return None
         try:
             return decode(data)
         except (ValueError, RecursionError):
             self._note_odd("usage")
-            self._add_usage(out, Usage(at, implausible=True))
+            self._add_usage(Usage(self._at, implausible=True))
             return None
 
-    def _add_usage(self, out: list[Event], usage: Usage | None) -> None:
-        """Add a report of token counts, if it has any. If it or an earlier one cannot be true, it
-        is implausible."""
+    def _add_usage(self, usage: Usage | None) -> None:
+        """Add a report of token counts, if it has any; as implausible if it or an earlier one
+        cannot be true."""
         if usage is None or (
             usage.input_tokens is None is usage.output_tokens and not usage.implausible
         ):
@@ -177,24 +178,22 @@ class Decoder:
             self._miscounted = True
             usage = Usage(usage.at, implausible=True)
         self.counted = usage if self.counted is None else _largest(self.counted, usage)
-        out.append(usage)
+        self._out.append(usage)
 
-    def _add_finish(
-        self, at: int, out: list[Event], reason: str | None, data: bytes, index: int = 0
-    ) -> None:
-        """Add the reason why choice `index` ended, once. A failure breaks the answer, and so does
-        an unknown reason of an answer without content."""
+    def _add_finish(self, reason: str | None, data: bytes, index: int = 0) -> None:
+        """Add the reason why choice `index` ended, once. A failure breaks the answer, as does an
+        unknown reason without content."""
         if not reason or self._finished.get(index) == reason:
             return
         self._finished[index] = reason
         word = meaning(reason)
         if word == FAILURE or not (word or self._tokens):
             error = ProviderError(f"finish_reason is {provider_word(reason, LONGEST_REASON)}")
-            self._report_error(at, out, error, data)
+            self._report_error(error, data)
             return
         if not word:
             self._note_odd("finish_reason")
-        out.append(Finish(at, reason, index))
+        self._out.append(Finish(self._at, reason, index))
 
     def _note_odd(self, name: str) -> None:
         """Note that a field was not as its format says, and did not matter for the answer."""
@@ -211,39 +210,40 @@ class Decoder:
         if isinstance(word, str) and word:
             self.tier = provider_word(word, LONGEST_TIER)
 
-    def _complete(self, at: int, out: list[Event], *, marker: bool) -> None:
+    def _complete(self, *, marker: bool) -> None:
         self._ended = True
-        out.append(Done(at, marker))
+        self._out.append(Done(self._at, marker))
 
-    def _add_token(
-        self, at: int, out: list[Event], text: str, kind: TokenKind, tool: ToolPart | None = None
-    ) -> None:
+    def _add_token(self, text: str, kind: TokenKind = "text", tool: ToolPart | None = None) -> None:
         if text:
             self._tokens += 1
-            out.append(Token(at, text, kind, tool=tool))
+            self._out.append(Token(self._at, text, kind, tool=tool))
 
-    def _report_error(self, at: int, out: list[Event], error: ProviderError, data: bytes) -> None:
+    def _add_quiet(self, what: str, data: str = "") -> None:
+        self._out.append(Quiet(self._at, what, data))
+
+    def _report_error(self, error: ProviderError, data: bytes) -> None:
         self._ended = True
-        out.append(Broken(at, in_band_fault(error, data, phase=self._phase)))
+        self._out.append(Broken(self._at, in_band_fault(error, data, phase=self._phase)))
 
     @property
     def _phase(self) -> Phase:
         return "between tokens" if self._tokens else "first token"
 
-    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
+    def _break(self, kind: str, message: str, data: bytes = b"") -> None:
         self._ended = True
         hint = self.html_hint if data.lstrip().startswith(b"<") else ""
         fault = ProviderFault(
             message, kind=kind, phase=self._phase, status=200, excerpt=excerpt(data), hint=hint
         )
-        out.append(Broken(at, fault))
+        self._out.append(Broken(self._at, fault))
 
     def feed(self, data: bytes, at: int) -> list[Event]:
         """Return the events that `data` completes, with the time `at`; none after the end."""
-        out: list[Event] = []
+        out = self._out = []
         if self._ended:
             return out
-        self._fed_at = at
+        self._fed_at = self._at = at
         if not self._begun:
             data = data.lstrip(LEADING)
             if not data:
@@ -257,26 +257,22 @@ class Decoder:
             self._json.append(data)
             self._json_bytes += len(data)
             if self._json_bytes > self.max_json_bytes:
-                self._break(
-                    at, out, "malformed", f"the body is longer than {self.max_json_bytes:,} bytes"
-                )
+                self._break("malformed", f"the body is longer than {self.max_json_bytes:,} bytes")
         else:
-            self._feed_events(data, at, out)
+            self._feed_events(data)
         return out
 
     def close(self, at: int) -> list[Event]:
-        """Return the last events after the end of the body, with `Done` or `Broken` unless that was
+        """Return the last events at the end of the body, with `Done` or `Broken` unless that was
         given before."""
-        out: list[Event] = []
+        out = self._out = []
         if self._ended:
             return out
+        self._at = at
         if self._json is not None:
             body = b"".join(self._json)
-            if (
-                not self._take_plain(body, at, out)
-                and (parsed := self._decode_whole(body, at, out)) is not None
-            ):
-                self._take_whole(parsed, body, at, out)
+            if not self._take_plain(body) and (parsed := self._decode_whole(body)) is not None:
+                self._take_whole(parsed, body)
             return out
         if not self._begun:
             self._begin_events()
@@ -285,14 +281,16 @@ class Decoder:
             word = END_MARK if event.data is None else event.data.strip()
             cut = word != END_MARK and word.startswith(self.event_begins) and not is_json(word)
             if not cut:
-                self._take(event, at if word == END_MARK else self._fed_at, out)
+                self._at = at if word == END_MARK else self._fed_at
+                self._take(event)
+        self._at = at
         if not self._ended:
-            self._end(at, out, cut=cut)
+            self._end(cut=cut)
         return out
 
-    def _take_plain(self, body: bytes, at: int, out: list[Event]) -> bool:
-        """Take an answer of the most frequent kind; return False for any other. The general way
-        gives the same."""
+    def _take_plain(self, body: bytes) -> bool:
+        """Take an answer of the most frequent kind, with the result of the general way; return
+        False for any other."""
         return False
 
     def _begin_events(self) -> None:
@@ -301,41 +299,35 @@ class Decoder:
         self._like = Token(0, "")  # what the known events add
         self._kind: TokenKind = "text"  # of the latest token
 
-    def _feed_events(self, data: bytes, at: int, out: list[Event]) -> None:
+    def _feed_events(self, data: bytes) -> None:
         for event in self._texts.events(self._sse, data):
             if isinstance(event, SseEvent):
-                self._take(event, at, out)
+                self._take(event)
                 if self._ended:
                     return
                 continue
             self._tokens += len(event)
             like = self._like
-            if self._in_runs:
-                out.append(TokenRun(at, list(map(len, event))))
+            if self.in_runs and self._countable:
+                self._out.append(TokenRun(self._at, list(map(len, event))))
             else:
-                out.extend(
-                    [Token(at, text, like.kind, like.index, tool=like.tool) for text in event]
-                )
+                at = self._at
+                self._out += [
+                    Token(at, text, like.kind, like.index, tool=like.tool) for text in event
+                ]
         if self._sse.overflow:
-            self._break(
-                at, out, "malformed", f"{self.event_name} is longer than {MAX_EVENT_BYTES:,} bytes"
-            )
-
-    @property
-    def _in_runs(self) -> bool:
-        """Whether known events may come as runs, which do not show where reasoning ends."""
-        return self.in_runs and self._like.kind != "reasoning"
+            self._break("malformed", f"{self.event_name} is longer than {MAX_EVENT_BYTES:,} bytes")
 
     def feed_texts(self, data: bytes) -> Sequence[int]:
-        """Return the number of characters of each token if `data` is whole events, each with only a
-        text.
+        """Return the characters of each token if `data` is whole known events and `in_runs` is set.
 
-        Otherwise return nothing, and take nothing: then `feed` takes them. That is so if `in_runs`
-        is not set.
+        Otherwise take and return nothing: `feed` takes them.
         """
         if self._ended or not self._begun or self._json is not None:
             return ()
-        if not (self._texts.current and self._in_runs and self._sse.between_events):
+        if not (
+            self._texts.current and self.in_runs and self._countable and self._sse.between_events
+        ):
             return ()
         if text := self._texts.only(data):  # nearly every read
             lengths = [len(text)]
@@ -351,11 +343,12 @@ class Decoder:
         """Return the tokens of consecutive packets that arrived at `times`, if each brought one
         token of text.
 
-        Otherwise return None, and take nothing: then `feed` takes them one by one.
+        Otherwise take nothing and return None: `feed` takes them one by one.
         """
         if self._ended or not self._begun or self._json is not None:
             return None
-        texts = self._texts.each(packets) if self._in_runs and self._sse.between_events else None
+        may_run = self.in_runs and self._countable and self._sse.between_events
+        texts = self._texts.each(packets) if may_run else None
         if texts is None:
             return None
         self._tokens += len(texts)
@@ -375,103 +368,97 @@ class Decoder:
         if token.tokens_so_far is not None or token.logprobs is not None:
             return
         if self._texts.learn(data, event.name, token.text, self._text_of):
-            self._like = token
+            self._like, self._countable = token, token.kind != "reasoning"
 
     def _text_of(self, data: bytes) -> str | None:
-        """Return the text of an event like the one before it. It is taken a second time, which
-        changes no more than their number."""
-        parsed, out, counted = read_json(data, self.event_form.decode), list[Event](), self._tokens
+        """Return the text of an event like the one before it, taken a second time, which changes
+        only the number of tokens."""
+        parsed, out, counted = read_json(data, self.event_form.decode), self._out, self._tokens
+        added = self._out = []
         if parsed is not None:  # else the event before it was repaired
-            self._take_event(parsed, "", data, 0, out)
+            self._take_event(parsed, "", data)
             self._tokens = counted
-        return out[0].text if len(out) == 1 and isinstance(out[0], Token) else None
+        self._out = out
+        return added[0].text if len(added) == 1 and isinstance(added[0], Token) else None
 
-    def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
-        data = event.data
+    def _take(self, event: SseEvent) -> None:
+        data, out = event.data, self._out
         if data is None:
-            out.append(Quiet(at, "comment"))
+            self._add_quiet("comment")
         elif event.name and event.name in _NAMED:
             if event.name == "error":
-                self._report_error(at, out, parse_error(data), data)
+                self._report_error(parse_error(data), data)
             else:
-                out.append(Quiet(at, "ping"))
+                self._add_quiet("ping")
         elif data == END_MARK and self.done_ends:  # saves the attempt to decode it
-            self._end(at, out, marker=True)
+            self._end(marker=True)
         else:
             try:
                 parsed = self.event_form.decode(data)
             except (ValueError, RecursionError) as error:
-                data, parsed = self._repaired(event.name, data, error, at, out)
+                data, parsed = self._repaired(event.name, data, error)
                 if parsed is None:
                     return
             before, tokens = len(out), self._tokens
-            self._chunks += 1
-            self._take_event(parsed, event.name, data, at, out)
+            self._had_event = True
+            self._take_event(parsed, event.name, data)
             if len(out) == before:
-                out.append(Quiet(at, parsed.type or event.name or "empty"))
+                self._add_quiet(parsed.type or event.name or "empty")
             elif self._tokens != tokens and len(out) == before + 1:
                 self._learn(event, data, out[-1])
 
-    def _repaired(
-        self, name: str, data: bytes, error: Exception, at: int, out: list[Event]
-    ) -> tuple[bytes, Any]:
-        """Return an event that could not be decoded (`error`), repaired and decoded; None if it is
-        no JSON.
+    def _repaired(self, name: str, data: bytes, error: Exception) -> tuple[bytes, Any]:
+        """Return an event that could not be decoded (`error`), repaired and decoded.
 
-        Then `out` got its meaning: an end mark, nothing, or the break of the answer.
+        None: it is no JSON, and an end mark, nothing, or the break of the answer was added.
         """
         word = data.strip()
         if word == END_MARK and self.done_ends:
-            self._end(at, out, marker=True)
+            self._end(marker=True)
         elif word in (b"", END_MARK):
-            out.append(Quiet(at, name or "empty"))
+            self._add_quiet(name or "empty")
         else:
             try:
                 repaired = repair_json(data, self._halves)
                 return repaired, self._decode_oddly(repaired, self.event_form)
             except (ValueError, RecursionError):
                 self._break(
-                    at,
-                    out,
                     "malformed",
                     f"{self.event_name} is not the JSON of an answer: {error}",
                     data,
                 )
         return data, None
 
-    def _take_event(self, parsed: Any, name: str, data: bytes, at: int, out: list[Event]) -> None:
-        """Take one event of the stream, decoded by `event_form`. `name` is from its ``event:``
+    def _take_event(self, parsed: Any, name: str, data: bytes) -> None:
+        """Take one event of the stream, decoded by `event_form`; `name` is from its ``event:``
         line."""
         raise NotImplementedError
 
-    def _take_whole(self, parsed: Any, body: bytes, at: int, out: list[Event]) -> None:
-        """Take a plain JSON answer, decoded by `whole_form`. Its tokens arrived with its last byte
-        (`_fed_at`)."""
+    def _take_whole(self, parsed: Any, body: bytes) -> None:
+        """Take a plain JSON answer, decoded by `whole_form`, at the end of the body (`_at`). Its
+        tokens arrived with its last byte (`_fed_at`)."""
         raise NotImplementedError
 
     def _is_whole(self, marker: bool) -> bool:
-        """Return whether the stream is complete at its end mark (`marker`), or at the end of the
-        body."""
+        """Return whether the stream is complete at its end mark, or else at the end of the body."""
         return False
 
-    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
-        """End the stream: by its end mark (`marker`), or with the body; `cut`: inside an event."""
+    def _end(self, *, marker: bool = False, cut: bool = False) -> None:
+        """End the stream by its end mark, or with the body; `cut`: inside an event."""
         if not cut and self._is_whole(marker):
-            self._complete(at, out, marker=marker)
+            self._complete(marker=marker)
             return
         junk = self._junk
-        if self._chunks or (cut and not junk):
+        if self._had_event or (cut and not junk):
             text = "the answer ended " + (
                 f"inside {self.event_name}" if cut else f"without {self.end_name}"
             )
             after = f" and {self.marker_name}" if marker else ""
-            self._break(
-                at, out, "truncated", f"{text} after {self._tokens} content events{after}", junk
-            )
+            self._break("truncated", f"{text} after {self._tokens} content events{after}", junk)
         elif junk:
-            self._break(at, out, "malformed", "the body is neither an event stream nor JSON", junk)
+            self._break("malformed", "the body is neither an event stream nor JSON", junk)
         else:
-            self._break(at, out, "empty_answer", "the answer is empty")
+            self._break("empty_answer", "the answer is empty")
 
     @property
     def _junk(self) -> bytes:
@@ -480,11 +467,11 @@ class Decoder:
 
 def repair_json(data: bytes, halves: dict[tuple[Any, ...], str] | None = None) -> bytes:
     """Return `data` as JSON for msgspec: U+FFFD for invalid UTF-8, "?" for half a surrogate pair,
-    null for NaN.
+    null for NaN and numbers too large to be read.
 
-    Also null for a number that is too large to be read. `halves`: of an event stream, the first
-    halves of surrogate pairs at the ends of texts, by the place of the text. They wait here for the
-    next event. Raises `ValueError` or `RecursionError` if a lenient reader refuses it too.
+    `halves`: of an event stream, the first halves of surrogate pairs at the ends of texts, by the
+    place of the text, which wait for the next event. Raises `ValueError` or `RecursionError` if a
+    lenient reader refuses it too.
     """
     text = data.decode("utf-8", "replace")
     value = json.loads(text, parse_constant=lambda _: None, parse_int=_integer, parse_float=_finite)
@@ -520,14 +507,12 @@ NEEDED = frozenset((
     "functionCall", "inlineData",
     "audio", "images", "image_url", "url", "status", "status_code", "done",
 ))  # fmt: skip
-"""Fields that hold the answer, or an error in its place: none of them is left out because its value
-is odd."""
+"""Fields that hold the answer, or an error in its place: they are never left out."""
 MAX_ODD, MAX_READ_AGAIN = 32, 32 << 20
-"""The most values of one event, or of one whole answer, that are left out, and the most bytes that
-are therefore read again: each value costs a reading."""
+"""The most values of one event or answer that are left out, and the most bytes that are therefore
+read again."""
 MAX_HALVES = 32
-"""The most texts in one event whose last character is half a surrogate pair that waits for the
-other half."""
+"""The most texts in one event that wait for the other half of a surrogate pair."""
 _PLACE = re.compile(r" - at `\$([^`]+)`$")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
@@ -536,7 +521,7 @@ def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
     """Return JSON decoded by `form` without the values that do not fit, and the names of their
     fields.
 
-    Raises `ValueError` for a value of a field that is `NEEDED`, and for data that is no JSON.
+    Raises `ValueError` for a value of a `NEEDED` field, and for data that is no JSON.
     """
     odd: list[str] = []
     value: Any = None
@@ -559,7 +544,7 @@ def fitted(data: bytes, form: msgspec.json.Decoder[T]) -> tuple[T, list[str]]:
 
 
 def _steps_to(error: msgspec.ValidationError) -> list[str | int]:
-    """Return the names and numbers that lead to the value that did not fit; none for the whole."""
+    """Return the steps to the value that did not fit; none for the whole."""
     found = _PLACE.search(str(error))
     return [name or int(number) for name, number in _STEP.findall(found[1])] if found else []
 

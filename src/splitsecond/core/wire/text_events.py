@@ -1,13 +1,9 @@
 """Fast recognition of stream events that only append text: their bytes are compared.
 
-Decoders and assemblies use it alike: an event that goes the general way and turns out to add a
-text, and nothing else, is learned, and the events that follow it directly and have the same bytes
-around a string only add theirs. After any other event the bytes can mean another place, so the next
-event goes the general way again.
-
-Two JSON texts that differ only inside one string have the same structure. So once the bytes around
-the text of one such event are known, every event with the same bytes around a string adds that
-string to the same text.
+Two JSON texts that differ only inside one string have the same structure. So an event that goes the
+general way and turns out to add a text, and nothing else, is learned, and the events that follow it
+directly and have the same bytes around a string only add theirs. After any other event the bytes
+can mean another place, so the next event goes the general way again.
 """
 
 import re
@@ -22,17 +18,16 @@ from splitsecond.core.wire.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
 _LONGEST_LEARNED = 8_192
 """Bytes of an event to learn from. A text that occurs in it many times is searched as often."""
 MAX_LESSONS = 16
-"""How often the bytes are learned in one stream: answers change between reasoning and text, and
-some servers change more than the text in each event."""
+"""How often the bytes are learned in one stream: answers change between kinds of text, and some
+servers change more than the text in each event."""
 _NOT_PLAIN = re.compile(r'["\\\x00-\x1f]')
 _PROBE = "\x7f?"
 _SEPARATOR = b"\x7f"
 """Between texts. After an unfinished escape sequence or UTF-8 character it is invalid."""
 _MISSES = 8
-"""How many reads in a row may begin with another event before what was learned is forgotten."""
+"""Reads in a row that begin with another event before what was learned is forgotten."""
 _UNUSED = 3
-"""How many lessons in a row may be of no use before no more are taken: more than the text changes
-in each event."""
+"""Lessons in a row without use before no more are taken."""
 _MANY_BYTES = 1_000
 _decode_text = msgspec.json.Decoder(str).decode
 
@@ -41,9 +36,9 @@ def bytes_around(
     data: bytes, text: str, read: Callable[[bytes], str | None]
 ) -> tuple[bytes, bytes] | None:
     """Return the bytes before and after `text` in `data`, the JSON of an event that only adds
-    `text`.
+    `text`; None if its place is not certain.
 
-    `read` returns the text that another event adds. None: the place of `text` is not certain.
+    `read` returns the text that another event adds.
     """
     raw = text.encode("utf-8", "replace")
     begin = _only_value(data, raw) if len(data) <= _LONGEST_LEARNED else -1
@@ -82,8 +77,8 @@ class TextEvents(Struct, eq=False):
     _misses: int = 0
 
     def events(self, sse: SseDecoder, data: bytes) -> Iterator[SseEvent | list[str]]:
-        """Yield the events that `data` completes; of known events that follow each other, the
-        texts."""
+        """Yield the events that `data` completes, or the texts of known events that follow each
+        other."""
         at = 0
         while True:
             if self.current and sse.between_events:
@@ -110,10 +105,7 @@ class TextEvents(Struct, eq=False):
 
     def learn(self, data: bytes, name: str, text: str, read: Callable[[bytes], str | None]) -> bool:
         """Learn from an event that only adds `text`: its JSON `data` and its `name`. Return whether
-        it is known now.
-
-        `read` returns the text that another event adds.
-        """
+        it is known now; `read`: see `bytes_around`."""
         head = b"event: %b\ndata: " % name.encode() if name else b"data: "
         if self._before and self.read(head + data + b"\n\n", 0)[0]:
             self.current = True
@@ -128,15 +120,14 @@ class TextEvents(Struct, eq=False):
         return self.current
 
     def expect_others(self) -> None:
-        """Prepare for events of another kind, which may be learned although the last ones were
-        not."""
+        """Prepare for events of another kind, which may be learned although the last were not."""
         self._unused = 0
 
     def each(self, parts: Sequence[bytes]) -> list[str] | None:
         """Return the texts of `parts` if each of them is one known event; otherwise None.
 
         This runs at C speed: the texts are cut out at the expected places, and the bytes around
-        them are put back and compared.
+        them compared.
         """
         texts = self._cut(parts, self._after) if self.current else None
         if texts is not None:
@@ -216,8 +207,8 @@ class TextEvents(Struct, eq=False):
 
 
 def _decoded(strings: list[bytes]) -> list[str] | None:
-    """Return the texts of JSON strings without their quotation marks; None if one is empty, or not
-    a whole string."""
+    """Return the texts of JSON strings without their quotation marks; None if one is empty or
+    incomplete."""
     try:  # a part that is no complete string makes the whole invalid
         texts = _decode_text(b'"' + _SEPARATOR.join(strings) + b'"').split(_SEPARATOR.decode())
     except ValueError:

@@ -11,6 +11,8 @@ from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.core.validation import MAX_VALUES, has_too_many_values
 
+Fields = dict[str, Any]
+"""A JSON object."""
 MAX_LEFT_OUT = 32
 """The most names of left-out fields that are reported for one request."""
 MAX_NAME_CHARACTERS = 64
@@ -25,13 +27,13 @@ MAX_MESSAGES = 20_000
 """Messages and their parts in a conversation that is translated."""
 
 
-def plain_fields(call: Call) -> dict[str, Any]:
-    """Return the call's fields as plain values, without those that are null.
+def plain_fields(call: Call, *without: str) -> Fields:
+    """Return the call's fields as plain values, but those that are null or named in `without`.
 
     Raises `CallerFault` for broken JSON, and for more than `MAX_VALUES` values or `MAX_MESSAGES`
     messages.
     """
-    fields: dict[str, Any] = {}
+    fields: Fields = {}
     if has_too_many_values(*(value for value in call.body.values() if isinstance(value, Raw))):
         raise _too_large(f"the request has more than {MAX_VALUES:,} values", MAX_VALUES)
     for name, value in call.body.items():
@@ -41,12 +43,12 @@ def plain_fields(call: Call) -> dict[str, Any]:
             except (ValueError, RecursionError) as error:
                 raise CallerFault(f"the request's field {name} is not JSON: {error}") from error
             _check_entries(name, value)
-        if value is not None:
+        if value is not None and name not in without:
             fields[name] = value
     return fields
 
 
-def leave_out(call: Call, fields: dict[str, Any], name: str, usual: Sequence[Any] = ()) -> None:
+def leave_out(call: Call, fields: Fields, name: str, usual: Sequence[Any] = ()) -> None:
     """Remove the field `name` from `fields`, and report it in the call's notes if it was set to no
     `usual` value."""
     value = fields.pop(name, None)
@@ -54,7 +56,7 @@ def leave_out(call: Call, fields: dict[str, Any], name: str, usual: Sequence[Any
         left_out(call, name)
 
 
-def shared_fields(call: Call, fields: dict[str, Any], shared: Collection[str]) -> dict[str, Any]:
+def shared_fields(call: Call, fields: Fields, shared: Collection[str]) -> Fields:
     """Return those of `fields` that are in `shared`, and report the others in the call's notes as
     left out."""
     for name in [name for name in fields if name not in shared]:
@@ -83,7 +85,7 @@ def left_out(call: Call, name: str) -> None:
 
 
 def refuse(
-    fields: dict[str, Any], harmless: Mapping[str, Sequence[Any]], api_format: str = OTHER_FORMAT
+    fields: Fields, harmless: Mapping[str, Sequence[Any]], api_format: str = OTHER_FORMAT
 ) -> None:
     """Remove the fields in `harmless` from `fields`. Raises `CallerFault` if one has another value
     than these."""
@@ -116,7 +118,7 @@ def _type(value: Any) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def take_tools(fields: dict[str, Any]) -> list[Any]:
+def take_tools(fields: Fields) -> list[Any]:
     """Return ``tools``, which are removed from `fields`; empty if absent. Raises `CallerFault` if
     it is no list."""
     tools = fields.pop("tools", None) or []
@@ -181,7 +183,13 @@ def short(value: Any) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
-def object_field(name: str, value: Any) -> dict[str, Any]:
+def check_word(place: str, word: Any, known: Collection[str]) -> None:
+    """Raise `CallerFault` if the value at `place` is not one of the `known` words."""
+    if not isinstance(word, str) or word not in known:
+        raise CallerFault(f"{place} is {short(word)}: expected one of {', '.join(known)}")
+
+
+def object_field(name: str, value: Any) -> Fields:
     """Return `value`, of the field `name`. Raises `CallerFault` if it is not an object."""
     if not isinstance(value, dict):
         raise CallerFault(f"{name} must be an object, got {short(value)}")

@@ -5,7 +5,6 @@ The writer takes OpenAI's finish reasons and writes Anthropic's.
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -22,10 +21,11 @@ from splitsecond.core.wire.server_answer import (
     typed_event,
 )
 from splitsecond.core.wire.sse import encode_event
+from splitsecond.core.wire.translation import Fields
 
 NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _TEXT = ({"type": "text", "text": ""}, {"type": "text_delta", "text": SLOT})
-_BLOCKS: dict[TokenKind, tuple[dict[str, Any], dict[str, str]]] = {
+_BLOCKS: dict[TokenKind, tuple[Fields, dict[str, str]]] = {
     "text": _TEXT,
     "reasoning": (
         {"type": "thinking", "thinking": "", "signature": ""},
@@ -73,7 +73,7 @@ class StreamWriter(AnswerWriter):
 
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         head = {"id": id, "type": "message", "role": "assistant", "model": model}
-        self._message: dict[str, Any] = {**head, "stop_reason": None, "stop_sequence": None}
+        self._message: Fields = {**head, "stop_reason": None, "stop_sequence": None}
         self._block = -1
         self._open = False
         self._kind: TokenKind | None = None
@@ -135,7 +135,7 @@ class StreamWriter(AnswerWriter):
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
         (answer,) = answers
-        content: list[dict[str, Any]] = []
+        content: list[Fields] = []
         if answer.reasoning:
             content.append({"type": "thinking", "thinking": answer.reasoning, "signature": ""})
         if text := answer.text or answer.refusal:
@@ -153,7 +153,7 @@ class StreamWriter(AnswerWriter):
         end = {"stop_reason": reason, "stop_sequence": self.stop_sequence, **counts(usage)}
         return to_json({**self._message, "content": content, **end})
 
-    def _begin(self, kind: TokenKind, block: dict[str, Any]) -> bytes:
+    def _begin(self, kind: TokenKind, block: Fields) -> bytes:
         ended = self._end_block()
         self._open, self._kind = True, kind
         self._refused = self._refused or kind == "refusal"
@@ -188,7 +188,7 @@ def model_list(names: Sequence[str]) -> bytes:
     return to_json({"data": [model(name) for name in names], "has_more": False, **ends})
 
 
-def model(name: str) -> dict[str, Any]:
+def model(name: str) -> Fields:
     named = {"type": "model", "id": name, "display_name": name}
     return {**named, "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
 
@@ -197,8 +197,8 @@ def token_count(tokens: int) -> bytes:
     return to_json({"input_tokens": tokens})
 
 
-def counts(usage: Usage) -> dict[str, Any]:
-    fields: dict[str, Any] = {
+def counts(usage: Usage) -> Fields:
+    fields: Fields = {
         "input_tokens": (usage.input_tokens or 0)
         - (usage.cached_tokens or 0)
         - (usage.cache_write_tokens or 0),

@@ -22,17 +22,17 @@ that a later event omits, or reports as 0, keeps its value. The ``output_tokens`
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from splitsecond.core.events import Event, Quiet, Usage
+from splitsecond.core.events import Quiet, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import TokenUsage
 from splitsecond.core.wire.provider_errors import error_of
-from splitsecond.core.wire.streaming import ABSENT, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Decoder, Shape
 from splitsecond.core.wire.tool_calls import PartNumbers, arguments_text
 
 
-class Block(Struct, gc=False):
+class Block(Shape):
     """A block of content, whole or at its start. `id`, `name`, `input`: of a tool call. `data`:
     encrypted thinking."""
 
@@ -46,7 +46,7 @@ class Block(Struct, gc=False):
     input: Raw = Raw()
 
 
-class Delta(Struct, gc=False):
+class Delta(Shape):
     text: str | None = None
     thinking: str | None = None
     partial_json: str | None = None
@@ -54,13 +54,13 @@ class Delta(Struct, gc=False):
     stop_reason: str | None = None
 
 
-class Message(Struct, gc=False):
+class Message(Shape):
     """The message in ``message_start``, which has only its usage, raw as in `MessageEvent`."""
 
     usage: Raw = ABSENT
 
 
-class MessageEvent(Struct, gc=False):
+class MessageEvent(Shape):
     """One event of a stream, or a whole answer (`content` and later fields). `index`: the number of
     the block.
 
@@ -92,67 +92,61 @@ class AnthropicDecoder(Decoder):
         super().__init__(operation)
         self._blocks = PartNumbers()
 
-    def _take_event(
-        self, parsed: MessageEvent, name: str, data: bytes, at: int, out: list[Event]
-    ) -> None:
+    def _take_event(self, parsed: MessageEvent, name: str, data: bytes) -> None:
         kind = parsed.type or name
         if kind == "content_block_delta" and parsed.delta is not None:
             delta = parsed.delta
             if delta.text:
-                self._add_token(at, out, delta.text, "text")
+                self._add_token(delta.text)
             elif delta.thinking:
-                self._add_token(at, out, delta.thinking, "reasoning")
+                self._add_token(delta.thinking, "reasoning")
             elif delta.partial_json:
                 part = self._calls.begun(self._blocks.of(parsed.index))
-                self._add_token(at, out, delta.partial_json, "tool", part)
+                self._add_token(delta.partial_json, "tool", part)
             elif delta.signature:
-                out.append(Quiet(at, "signature", delta.signature))
+                self._add_quiet("signature", delta.signature)
         elif kind == "error" or parsed.error:
-            self._report_error(at, out, error_of(parsed.error or None), data)
+            self._report_error(error_of(parsed.error or None), data)
         elif kind == "message_stop":
-            self._end(at, out, marker=True)
+            self._end(marker=True)
         else:
-            self._take_other(kind, parsed, data, at, out)
+            self._take_other(kind, parsed, data)
 
-    def _take_other(
-        self, kind: str, parsed: MessageEvent, data: bytes, at: int, out: list[Event]
-    ) -> None:
-        before = len(out)
+    def _take_other(self, kind: str, parsed: MessageEvent, data: bytes) -> None:
+        before = len(self._out)
         if parsed.content_block is not None:
-            self._take_block(parsed.content_block, self._blocks.begin(parsed.index), at, out)
+            self._take_block(parsed.content_block, self._blocks.begin(parsed.index))
         if parsed.message is not None:
-            self._count(parsed.message.usage, at, out, opening=True)
+            self._count(parsed.message.usage, opening=True)
         if parsed.delta is not None:
-            self._add_finish(at, out, parsed.delta.stop_reason, data)
+            self._add_finish(parsed.delta.stop_reason, data)
         if self._ended:
             return
-        self._count(parsed.usage, at, out)
+        self._count(parsed.usage)
         if kind == "message_start":
-            out.insert(before, Quiet(at, kind))
+            self._out.insert(before, Quiet(self._at, kind))
 
-    def _take_block(self, block: Block, number: int, at: int, out: list[Event]) -> None:
+    def _take_block(self, block: Block, number: int) -> None:
         if block.thinking:
-            self._add_token(at, out, block.thinking, "reasoning")
+            self._add_token(block.thinking, "reasoning")
         if block.signature:
-            out.append(Quiet(at, "signature", block.signature))
+            self._add_quiet("signature", block.signature)
         if block.data:
-            out.append(Quiet(at, block.type, block.data))
+            self._add_quiet(block.type, block.data)
         if block.text:
-            self._add_token(at, out, block.text, "text")
+            self._add_token(block.text)
         if block.type.endswith("tool_use"):
             answerable = block.type == "tool_use"  # the provider runs the other tools itself
             if block.name:
                 part = self._calls.part(number, block.id or "", block.name) if answerable else None
-                self._add_token(at, out, block.name, "tool", part)
+                self._add_token(block.name, "tool", part)
             if bytes(block.input) != b"{}":  # the empty start of streamed arguments
-                self._add_token(
-                    at, out, arguments_text(block.input), "tool", self._calls.begun(number)
-                )
+                self._add_token(arguments_text(block.input), "tool", self._calls.begun(number))
 
-    def _count(self, data: Raw, at: int, out: list[Event], *, opening: bool = False) -> None:
+    def _count(self, data: Raw, *, opening: bool = False) -> None:
         """Add the counts so far, if there are any. `opening`: `data` came with
         ``message_start``."""
-        shape = self._read_counts(data, _decode_usage, at, out)
+        shape = self._read_counts(data, _decode_usage)
         if shape is None:
             return
         self._note_tier(shape.speed)
@@ -171,21 +165,23 @@ class AnthropicDecoder(Decoder):
         # a prompt is never empty
         input_tokens = (fresh or 0) + (written or 0) + (read or 0) or None
         hour = min(hour or 0, written or 0) or None
-        self._add_usage(out, Usage(at, input_tokens, output, thinking, read, written, hour))
+        self._add_usage(Usage(self._at, input_tokens, output, thinking, read, written, hour))
 
-    def _take_whole(self, parsed: MessageEvent, body: bytes, at: int, out: list[Event]) -> None:
+    def _take_whole(self, parsed: MessageEvent, body: bytes) -> None:
         if parsed.type == "error" or parsed.error:
-            self._report_error(at, out, error_of(parsed.error or None), body)
+            self._report_error(error_of(parsed.error or None), body)
             return
         if parsed.content is None:
-            self._break(at, out, "malformed", "the body is JSON without any content", body)
+            self._break("malformed", "the body is JSON without any content", body)
             return
+        closed_at, self._at = self._at, self._fed_at
         for number, block in enumerate(parsed.content):
-            self._take_block(block, number, self._fed_at, out)
-        self._add_finish(self._fed_at, out, parsed.stop_reason, body)
+            self._take_block(block, number)
+        self._add_finish(parsed.stop_reason, body)
         if not self._ended:
-            self._count(parsed.usage, self._fed_at, out)
-            self._complete(at, out, marker=False)
+            self._count(parsed.usage)
+            self._at = closed_at
+            self._complete(marker=False)
 
     def _is_whole(self, marker: bool) -> bool:
         return bool(self._finished)

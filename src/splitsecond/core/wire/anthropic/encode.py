@@ -23,6 +23,7 @@ from splitsecond.core.wire.anthropic.to_chat import NO_THREAD, no_threads
 from splitsecond.core.wire.api_format import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.core.wire.reasoning import BUDGETS, MIN_BUDGET, ReasoningRequest, requested
 from splitsecond.core.wire.translation import (
+    Fields,
     leave_out,
     left_out,
     not_translatable,
@@ -73,7 +74,7 @@ _NEWEST = (99, 0)
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     fields = chat_form.chat_fields(call, "Anthropic", known=_KNOWN)
     streamed = quirks.streamed(call)
-    body: dict[str, Any] = {"model": model, "stream": streamed}
+    body: Fields = {"model": model, "stream": streamed}
     turns = chat_form.chat_messages(
         call,
         fields.pop("messages", []),
@@ -106,9 +107,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     if kind == "json_object":
         left_out(call, "response_format")
         body["system"] = [*system, {"type": "text", "text": _JSON_ONLY}]
-    config: dict[str, Any] = (
-        {"format": {"type": kind, "schema": schema}} if kind == "json_schema" else {}
-    )
+    config: Fields = {"format": {"type": kind, "schema": schema}} if kind == "json_schema" else {}
     wanted = requested(call, fields, model, quirks.thinking, own="thinking")
     if wanted is not None and wanted.is_set:
         thinking, chosen = _thinking(call, wanted, model, limit, body)
@@ -127,7 +126,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     return _request(body, model, quirks, streamed)
 
 
-def _metadata(fields: dict[str, Any]) -> dict[str, Any]:
+def _metadata(fields: Fields) -> Fields:
     older, newer = fields.pop("user", None), fields.pop("safety_identifier", None)
     user = older if newer is None else newer
     return {"metadata": {"user_id": user}} if isinstance(user, str) else {}
@@ -172,7 +171,7 @@ def _client_headers(hints: Mapping[str, str]) -> tuple[Headers, Headers]:
 
 
 def _request(
-    body: dict[str, Any],
+    body: Fields,
     model: str,
     quirks: Quirks,
     streamed: bool,
@@ -199,7 +198,7 @@ def _request(
     )
 
 
-def _refuse_sampling(fields: dict[str, Any]) -> None:
+def _refuse_sampling(fields: Fields) -> None:
     """Remove sampling fields that Anthropic does not have; refuse values that would change the
     answer."""
     refuse(fields, {"presence_penalty": (0,), "frequency_penalty": (0,)}, "Anthropic")
@@ -210,7 +209,7 @@ def _refuse_sampling(fields: dict[str, Any]) -> None:
         )
 
 
-def _leave_sampling(call: Call, fields: dict[str, Any]) -> None:
+def _leave_sampling(call: Call, fields: Fields) -> None:
     """Leave out what Anthropic rejects together with thinking: a temperature other than 1, top_k,
     top_p below 0.95."""
     temperature, top_p = fields.get("temperature"), fields.get("top_p")
@@ -221,12 +220,12 @@ def _leave_sampling(call: Call, fields: dict[str, Any]) -> None:
     leave_out(call, fields, "top_k")
 
 
-def _tools(fields: dict[str, Any]) -> dict[str, Any]:
+def _tools(fields: Fields) -> Fields:
     tools, choice = take_tools(fields), fields.pop("tool_choice", None)
     parallel = fields.pop("parallel_tool_calls", True)
     if not tools:
         return {}
-    translated: dict[str, Any] = {"tools": [_tool(tool) for tool in tools]}
+    translated: Fields = {"tools": [_tool(tool) for tool in tools]}
     chosen = {"type": "auto"} if choice is None else _tool_choice(choice)
     if not parallel and chosen["type"] != "none":
         translated["tool_choice"] = {**chosen, "disable_parallel_tool_use": True}
@@ -235,7 +234,7 @@ def _tools(fields: dict[str, Any]) -> dict[str, Any]:
     return translated
 
 
-def _tool(tool: Any) -> dict[str, Any]:
+def _tool(tool: Any) -> Fields:
     match tool:
         case {"type": "function", "function": {"name": str()}}:
             function = {key: value for key, value in tool["function"].items() if value is not None}
@@ -249,7 +248,7 @@ def _tool(tool: Any) -> dict[str, Any]:
     raise CallerFault(f"a tool must be an object, got {short(tool)}")
 
 
-def _tool_choice(choice: Any) -> dict[str, Any]:
+def _tool_choice(choice: Any) -> Fields:
     match choice:
         case str() if choice in _CHOICES:
             return {"type": _CHOICES[choice]}
@@ -261,8 +260,8 @@ def _tool_choice(choice: Any) -> dict[str, Any]:
 
 
 def _thinking(
-    call: Call, wanted: ReasoningRequest, model: str, limit: Any, body: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    call: Call, wanted: ReasoningRequest, model: str, limit: Any, body: Fields
+) -> tuple[Fields, Fields]:
     """Return ``thinking``, and the additions to ``output_config``, for a request that is `body` so
     far.
 

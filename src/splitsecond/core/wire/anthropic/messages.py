@@ -34,13 +34,13 @@ from splitsecond.core.wire.chat_form import (
     refuse_type,
     text_of,
 )
-from splitsecond.core.wire.translation import left_out, not_translatable
+from splitsecond.core.wire.translation import Fields, left_out, not_translatable
 
 _REASONING = re.compile(rb'"thinking"')
 UNSIGNED_REASONING = "thinking blocks"
 """The name of what was left out, for the client."""
 
-Blocks = list[dict[str, Any]]
+Blocks = list[Fields]
 
 
 class _Block(Struct, gc=False):
@@ -60,11 +60,11 @@ class _Turn(Struct, gc=False):
 _decode_turns = msgspec.json.Decoder(list[_Turn]).decode
 
 
-def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]]:
+def translate(messages: Sequence[Message]) -> tuple[Blocks, list[Fields]]:
     """Return the blocks of ``system``, and ``messages``. Raises `CallerFault` for content that
     Anthropic rejects."""
     system: Blocks = []
-    turns: list[dict[str, Any]] = []
+    turns: list[Fields] = []
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
         role, blocks = "user" if message.role == "tool" else message.role, _blocks(message, where)
@@ -83,13 +83,13 @@ def translate(messages: Sequence[Message]) -> tuple[Blocks, list[dict[str, Any]]
     return system, turns
 
 
-def _without_trailing_space(block: dict[str, Any]) -> dict[str, Any]:
+def _without_trailing_space(block: Fields) -> Fields:
     """Return the last block of the beginning of an answer, which Anthropic rejects if it ends in
     whitespace."""
     return {**block, "text": block["text"].rstrip()} if block.get("type") == "text" else block
 
 
-def mark_end(system: Blocks, turns: Sequence[dict[str, Any]]) -> None:
+def mark_end(system: Blocks, turns: Sequence[Fields]) -> None:
     """Mark the last block of the system prompt, or else of the last turn, for the prompt cache: all
     up to it is cached.
 
@@ -116,14 +116,14 @@ def _blocks(message: Message, where: str) -> Blocks:
     return blocks
 
 
-def _content(content: str | list[dict[str, Any]] | None, where: str) -> Blocks:
+def _content(content: str | list[Fields] | None, where: str) -> Blocks:
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
     blocks = [_block(part, f"{where}.content[{number}]") for number, part in enumerate(parts)]
     # Anthropic rejects empty ones, also of whitespace
     return [block for block in blocks if block.get("type") != "text" or block["text"].strip()]
 
 
-def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
+def _block(part: Fields, place: str) -> Fields:
     kind, value = read_part(part, place)
     match kind:
         case "text":
@@ -147,7 +147,7 @@ def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
     return block if mark is None else {**block, "cache_control": mark}
 
 
-def _inline(url: str, place: str, kinds: tuple[str, ...]) -> dict[str, Any]:
+def _inline(url: str, place: str, kinds: tuple[str, ...]) -> Fields:
     kind, data = media_of(url, place)
     refuse_type(kind, kinds, place, "Anthropic")
     if kind.startswith("text/"):

@@ -28,6 +28,8 @@ from splitsecond.core.wire.server_answer import function_call
 from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.tool_results import FAILED
 from splitsecond.core.wire.translation import (
+    Fields,
+    check_word,
     leave_out,
     leave_out_unknown,
     not_translatable,
@@ -54,7 +56,6 @@ _PASSED = frozenset((
 _LONGEST_USER = 64
 """Characters, at OpenAI. Agents send longer ids; their digest is passed instead."""
 
-Fields = dict[str, Any]
 _Notice = Callable[[Fields], None]
 """Reports the fields of a part that are left out."""
 
@@ -72,8 +73,7 @@ def to_chat(call: Call) -> Call:
     body |= _output(call, fields)
     body |= _user_id(fields, notice)
     if (tier := fields.pop("service_tier", None)) is not None:
-        if not isinstance(tier, str) or tier not in _TIERS:
-            raise CallerFault(f"service_tier is {short(tier)}: expected one of {', '.join(_TIERS)}")
+        check_word("service_tier", tier, _TIERS)
         body["service_tier"] = _TIERS[tier]
     return structs.replace(
         call, body=body | shared_fields(call, fields, _SHARED), api_format="openai"
@@ -317,10 +317,8 @@ def _output(call: Call, fields: Fields) -> Fields:
 def _thinking(given: Any, effort: Any) -> reasoning.ReasoningRequest | None:
     """Return the requested reasoning; None if unset. Anthropic's effort is for the whole answer,
     elsewhere for reasoning."""
-    if effort is not None and (not isinstance(effort, str) or effort not in _EFFORTS):
-        raise CallerFault(
-            f"output_config.effort is {short(effort)}: expected one of {', '.join(_EFFORTS)}"
-        )
+    if effort is not None:
+        check_word("output_config.effort", effort, _EFFORTS)
     if given is None:
         return reasoning.ReasoningRequest(name="effort", effort=effort) if effort else None
     wanted = reasoning.from_messages(given)

@@ -13,22 +13,22 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from splitsecond.core.events import Event, Usage
+from splitsecond.core.events import Usage
 from splitsecond.core.wire.openai.shapes import TokenUsage, ToolCall
 from splitsecond.core.wire.provider_errors import address_hints, error_of, parse_error
 from splitsecond.core.wire.provider_errors import fault_from_response as _fault
-from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder, Shape
 from splitsecond.core.wire.tool_calls import arguments_text
 
 
-class Content(Struct, gc=False):
+class Content(Shape):
     text: str | None = None
     thinking: str | None = None
 
 
-class Message(Struct, gc=False):
+class Message(Shape):
     """A message. A whole one has lists where an event has one element."""
 
     content: Content | list[Content] | str | None = None
@@ -36,7 +36,7 @@ class Message(Struct, gc=False):
     tool_calls: ToolCall | list[ToolCall] | None = None
 
 
-class UsageShape(Struct, gc=False):
+class UsageShape(Shape):
     """``usage``: the tokens that the model read and wrote (`tokens`), and those that are billed."""
 
     tokens: TokenUsage | None = None
@@ -44,7 +44,7 @@ class UsageShape(Struct, gc=False):
     cached_tokens: Count | None = None
 
 
-class Delta(Struct, gc=False):
+class Delta(Shape):
     """The change that an event makes. The last one has the finish reason, the counts, or an error.
 
     `usage` (`UsageShape`) is raw here and in `Chunk`, so that a wrong count in it fails no answer.
@@ -56,7 +56,7 @@ class Delta(Struct, gc=False):
     error: Any = None
 
 
-class Chunk(Struct, gc=False):
+class Chunk(Shape):
     """One event of a stream, or a whole answer. A `message` that is a string is an error's; `index`
     is the block's."""
 
@@ -79,59 +79,56 @@ class CohereDecoder(Decoder):
     end_name = "message-end"
     html_hint = _HTML_HINT
 
-    def _take_event(self, chunk: Chunk, name: str, data: bytes, at: int, out: list[Event]) -> None:
+    def _take_event(self, chunk: Chunk, name: str, data: bytes) -> None:
         if chunk.error or chunk.type == "error" or isinstance(chunk.message, str):
-            self._report_error(at, out, parse_error(data), data)
+            self._report_error(parse_error(data), data)
             return
         delta = chunk.delta
         if delta is not None and (chunk.type == "message-end" or delta.finish_reason):
-            self._take_end(delta, data, at, out, marker=True)
+            self._take_end(delta, data, marker=True)
         elif delta is not None and delta.message is not None:
-            self._take_message(delta.message, chunk.index, at, out)
+            self._take_message(delta.message, chunk.index)
 
-    def _take_message(self, message: Message, block: Any, at: int, out: list[Event]) -> None:
+    def _take_message(self, message: Message, block: Any) -> None:
         """Take the parts of a message with content, in the order in which they were generated."""
-        self._add_token(at, out, message.tool_plan or "", "reasoning")
+        self._add_token(message.tool_plan or "", "reasoning")
         content = message.content
         if isinstance(content, str):
-            self._add_token(at, out, content, "text")
+            self._add_token(content)
         else:
             for part in [content] if isinstance(content, Content) else content or ():
-                self._add_token(at, out, part.thinking or "", "reasoning")
-                self._add_token(at, out, part.text or "", "text")
+                self._add_token(part.thinking or "", "reasoning")
+                self._add_token(part.text or "")
         calls, key = message.tool_calls, block if isinstance(block, int) else None
         for call in [calls] if isinstance(calls, ToolCall) else calls or ():
             if call.function is not None:
                 tool = self._calls.part(key, str(call.id or ""), call.function.name or "")
-                self._add_token(
-                    at, out, tool.name + arguments_text(call.function.arguments), "tool", tool
-                )
+                self._add_token(tool.name + arguments_text(call.function.arguments), "tool", tool)
 
-    def _take_end(
-        self, end: Delta, data: bytes, at: int, out: list[Event], *, marker: bool
-    ) -> None:
+    def _take_end(self, end: Delta, data: bytes, *, marker: bool) -> None:
         if end.error:
-            self._report_error(at, out, error_of(end.error), data)
+            self._report_error(error_of(end.error), data)
         elif end.finish_reason:
-            self._add_finish(at, out, end.finish_reason, data)
+            self._add_finish(end.finish_reason, data)
         if self._ended:
             return
-        shape = self._read_counts(end.usage, _decode_usage, at, out) or UsageShape()
+        shape = self._read_counts(end.usage, _decode_usage) or UsageShape()
         counts = shape.tokens or shape.billed_units or TokenUsage()
         self._add_usage(
-            out, Usage(at, counts.input_tokens, counts.output_tokens, None, shape.cached_tokens)
+            Usage(self._at, counts.input_tokens, counts.output_tokens, None, shape.cached_tokens)
         )
-        self._complete(at, out, marker=marker)
+        self._complete(marker=marker)
 
-    def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:
+    def _take_whole(self, chunk: Chunk, body: bytes) -> None:
         if isinstance(chunk.message, Message):
-            self._take_message(chunk.message, None, self._fed_at, out)
+            self._at = self._fed_at
+            self._take_message(chunk.message, None)
             end = Delta(finish_reason=chunk.finish_reason, usage=chunk.usage, error=chunk.error)
-            self._take_end(end, body, self._fed_at, out, marker=False)
+            self._take_end(end, body, marker=False)
         elif chunk.error or chunk.message:
-            self._report_error(at, out, parse_error(body), body)
+            self._report_error(parse_error(body), body)
         else:
-            self._break(at, out, "malformed", "the body is JSON without a message", body)
+            self._break("malformed", "the body is JSON without a message", body)
 
 
 fault_from_response = partial(_fault, hints=address_hints("it usually ends in /v2"))

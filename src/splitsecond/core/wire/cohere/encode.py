@@ -14,7 +14,7 @@ from splitsecond.core.wire import chat_form
 from splitsecond.core.wire.api_format import Encoded, Quirks, chat_request
 from splitsecond.core.wire.reasoning import BUDGETS, ReasoningRequest, requested
 from splitsecond.core.wire.server_answer import function_call
-from splitsecond.core.wire.translation import not_translatable, short
+from splitsecond.core.wire.translation import Fields, not_translatable, short
 
 _OWN = (
     "temperature", "seed", "frequency_penalty", "presence_penalty", "p", "k", "stop_sequences",
@@ -36,7 +36,7 @@ _NO_PARAMETERS = {"type": "object", "properties": {}}
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     fields = chat_form.chat_fields(call, "Cohere")
     streamed = quirks.streamed(call)
-    body: dict[str, Any] = {"model": model, "stream": streamed}
+    body: Fields = {"model": model, "stream": streamed}
     messages = chat_form.chat_messages(call, fields.pop("messages", []), "Cohere", own=_OF_MESSAGES)
     body["messages"] = [
         _message(message, f"messages[{number}]") for number, message in enumerate(messages)
@@ -64,7 +64,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     return chat_request("/chat", body | quirks.native(call, fields, _OWN), streamed)
 
 
-def _thinking(wanted: ReasoningRequest) -> dict[str, Any]:
+def _thinking(wanted: ReasoningRequest) -> Fields:
     """Return ``thinking``: disabled, limited by a budget, or, for large budgets, unlimited."""
     if wanted.off:
         return {"type": "disabled"}
@@ -73,10 +73,10 @@ def _thinking(wanted: ReasoningRequest) -> dict[str, Any]:
     return {"type": "enabled", "token_budget": tokens} if few else {"type": "enabled"}
 
 
-def _message(message: chat_form.Message, where: str) -> dict[str, Any]:
+def _message(message: chat_form.Message, where: str) -> Fields:
     """Return a message in Cohere's form. Reasoning before a tool call is its plan, other reasoning
     a block."""
-    fields: dict[str, Any] = {"role": message.role}
+    fields: Fields = {"role": message.role}
     content: Any = message.content or message.refusal or ""
     if isinstance(content, list):
         content = [
@@ -99,7 +99,7 @@ def _message(message: chat_form.Message, where: str) -> dict[str, Any]:
     return fields | message.native
 
 
-def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
+def _block(part: Fields, place: str) -> Fields:
     kind, value = chat_form.read_part(part, place)
     if kind == "text":
         return {"type": "text", "text": value}
@@ -117,7 +117,7 @@ def _block(part: dict[str, Any], place: str) -> dict[str, Any]:
     raise not_translatable(f"{place}.type {part.get('type')!r}", "Cohere")
 
 
-def _offer_named_tool(fields: dict[str, Any]) -> None:
+def _offer_named_tool(fields: Fields) -> None:
     """Replace a tool choice that names one of the tools: offer it alone, and require a call."""
     match fields:
         case {
@@ -128,8 +128,8 @@ def _offer_named_tool(fields: dict[str, Any]) -> None:
                 fields["tools"], fields["tool_choice"] = named, "required"
 
 
-def _tools(tools: Any) -> dict[str, Any]:
-    translated: list[dict[str, Any]] = []
+def _tools(tools: Any) -> Fields:
+    translated: list[Fields] = []
     strict: set[bool] = set()
     for tool in tools if isinstance(tools, list) else [tools]:
         match tool:
@@ -150,7 +150,7 @@ def _tools(tools: Any) -> dict[str, Any]:
     return {"tools": translated, "strict_tools": True} if True in strict else {"tools": translated}
 
 
-def _response_format(wanted: Any) -> dict[str, Any]:
+def _response_format(wanted: Any) -> Fields:
     match wanted:
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             return {"type": "json_object", "json_schema": schema}

@@ -10,8 +10,9 @@ from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
 from splitsecond.core.wire.server_answer import SLOT, around_slots, call_arguments, known, to_json
+from splitsecond.core.wire.translation import Fields
 
-_PARTS: dict[TokenKind, dict[str, Any]] = {
+_PARTS: dict[TokenKind, Fields] = {
     "text": {"text": SLOT},
     "reasoning": {"text": SLOT, "thought": True},
     "refusal": {"text": SLOT},
@@ -46,11 +47,13 @@ class StreamWriter(AnswerWriter):
     the call.
     """
 
+    has_marker = False
+
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         self._head = {"modelVersion": model, "responseId": id}
         self._around: dict[tuple[TokenKind, int], list[bytes]] = {}
         self._calls: dict[int, tuple[str, str, list[str]]] = {}
-        self._ended: list[dict[str, Any]] = []
+        self._ended: list[Fields] = []
 
     def token(self, text: str, kind: TokenKind = "text", index: int = 0) -> bytes:
         if kind == "tool":
@@ -82,17 +85,6 @@ class StreamWriter(AnswerWriter):
     def done(self) -> bytes:
         return self._last() if self._ended else b""
 
-    def end(
-        self,
-        reason: str,
-        usage: Usage,
-        *,
-        choices: int = 1,
-        counts: bool = True,
-        marker: bool = True,
-    ) -> bytes:
-        return super().end(reason, usage, choices=choices, counts=counts)
-
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
         return _event(_error(code if isinstance(code, int) else 500, message))
 
@@ -118,7 +110,7 @@ class StreamWriter(AnswerWriter):
         name, call_id, fragments = call
         return self._candidate(index, _content([_call_part(call_id, name, "".join(fragments))]))
 
-    def _candidate(self, index: int, fields: dict[str, Any]) -> bytes:
+    def _candidate(self, index: int, fields: Fields) -> bytes:
         return _event({"candidates": [{**fields, "index": index}], **self._head})
 
 
@@ -153,26 +145,26 @@ def model_list(names: Sequence[str]) -> bytes:
     return to_json({"models": [model(name) for name in names]})
 
 
-def model(name: str) -> dict[str, Any]:
+def model(name: str) -> Fields:
     methods = ["generateContent", "countTokens"]
     return {"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods}
 
 
-def _event(fields: dict[str, Any]) -> bytes:
+def _event(fields: Fields) -> bytes:
     return b"data: " + to_json(fields) + b"\r\n\r\n"
 
 
-def _error(status: int, message: str) -> dict[str, Any]:
+def _error(status: int, message: str) -> Fields:
     return {
         "error": {"code": status, "message": message, "status": _STATUSES.get(status, "UNKNOWN")}
     }
 
 
-def _content(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _content(parts: list[Fields]) -> Fields:
     return {"content": {"parts": parts, "role": "model"}}
 
 
-def _answer_parts(answer: ServerAnswer) -> list[dict[str, Any]]:
+def _answer_parts(answer: ServerAnswer) -> list[Fields]:
     thought = [{"text": answer.reasoning, "thought": True}] if answer.reasoning else []
     text = answer.text or answer.refusal
     texts = [{"text": text}] if text or not answer.calls else []
@@ -183,18 +175,18 @@ def _answer_parts(answer: ServerAnswer) -> list[dict[str, Any]]:
     ]
 
 
-def _call_part(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+def _call_part(call_id: str, name: str, arguments: str) -> Fields:
     return {"functionCall": {"id": call_id, "name": name, "args": call_arguments(name, arguments)}}
 
 
-def _image_part(url: str) -> dict[str, Any]:
+def _image_part(url: str) -> Fields:
     head, _, data = url.partition(";base64,")
     if data and head.startswith("data:"):
         return {"inlineData": {"mimeType": head.removeprefix("data:"), "data": data}}
     return {"fileData": {"fileUri": url}}
 
 
-def counts(usage: Usage) -> dict[str, Any]:
+def counts(usage: Usage) -> Fields:
     output = usage.output_tokens
     fields = known(
         promptTokenCount=usage.input_tokens,

@@ -17,16 +17,16 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from splitsecond.core.events import Event, Finish, Quiet, Token, TokenKind, ToolPart, Usage
+from splitsecond.core.events import Finish, Token, TokenKind, ToolPart, Usage
 from splitsecond.core.wire.provider_errors import address_hints, error_of, parse_error
 from splitsecond.core.wire.provider_errors import fault_from_response as _fault
-from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder, Shape
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
-class PartialArg(Struct, gc=False, rename="camel"):
+class PartialArg(Shape, rename="camel"):
     """A piece of one argument of a function call, streamed by Vertex."""
 
     string_value: str | None = None
@@ -34,7 +34,7 @@ class PartialArg(Struct, gc=False, rename="camel"):
     bool_value: bool | None = None
 
 
-class FunctionCall(Struct, gc=False, rename="camel"):
+class FunctionCall(Shape, rename="camel"):
     """A function call: whole, or in pieces if the request asked Vertex for that
     (``partialArgs``)."""
 
@@ -44,11 +44,11 @@ class FunctionCall(Struct, gc=False, rename="camel"):
     partial_args: list[PartialArg] | None = None
 
 
-class ExecutableCode(Struct, gc=False):
+class ExecutableCode(Shape):
     code: str | None = None
 
 
-class Media(Struct, gc=False, rename="camel"):
+class Media(Shape, rename="camel"):
     """Media: inline (`data`, base64), or elsewhere (`file_uri`)."""
 
     mime_type: str | None = None
@@ -56,7 +56,7 @@ class Media(Struct, gc=False, rename="camel"):
     file_uri: str | None = None
 
 
-class Part(Struct, gc=False, rename="camel"):
+class Part(Shape, rename="camel"):
     text: str | None = None
     thought: bool | None = None
     thought_signature: str | None = None
@@ -66,23 +66,23 @@ class Part(Struct, gc=False, rename="camel"):
     file_data: Media | None = None
 
 
-class Content(Struct, gc=False):
+class Content(Shape):
     parts: list[Part] | None = None
 
 
-class Candidate(Struct, gc=False, rename="camel"):
+class Candidate(Shape, rename="camel"):
     index: Count | None = None
     content: Content | None = None
     finish_reason: str | None = None
 
 
-class PromptFeedback(Struct, gc=False, rename="camel"):
+class PromptFeedback(Shape, rename="camel"):
     """The reason why a prompt was blocked; then there are no candidates."""
 
     block_reason: str | None = None
 
 
-class UsageMetadata(Struct, gc=False, rename="camel"):
+class UsageMetadata(Shape, rename="camel"):
     """The counts so far. `prompt_token_count` includes cached tokens, `candidates_token_count`
     excludes reasoning."""
 
@@ -94,7 +94,7 @@ class UsageMetadata(Struct, gc=False, rename="camel"):
     total_token_count: Count | None = None
 
 
-class Chunk(Struct, gc=False, rename="camel"):
+class Chunk(Shape, rename="camel"):
     """One event of a stream, or a whole answer: a ``GenerateContentResponse``, or an error.
 
     `usage_metadata` (`UsageMetadata`) is raw, so that a wrong count in it fails no answer.
@@ -128,26 +128,26 @@ class GeminiDecoder(Decoder):
     _reasoning_shown = False
     _blocked = False
 
-    def _take_whole(
-        self, decoded: Chunk | list[Chunk], body: bytes, at: int, out: list[Event]
-    ) -> None:
-        self._chunks = 1
+    def _take_whole(self, decoded: Chunk | list[Chunk], body: bytes) -> None:
+        self._had_event = True
+        closed_at, self._at = self._at, self._fed_at
         for chunk in decoded if isinstance(decoded, list) else [decoded]:
-            self._take_event(chunk, "", body, self._fed_at, out)
+            self._take_event(chunk, "", body)
             if self._ended:
                 return
+        self._at = closed_at
         if self._choices or self._blocked:
-            self._end(at, out, cut=False)
+            self._end()
         else:
-            self._break(at, out, "empty_answer", "the body is JSON without any candidates", body)
+            self._break("empty_answer", "the body is JSON without any candidates", body)
 
-    def _take_event(self, chunk: Chunk, name: str, data: bytes, at: int, out: list[Event]) -> None:
+    def _take_event(self, chunk: Chunk, name: str, data: bytes) -> None:
         if chunk.error:
-            self._report_error(at, out, error_of(chunk.error), data)
+            self._report_error(error_of(chunk.error), data)
             return
-        before = len(out)
-        shape = self._read_counts(chunk.usage_metadata, _decode_usage, at, out)
-        usage = None if shape is None else _usage(shape, at)
+        before = len(self._out)
+        shape = self._read_counts(chunk.usage_metadata, _decode_usage)
+        usage = None if shape is None else _usage(shape, self._at)
         for candidate in chunk.candidates or ():
             index = candidate.index or 0
             self._choices.add(index)
@@ -158,23 +158,19 @@ class GeminiDecoder(Decoder):
                     if text:
                         so_far = self._so_far(kind, shape, usage)
                         self._tokens += 1
-                        out.append(Token(at, text, kind, index, so_far, tool))
+                        self._out.append(Token(self._at, text, kind, index, so_far, tool))
                     if part.thought_signature:
-                        out.append(Quiet(at, "signature", part.thought_signature))
+                        self._add_quiet("signature", part.thought_signature)
             if candidate.finish_reason != _NO_REASON:
-                self._add_finish(at, out, candidate.finish_reason, data, index)
+                self._add_finish(candidate.finish_reason, data, index)
             if self._ended:
                 return
-        if chunk.prompt_feedback is not None:
-            self._note_block(chunk.prompt_feedback, at, out)
-        self._add_usage(out, usage)
-        if len(out) == before:
-            out.append(Quiet(at, chunk.quiet_kind))
-
-    def _note_block(self, feedback: PromptFeedback, at: int, out: list[Event]) -> None:
-        if feedback.block_reason:
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             self._blocked = True
-            out.append(Finish(at, feedback.block_reason))
+            self._out.append(Finish(self._at, chunk.prompt_feedback.block_reason))
+        self._add_usage(usage)
+        if len(self._out) == before:
+            self._add_quiet(chunk.quiet_kind)
 
     def _so_far(
         self, kind: TokenKind, shape: UsageMetadata | None, usage: Usage | None
@@ -203,12 +199,12 @@ class GeminiDecoder(Decoder):
             self._counts_run = so_far is not None
         return so_far
 
-    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
+    def _end(self, *, marker: bool = False, cut: bool = False) -> None:
         junk = self._junk
         if junk.lstrip().startswith(_JSON_BEGINS):
-            self._report_error(at, out, parse_error(junk), junk)
+            self._report_error(parse_error(junk), junk)
         else:
-            super()._end(at, out, cut=cut)
+            super()._end(cut=cut)
 
     def _is_whole(self, marker: bool) -> bool:
         return self._blocked or bool(self._choices and self._choices <= self._finished.keys())

@@ -23,7 +23,13 @@ from splitsecond.core.validation import read_json
 from splitsecond.core.wire import chat_form
 from splitsecond.core.wire.api_format import Encoded, Quirks, chat_request
 from splitsecond.core.wire.reasoning import ReasoningRequest, requested
-from splitsecond.core.wire.translation import left_out, not_translatable, object_field, short
+from splitsecond.core.wire.translation import (
+    Fields,
+    left_out,
+    not_translatable,
+    object_field,
+    short,
+)
 
 _WITH_PREFIX = ("models/", "tunedModels/")
 
@@ -65,7 +71,7 @@ _SERVICE_TIERS = {"auto": None, "default": "standard", "flex": "flex", "priority
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     fields = chat_form.chat_fields(call, "Gemini", known=_KNOWN)
-    body: dict[str, Any] = {}
+    body: Fields = {}
     config = _config(fields)
     wanted = requested(call, fields, model, quirks.thinking)
     if wanted is not None:
@@ -103,8 +109,8 @@ def _path(model: str, streamed: bool) -> str:
     )
 
 
-def _config(fields: dict[str, Any]) -> dict[str, Any]:
-    fields["stop"], config = chat_form.stop_list(fields), dict[str, Any]()
+def _config(fields: Fields) -> Fields:
+    fields["stop"], config = chat_form.stop_list(fields), Fields()
     for name, native in CONFIG.items():
         if (value := fields.pop(name, None)) is not None:
             config.setdefault(native, value)
@@ -116,7 +122,7 @@ def _config(fields: dict[str, Any]) -> dict[str, Any]:
     return config
 
 
-def _thinking(call: Call, wanted: ReasoningRequest, model: str) -> dict[str, Any]:
+def _thinking(call: Call, wanted: ReasoningRequest, model: str) -> Fields:
     """Return ``thinkingConfig``: a level from Gemini 3 on, a budget before; nothing for models that
     do not reason."""
     if _NOT_THINKING.search(model):
@@ -127,7 +133,7 @@ def _thinking(call: Call, wanted: ReasoningRequest, model: str) -> dict[str, Any
     if shown is None and wanted.name == "thinking":
         # the formats with a field of that name show reasoning by default; Gemini only on request
         shown = True
-    made: dict[str, Any] = {} if shown is None or wanted.off else {"includeThoughts": shown}
+    made: Fields = {} if shown is None or wanted.off else {"includeThoughts": shown}
     if _is_new(model):
         if wanted.tokens is not None:  # else the model decides
             made["thinkingLevel"] = wanted.level(call, _LEVELS).upper()
@@ -150,15 +156,15 @@ def _is_new(model: str) -> bool:
     return int(version[1]) >= 3 if version else "gemini" in model
 
 
-def _tools(call: Call, tools: Any) -> list[dict[str, Any]]:
+def _tools(call: Call, tools: Any) -> list[Fields]:
     """Return OpenAI's functions in one tool, as Gemini expects them, followed by Gemini's own
     tools."""
-    declarations: list[dict[str, Any]] = []
-    native: list[dict[str, Any]] = []
+    declarations: list[Fields] = []
+    native: list[Fields] = []
     for tool in tools if isinstance(tools, list) else [tools]:
         match tool:
             case {"type": "function", "function": {"name": str(name), **rest}}:
-                declared: dict[str, Any] = {"name": name}
+                declared: Fields = {"name": name}
                 if rest.get("description"):
                     declared["description"] = rest["description"]
                 if rest.get("parameters"):
@@ -173,7 +179,7 @@ def _tools(call: Call, tools: Any) -> list[dict[str, Any]]:
     return [{"functionDeclarations": declarations}, *native] if declarations else native
 
 
-def _tool_choice(choice: Any) -> dict[str, Any]:
+def _tool_choice(choice: Any) -> Fields:
     match choice:
         case str() if choice in _MODES:
             return {"mode": _MODES[choice]}
@@ -191,10 +197,10 @@ def _allowed_name(tool: Any) -> str:
     raise not_translatable(f"in tool_choice, the tool {short(tool)}", "Gemini")
 
 
-Parts = list[dict[str, Any]]
+Parts = list[Fields]
 
 
-def _media(url: str, place: str) -> dict[str, Any]:
+def _media(url: str, place: str) -> Fields:
     """Return the data of a data URL, or a link that Google fetches."""
     if not url.startswith("data:"):
         known = chat_form.media_type(url)
@@ -203,11 +209,9 @@ def _media(url: str, place: str) -> dict[str, Any]:
     return {"inlineData": {"mimeType": kind, "data": data}}
 
 
-def _turns(
-    messages: Sequence[chat_form.Message], *, signed: bool
-) -> tuple[list[dict[str, Any]], Parts]:
+def _turns(messages: Sequence[chat_form.Message], *, signed: bool) -> tuple[list[Fields], Parts]:
     system: Parts = []
-    contents: list[dict[str, Any]] = []
+    contents: list[Fields] = []
     names: dict[str, str] = {}
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
@@ -235,7 +239,7 @@ def _parts(message: chat_form.Message, where: str) -> Parts:
     return [part for part in parts if part != {"text": ""}]
 
 
-def _part(part: dict[str, Any], place: str) -> dict[str, Any]:
+def _part(part: Fields, place: str) -> Fields:
     kind, value = chat_form.read_part(part, place)
     match kind, part:
         case "text", _:
@@ -256,9 +260,7 @@ def _calls(message: chat_form.Message, where: str, *, signed: bool) -> Parts:
     for number, call in enumerate(message.tool_calls or ()):
         args = call.arguments(f"{where}.tool_calls[{number}]")
         identity = {"id": call.id} if call.id else {}
-        part: dict[str, Any] = {
-            "functionCall": {**identity, "name": call.function.name, "args": args}
-        }
+        part: Fields = {"functionCall": {**identity, "name": call.function.name, "args": args}}
         match call.extra_content:
             case {"google": {"thought_signature": str(signature)}}:
                 part["thoughtSignature"] = signature
@@ -268,7 +270,7 @@ def _calls(message: chat_form.Message, where: str, *, signed: bool) -> Parts:
     return parts
 
 
-def _result(message: chat_form.Message, where: str, names: Mapping[str, str]) -> dict[str, Any]:
+def _result(message: chat_form.Message, where: str, names: Mapping[str, str]) -> Fields:
     name = chat_form.function_answered(message, where, names, "Gemini")
     parts = _parts(message, where)
     if any(part.keys() != {"text"} or not isinstance(part["text"], str) for part in parts):

@@ -12,22 +12,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.core.wire.chat_form import (
-    TRANSLATED,
     assistant_message,
     plain_content,
     schema_format,
     tool_message,
+    translated,
 )
 from splitsecond.core.wire.gemini.encode import CONFIG
 from splitsecond.core.wire.reasoning import FIELD, ReasoningRequest, from_budget
 from splitsecond.core.wire.server_answer import function_call
 from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import (
+    Fields,
     left_out,
     not_translatable,
     object_field,
@@ -36,8 +37,6 @@ from splitsecond.core.wire.translation import (
     short,
 )
 
-Fields = dict[str, Any]
-
 _MODES = {"AUTO": "auto", "NONE": "none", "ANY": "required", "VALIDATED": "auto"}
 _LEVELS = ("minimal", "low", "medium", "high")
 _TEXT_TYPES = (None, "", "text/plain")
@@ -45,12 +44,10 @@ _ROLES = (None, "user", "model", "function")
 
 
 def to_chat(call: Call) -> Call:
-    fields = camel(plain_fields(call))
+    fields = camel(plain_fields(call, "model", "stream"))
     fields |= camel(
         object_field("generateContentRequest", fields.pop("generateContentRequest", {}))
     )
-    for name in ("model", "stream"):
-        fields.pop(name, None)
     refuse(fields, {"cachedContent": ("",)}, "a chat")
     conversation = _Conversation(call)
     conversation.add_system(fields.pop("systemInstruction", None))
@@ -62,7 +59,7 @@ def to_chat(call: Call) -> Call:
     )
     for name in fields:
         left_out(call, name)
-    return structs.replace(call, body=body, hints={**call.hints, TRANSLATED: "yes"})
+    return translated(call, body)
 
 
 def camel(fields: Fields) -> Fields:

@@ -6,12 +6,12 @@ tool call is sent whole, so its fragments wait for its end.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer, ServerTimes, TimesForm
 from splitsecond.core.wire.server_answer import SLOT, around_slots, call_arguments, known, to_json
+from splitsecond.core.wire.translation import Fields
 
 _MESSAGES: dict[TokenKind, dict[str, str]] = {
     "text": {"content": SLOT},
@@ -30,7 +30,7 @@ _FAMILY = "splitsecond"
 class StreamWriter(AnswerWriter):
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         made = datetime.fromtimestamp(created, UTC).isoformat()
-        self._head: dict[str, Any] = {"model": model, "created_at": made}
+        self._head: Fields = {"model": model, "created_at": made}
         self._around = {
             kind: around_slots(self._line(message)) for kind, message in _MESSAGES.items()
         }
@@ -38,7 +38,7 @@ class StreamWriter(AnswerWriter):
         self._call_id = ""
         self._calls = 0
         self._arguments: list[str] = []
-        self._last: dict[str, Any] = {}
+        self._last: Fields = {}
         self._durations: dict[str, int] = {}
 
     def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
@@ -90,15 +90,15 @@ class StreamWriter(AnswerWriter):
         self._arguments.clear()
         return self._line({"content": "", "tool_calls": [call]})
 
-    def _line(self, message: dict[str, Any]) -> bytes:
+    def _line(self, message: Fields) -> bytes:
         return to_json({**self._head, **self._content(message), "done": False}) + b"\n"
 
-    def _content(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _content(self, message: Fields) -> Fields:
         return {"message": {"role": "assistant", **message}}
 
     def whole(self, answers: Sequence[ServerAnswer], usage: Usage) -> bytes:
         answer = answers[0]  # there is one choice: others are left out
-        message: dict[str, Any] = {"content": answer.text or answer.refusal}
+        message: Fields = {"content": answer.text or answer.refusal}
         if answer.reasoning:
             message["thinking"] = answer.reasoning
         if answer.calls:
@@ -118,7 +118,7 @@ class StreamWriter(AnswerWriter):
 
 
 class GenerateWriter(StreamWriter):
-    def _content(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _content(self, message: Fields) -> Fields:
         thinking = {"thinking": message["thinking"]} if "thinking" in message else {}
         return {"response": message["content"], **thinking}
 
@@ -143,7 +143,7 @@ def model_list(names: Sequence[str]) -> bytes:
 def model_details(name: str, context_tokens: int | None) -> bytes:
     """Return the description of one model, which clients ask for its abilities and its context
     length in tokens."""
-    about: dict[str, Any] = {"general.architecture": _FAMILY, "general.basename": name}
+    about: Fields = {"general.architecture": _FAMILY, "general.basename": name}
     if context_tokens is not None:
         about[f"{_FAMILY}.context_length"] = context_tokens
     details = {

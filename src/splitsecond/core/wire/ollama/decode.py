@@ -10,37 +10,37 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from splitsecond.core.events import Event, Quiet, Token, Usage
+from splitsecond.core.events import Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import address_hints, error_of
 from splitsecond.core.wire.provider_errors import fault_from_response as _fault
 from splitsecond.core.wire.sse import SseDecoder, SseEvent
-from splitsecond.core.wire.streaming import Count, Decoder
+from splitsecond.core.wire.streaming import Count, Decoder, Shape
 from splitsecond.core.wire.tool_calls import arguments_text
 
 
-class Function(Struct, gc=False):
+class Function(Shape):
     name: str = ""
     arguments: Raw = Raw()
 
 
-class ToolCall(Struct, gc=False):
+class ToolCall(Shape):
     """One whole tool call: Ollama never sends fragments, and older servers no id."""
 
     id: str | None = None
     function: Function | None = None
 
 
-class Message(Struct, gc=False):
+class Message(Shape):
     content: str | None = None
     thinking: str | None = None
     tool_calls: list[ToolCall] | None = None
 
 
-class ResponseLine(Struct, gc=False):
+class ResponseLine(Shape):
     """A line, or a whole answer. The last one has `done`, and beside it `Counts` and
     `Durations`."""
 
@@ -50,14 +50,14 @@ class ResponseLine(Struct, gc=False):
     error: Any = None
 
 
-class Counts(Struct, gc=False):
+class Counts(Shape):
     """The counts of the last line. They are decoded apart, so that a wrong one fails no answer."""
 
     prompt_eval_count: Count | None = None
     eval_count: Count | None = None
 
 
-class Durations(Struct, gc=False):
+class Durations(Shape):
     total_duration: Count | None = None
     load_duration: Count | None = None
     prompt_eval_duration: Count | None = None
@@ -104,57 +104,47 @@ class OllamaDecoder(Decoder):
         self._begin_events()
         self._foreign_line = b""  # the first line that is JSON without a message
 
-    def _take_event(
-        self, line: ResponseLine, name: str, data: bytes, at: int, out: list[Event]
-    ) -> None:
+    def _take_event(self, line: ResponseLine, name: str, data: bytes) -> None:
         if line.error:
-            self._report_error(at, out, error_of(line.error), data)
+            self._report_error(error_of(line.error), data)
             return
-        before = len(out)
+        before = len(self._out)
         if line.message is not None:
-            self._take_message(line.message, at, out)
+            self._take_message(line.message)
         elif not (line.done or self._foreign_line):
             self._foreign_line = data
         if line.done:
-            self._take_done(line, data, at, out)
-        elif len(out) == before:
-            out.append(Quiet(at, "empty" if line.message is not None else "no message"))
+            self._take_done(line, data)
+        elif len(self._out) == before:
+            self._add_quiet("empty" if line.message is not None else "no message")
 
-    def _take_message(self, message: Message, at: int, out: list[Event]) -> None:
-        before = len(out)
-        if message.thinking:
-            out.append(Token(at, message.thinking, "reasoning"))
+    def _take_message(self, message: Message) -> None:
+        self._add_token(message.thinking or "", "reasoning")
         if message.content and self.as_tool:
             part = self._calls.part("", name=self.as_tool)
-            out.append(Token(at, part.name + message.content, "tool", tool=part))
-        elif message.content:
-            out.append(Token(at, message.content))
+            self._add_token(part.name + message.content, "tool", part)
+        else:
+            self._add_token(message.content or "")
         for call in message.tool_calls or ():
             if call.function is not None and call.function.name:
                 part = self._calls.part(None, call.id or "", call.function.name)
-                out.append(
-                    Token(
-                        at, part.name + arguments_text(call.function.arguments), "tool", tool=part
-                    )
-                )
-        self._tokens += len(out) - before
+                text = part.name + arguments_text(call.function.arguments)
+                self._add_token(text, "tool", part)
 
-    def _take_done(self, line: ResponseLine, data: bytes, at: int, out: list[Event]) -> None:
+    def _take_done(self, line: ResponseLine, data: bytes) -> None:
         self._note_times(read_json(data, _decode_durations))
-        self._add_finish(at, out, line.done_reason, data)
+        self._add_finish(line.done_reason, data)
         if self._ended:
             return
-        counts = self._read_counts(data, _decode_counts, at, out) or Counts()
-        self._add_usage(out, Usage(at, counts.prompt_eval_count, counts.eval_count))
-        self._complete(at, out, marker=True)
+        counts = self._read_counts(data, _decode_counts) or Counts()
+        self._add_usage(Usage(self._at, counts.prompt_eval_count, counts.eval_count))
+        self._complete(marker=True)
 
-    def _end(self, at: int, out: list[Event], *, marker: bool = False, cut: bool = False) -> None:
+    def _end(self, *, marker: bool = False, cut: bool = False) -> None:
         if self._foreign_line and not self._tokens:
-            self._break(
-                at, out, "malformed", "the body is JSON, but not a chat answer", self._foreign_line
-            )
+            self._break("malformed", "the body is JSON, but not a chat answer", self._foreign_line)
         else:
-            super()._end(at, out, cut=cut)
+            super()._end(cut=cut)
 
 
 fault_from_response = partial(

@@ -30,7 +30,13 @@ from splitsecond.core.wire.chat_form import (
     take_output_limit,
 )
 from splitsecond.core.wire.reasoning import ReasoningRequest, requested
-from splitsecond.core.wire.translation import left_out, not_translatable, object_field, short
+from splitsecond.core.wire.translation import (
+    Fields,
+    left_out,
+    not_translatable,
+    object_field,
+    short,
+)
 
 _HEADERS = (("content-type", "application/json"), ("accept", "application/x-ndjson"))
 
@@ -53,7 +59,7 @@ _EFFORTS = ("none", "low", "medium", "high")
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     fields = chat_fields(call, "Ollama")
     streamed = quirks.streamed(call)
-    body: dict[str, Any] = {"model": model, "stream": streamed}
+    body: Fields = {"model": model, "stream": streamed}
     messages = chat_messages(call, fields.pop("messages", []), "Ollama", own=_OF_MESSAGES)
     body["messages"] = _messages(messages)
     choice, tools = fields.pop("tool_choice", "auto"), fields.pop("tools", None)
@@ -83,7 +89,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     return Encoded("/api/chat", headers, msgspec.json.encode(body), streamed, as_tool=as_tool)
 
 
-def _only_tool(choice: Any, tools: Any) -> dict[str, Any]:
+def _only_tool(choice: Any, tools: Any) -> Fields:
     """Return the function that `choice` requires. Raises `CallerFault` if it does not require a
     single one."""
     match choice:
@@ -96,7 +102,7 @@ def _only_tool(choice: Any, tools: Any) -> dict[str, Any]:
     if len(functions) != 1:
         hint = "Possible here: auto, none, the name of a tool, and required with one tool."
         raise not_translatable(f"tool_choice {short(choice)}", "Ollama", hint)
-    function: dict[str, Any] = functions[0]["function"]
+    function: Fields = functions[0]["function"]
     return function
 
 
@@ -108,7 +114,7 @@ def _think(call: Call, wanted: ReasoningRequest) -> bool | str:
     return True if wanted.tokens is None else wanted.level(call, _EFFORTS)
 
 
-def _options(fields: dict[str, Any]) -> dict[str, Any]:
+def _options(fields: Fields) -> Fields:
     options = {name: fields.pop(name) for name in _OPTIONS if name in fields}
     if (limit := take_output_limit(fields)) is not None:
         options["num_predict"] = limit
@@ -117,13 +123,13 @@ def _options(fields: dict[str, Any]) -> dict[str, Any]:
     return options | object_field("options", fields.pop("options", {}))
 
 
-def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def _messages(messages: Sequence[Message]) -> list[Fields]:
     names: dict[str, str] = {}
     translated = []
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
         text, images = _content(message, where)
-        fields: dict[str, Any] = {"role": message.role, "content": text}
+        fields: Fields = {"role": message.role, "content": text}
         if images:
             fields["images"] = images
         if message.reasoning_text:

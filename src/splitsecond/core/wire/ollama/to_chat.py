@@ -8,14 +8,13 @@ are left out, and the call's notes name them.
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import structs
-
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
-from splitsecond.core.wire.chat_form import TRANSLATED, assistant_message, schema_format
+from splitsecond.core.wire.chat_form import assistant_message, schema_format, translated
 from splitsecond.core.wire.server_answer import function_call
 from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import (
+    Fields,
     left_out,
     object_field,
     plain_fields,
@@ -23,8 +22,6 @@ from splitsecond.core.wire.translation import (
     short,
     take_tools,
 )
-
-Fields = dict[str, Any]
 
 _OPTIONS = (
     "temperature",
@@ -44,14 +41,14 @@ _PNG, _JPEG, _GIF = "iVBOR", "/9j/", "R0lGOD"
 
 
 def chat_to_chat(call: Call) -> Call:
-    fields = plain_fields(call)
+    fields = plain_fields(call, "model", "stream")
     messages = _messages(fields.pop("messages", None))
     tools = take_tools(fields)
     return _chat(call, fields, {"messages": messages, **({"tools": tools} if tools else {})})
 
 
 def generate_to_chat(call: Call) -> Call:
-    fields = plain_fields(call)
+    fields = plain_fields(call, "model", "stream")
     refuse(fields, _REFUSED_IN_GENERATE, "a chat")
     prompt, system, images = (fields.pop(name, None) for name in ("prompt", "system", "images"))
     if not isinstance(prompt, str) or not prompt:
@@ -65,8 +62,6 @@ def generate_to_chat(call: Call) -> Call:
 
 
 def _chat(call: Call, fields: Fields, body: Fields) -> Call:
-    for name in ("model", "stream"):
-        fields.pop(name, None)
     match fields.pop("format", None):
         case None | "":
             pass
@@ -86,7 +81,7 @@ def _chat(call: Call, fields: Fields, body: Fields) -> Call:
         body["max_completion_tokens"] = limit
     for name in (*options, *fields):
         left_out(call, name)
-    return structs.replace(call, body=body, hints={**call.hints, TRANSLATED: "yes"})
+    return translated(call, body)
 
 
 def _messages(given: Any) -> list[Fields]:

@@ -8,6 +8,7 @@ from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
 from splitsecond.core.wire.server_answer import SLOT, around_slots, function_call, known, to_json
 from splitsecond.core.wire.sse import encode_event
+from splitsecond.core.wire.translation import Fields
 
 _DELTAS: dict[TokenKind, Any] = {
     "text": {"content": SLOT},
@@ -23,7 +24,7 @@ class StreamWriter(AnswerWriter):
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         self._operation: Operation = operation
         name = "chat.completion" if operation == "chat" else "text_completion"
-        self._head: dict[str, Any] = {"id": id, "object": name, "created": created, "model": model}
+        self._head: Fields = {"id": id, "object": name, "created": created, "model": model}
         if operation == "chat":
             self._head["object"] = "chat.completion.chunk"
         self._around: dict[tuple[TokenKind, int], list[bytes]] = {}
@@ -49,7 +50,7 @@ class StreamWriter(AnswerWriter):
     def event(self, event: Event) -> bytes:
         match event:
             case Token(tool=ToolPart() as part):
-                call: dict[str, Any] = {
+                call: Fields = {
                     "index": part.number,
                     "function": {"arguments": event.arguments},
                 }
@@ -68,7 +69,7 @@ class StreamWriter(AnswerWriter):
                 return b""
 
     def finish(self, reason: str, index: int = 0) -> bytes:
-        content: dict[str, Any] = {"delta": {}} if self._operation == "chat" else {"text": ""}
+        content: Fields = {"delta": {}} if self._operation == "chat" else {"text": ""}
         return self._choice(index, content, reason)
 
     def usage(self, usage: Usage) -> bytes:
@@ -95,11 +96,11 @@ class StreamWriter(AnswerWriter):
         head["system_fingerprint"] = None
         return to_json({**head, "choices": choices, "usage": usage_fields(usage)})
 
-    def _content(self, answer: ServerAnswer) -> dict[str, Any]:
+    def _content(self, answer: ServerAnswer) -> Fields:
         if self._operation == "completions":
             return {"text": answer.text}
         content = answer.text or (None if answer.calls else "")
-        message: dict[str, Any] = {
+        message: Fields = {
             "role": "assistant",
             "content": content,
             "refusal": answer.refusal or None,
@@ -112,13 +113,13 @@ class StreamWriter(AnswerWriter):
             ]
         return {"message": message}
 
-    def _choice(self, index: int, content: dict[str, Any], finish: str | None = None) -> bytes:
+    def _choice(self, index: int, content: Fields, finish: str | None = None) -> bytes:
         choice = {"index": index, **content, "logprobs": None, "finish_reason": finish}
         return encode_event(to_json({**self._head, "choices": [choice]}))
 
     def _frame(self, kind: TokenKind, index: int) -> list[bytes]:
         if self._operation == "completions":
-            content: dict[str, Any] = {"text": SLOT}
+            content: Fields = {"text": SLOT}
         elif kind == "tool":
             fragment = {"index": self._calls.get(index, 0), "function": {"arguments": SLOT}}
             content = {"delta": {"tool_calls": [fragment]}}
@@ -131,7 +132,7 @@ def model_list(names: Sequence[str]) -> bytes:
     return to_json({"object": "list", "data": [model(name) for name in names]})
 
 
-def model(name: str) -> dict[str, Any]:
+def model(name: str) -> Fields:
     return {"id": name, "object": "model", "created": 0, "owned_by": "splitsecond"}
 
 
@@ -152,19 +153,17 @@ def numbered_error_body(
     )
 
 
-def _error_fields(
-    message: str, kind: str, code: str | int | None, param: str | None
-) -> dict[str, Any]:
+def _error_fields(message: str, kind: str, code: str | int | None, param: str | None) -> Fields:
     return {"message": message, "type": kind, "param": param, "code": code}
 
 
-def counts(usage: Usage) -> dict[str, Any]:
+def counts(usage: Usage) -> Fields:
     return {"usage": usage_fields(usage)}
 
 
-def usage_fields(usage: Usage) -> dict[str, Any]:
+def usage_fields(usage: Usage) -> Fields:
     """Return `usage` as the field ``usage``. Unknown counts are 0: clients require numbers."""
-    fields: dict[str, Any] = {
+    fields: Fields = {
         "prompt_tokens": usage.input_tokens or 0,
         "completion_tokens": usage.output_tokens or 0,
         "total_tokens": (usage.input_tokens or 0) + (usage.output_tokens or 0),

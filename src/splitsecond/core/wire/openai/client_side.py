@@ -29,6 +29,7 @@ from splitsecond.core.wire.sse import SseDecoder, encode_event, end_of_events, e
 from splitsecond.core.wire.streaming import fitted
 from splitsecond.core.wire.tool_calls import ToolCalls
 from splitsecond.core.wire.transcoder import new_transcoder
+from splitsecond.core.wire.translation import Fields
 
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 _USAGE = b'"usage"'
@@ -131,7 +132,7 @@ class ChunkAssembly(Assembly):
     def fresh(self) -> Assembly:
         return ChunkAssembly()
 
-    def merge(self, chunk: dict[str, Any], name: str) -> Added:
+    def merge(self, chunk: Fields, name: str) -> Added:
         for choice in _objects(chunk, "choices"):
             choice["index"], delta = _index(choice), choice.get("delta")
             if isinstance(delta, dict) and (
@@ -142,8 +143,8 @@ class ChunkAssembly(Assembly):
         merge(self.merged, chunk, added)
         return added
 
-    def fields(self) -> dict[str, Any]:
-        fields: dict[str, Any] = plain(self.merged)
+    def fields(self) -> Fields:
+        fields: Fields = plain(self.merged)
         kind = fields.get("object")
         fields["object"] = kind.removesuffix(".chunk") if isinstance(kind, str) else kind
         fields.pop("obfuscation", None)  # padding that makes the events of a stream equally long
@@ -179,7 +180,7 @@ class ChunkAssembly(Assembly):
             return body
 
 
-def _usage_elsewhere(fields: dict[str, Any]) -> dict[str, Any]:
+def _usage_elsewhere(fields: Fields) -> Fields:
     """Return the ``usage`` of an answer without it: what the decoder finds in another place, or
     zeros."""
     reading = decoder("chat")
@@ -189,7 +190,7 @@ def _usage_elsewhere(fields: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _read_delta(delta: dict[str, Any], index: int, calls: ToolCalls) -> None:
+def _read_delta(delta: Fields, index: int, calls: ToolCalls) -> None:
     """Give the content of `delta` its usual form: one text, and numbered fragments of tool calls,
     each named once."""
     try:
@@ -214,7 +215,7 @@ def _read_delta(delta: dict[str, Any], index: int, calls: ToolCalls) -> None:
                 own.pop("name", None)
 
 
-def _whole_choice(choice: dict[str, Any]) -> dict[str, Any]:
+def _whole_choice(choice: Fields) -> Fields:
     """Return a choice as in an answer that was not streamed: with explicit nulls, and without
     numbers of tool calls."""
     delta = choice.pop("delta", None)
@@ -245,18 +246,18 @@ def _whole_choice(choice: dict[str, Any]) -> dict[str, Any]:
     return first | choice
 
 
-def _index(choice: dict[str, Any]) -> int:
+def _index(choice: Fields) -> int:
     index = choice.get("index")
     return index if isinstance(index, int) and index >= 0 else 0
 
 
-def _object(name: str, value: Any) -> dict[str, Any]:
+def _object(name: str, value: Any) -> Fields:
     if not isinstance(value, dict):
         raise malformed(f"{name} is not an object")
     return value
 
 
-def _objects(fields: dict[str, Any], name: str) -> list[dict[str, Any]]:
+def _objects(fields: Fields, name: str) -> list[Fields]:
     value = fields.get(name) or []
     if isinstance(value, dict):  # TGI sends no list
         value = fields[name] = [value]

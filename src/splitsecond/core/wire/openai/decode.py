@@ -11,12 +11,10 @@ The first event that ends a stream decides; later ones are ignored.
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from splitsecond.core.events import (
-    Event,
     Finish,
-    Quiet,
     Token,
     TokenKind,
     ToolPart,
@@ -38,15 +36,15 @@ from splitsecond.core.wire.openai.shapes import (
 )
 from splitsecond.core.wire.openai.usage_sum import UsageTally, timings_of, usage_of, usage_times
 from splitsecond.core.wire.provider_errors import ProviderError, error_of
-from splitsecond.core.wire.streaming import ABSENT, NOTHING, Decoder, contradictory
+from splitsecond.core.wire.streaming import ABSENT, NOTHING, Decoder, Shape, contradictory
 from splitsecond.core.wire.tool_calls import ToolCalls, arguments_text
 
 
-class _TokenLogprob(Struct, gc=False):
+class _TokenLogprob(Shape):
     logprob: float | None = None
 
 
-class _Logprobs(Struct, gc=False):
+class _Logprobs(Shape):
     content: list[_TokenLogprob] | None = None
     token_logprobs: list[float | None] | None = None
 
@@ -86,17 +84,19 @@ class OpenAIDecoder(Decoder):
         self._usage = UsageTally()
         self._closed_at = -1  # the number of tokens when usage alone closed the stream
 
-    def _take_whole(self, chunk: Chunk, body: bytes, at: int, out: list[Event]) -> None:
+    def _take_whole(self, chunk: Chunk, body: bytes) -> None:
         self._begin_choices()
         if not chunk.choices and _reported(chunk) is None:
             kind = "malformed" if chunk.choices is None else "empty_answer"
-            self._break(at, out, kind, "the body is JSON without any choices", body)
+            self._break(kind, "the body is JSON without any choices", body)
             return
-        self._take_event(chunk, "", body, self._fed_at, out)
+        closed_at, self._at = self._at, self._fed_at
+        self._take_event(chunk, "", body)
         if not self._ended:
-            self._complete(at, out, marker=False)
+            self._at = closed_at
+            self._complete(marker=False)
 
-    def _take_plain(self, body: bytes, at: int, out: list[Event]) -> bool:
+    def _take_plain(self, body: bytes) -> bool:
         try:
             answer = _decode_plain(body)
         except (ValueError, RecursionError):
@@ -112,20 +112,20 @@ class OpenAIDecoder(Decoder):
         text = choice.message.content
         if self.in_runs:
             self._ended = True
-            out.append(WholeText(arrived, len(text), reason, usage))
+            self._out.append(WholeText(arrived, len(text), reason, usage))
         else:
-            out += (
+            self._out += (
                 Token(arrived, text, "text", choice.index),
                 Finish(arrived, reason, choice.index),
                 usage,
             )
-            self._complete(at, out, marker=False)
+            self._complete(marker=False)
         return True
 
-    def _failed(self, chunk: Chunk, data: bytes, at: int, out: list[Event]) -> bool:
+    def _failed(self, chunk: Chunk, data: bytes) -> bool:
         error = _reported(chunk)
         if error is not None:
-            self._report_error(at, out, error, data)
+            self._report_error(error, data)
         return error is not None
 
     def _note_timings(self, chunk: Chunk) -> None:
@@ -133,31 +133,32 @@ class OpenAIDecoder(Decoder):
             if timings is not ABSENT:
                 self.server_timings.update(timings_of(timings))
 
-    def _count_choice(self, choice: Choice, at: int, out: list[Event]) -> Usage | None:
-        shape = self._read_counts(choice.usage, _decode_usage, at, out)
-        return None if shape is None else self._usage.take(shape, at, choice.index)
+    def _count_choice(self, choice: Choice) -> Usage | None:
+        shape = self._read_counts(choice.usage, _decode_usage)
+        return None if shape is None else self._usage.take(shape, self._at, choice.index)
 
-    def _take_event(self, chunk: Chunk, name: str, data: bytes, at: int, out: list[Event]) -> None:
-        before, fresh = len(out), self._tokens == 0
+    def _take_event(self, chunk: Chunk, name: str, data: bytes) -> None:
+        out, fresh = self._out, self._tokens == 0
+        before = len(out)
         if chunk.service_tier is not None:
             self._note_tier(chunk.service_tier)
         groq = chunk.x_groq
         may_fail = chunk.error or groq is not None or chunk.base_resp is not None
-        if may_fail and self._failed(chunk, data, at, out):
+        if may_fail and self._failed(chunk, data):
             return
         counted = None
         if chunk.usage is not ABSENT or groq is not None:
-            counted = self._count(chunk, at, out)
+            counted = self._count(chunk)
         for choice in chunk.choices or ():
-            counted = self._take_choice(choice, fresh, counted, data, at, out)
+            counted = self._take_choice(choice, fresh, counted, data)
             if self._ended:
                 return
         if counted is not None:
-            self._add_usage(out, counted)
+            self._add_usage(counted)
         if chunk.time_info is not ABSENT or chunk.timings is not ABSENT:
             self._note_timings(chunk)
         if len(out) == before:
-            out.append(Quiet(at, chunk.quiet_kind))
+            self._add_quiet(chunk.quiet_kind)
 
     def _take_choice(
         self,
@@ -165,28 +166,26 @@ class OpenAIDecoder(Decoder):
         fresh: bool,
         counted: Usage | None,
         data: bytes,
-        at: int,
-        out: list[Event],
     ) -> Usage | None:
         """Take one choice of an event. `fresh`: nothing was streamed before the event. Return the
         counts so far: those of the choice, or else `counted`."""
         index = choice.index
         if index not in self._choices:
             if len(self._choices) == MAX_CHOICES:
-                self._break(at, out, "malformed", f"the answer has more than {MAX_CHOICES} choices")
+                self._break("malformed", f"the answer has more than {MAX_CHOICES} choices")
                 return counted
             self._choices.add(index)
         if choice.usage is not ABSENT:
-            counted = self._count_choice(choice, at, out) or counted
+            counted = self._count_choice(choice) or counted
         if pieces := _pieces(choice, fresh, self._calls):
             so_far = None if counted is None or self._json is not None else self._so_far(counted)
             logprobs = None if choice.logprobs in NOTHING else _token_logprobs(choice.logprobs)
             for kind, text, tool in pieces:
-                out.append(Token(at, text, kind, index, so_far, tool, logprobs))
+                self._out.append(Token(self._at, text, kind, index, so_far, tool, logprobs))
                 logprobs = None  # only the first token of a chunk has them
             self._tokens += len(pieces)
         if choice.finish_reason:
-            self._add_finish(at, out, choice.finish_reason, data, index)
+            self._add_finish(choice.finish_reason, data, index)
         return counted
 
     def _so_far(self, counted: Usage) -> int | None:
@@ -204,17 +203,17 @@ class OpenAIDecoder(Decoder):
         )
         return pieces[0][1] if len(pieces) == 1 else None
 
-    def _count(self, chunk: Chunk, at: int, out: list[Event]) -> Usage | None:
-        shape = self._read_counts(chunk.usage, _decode_usage, at, out)
+    def _count(self, chunk: Chunk) -> Usage | None:
+        shape = self._read_counts(chunk.usage, _decode_usage)
         if shape is None and chunk.x_groq is not None:
-            shape = self._read_counts(chunk.x_groq.usage, _decode_usage, at, out)
+            shape = self._read_counts(chunk.x_groq.usage, _decode_usage)
         if shape is None:
             return None
         if times := usage_times(shape):
             self.server_timings.update(times)
         if chunk.choices:
-            return self._usage.take(shape, at, chunk.choices[0].index)
-        counted = self._usage.take_alone(shape, at, several=len(self._choices) > 1)
+            return self._usage.take(shape, self._at, chunk.choices[0].index)
+        counted = self._usage.take_alone(shape, self._at, several=len(self._choices) > 1)
         if counted is not None and (counted.output_tokens or 0) >= max(self._tokens, 1):
             self._closed_at = self._tokens
         return counted

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from splitsecond.core.events import Event, Token, TokenKind, Usage
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import UsageShape
 from splitsecond.core.wire.provider_errors import error_of
-from splitsecond.core.wire.streaming import ABSENT, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Decoder, Shape
 
 MAX_BYTES = 64 * 1024 * 1024
 """2,048 vectors, the most that OpenAI returns at once, of 3,072 numbers are 33 MB in base64."""
@@ -29,11 +29,11 @@ _BEGINS: Mapping[TokenKind, re.Pattern[bytes]] = {
 _LONGEST_MATCH = 64
 
 
-class _Item(Struct, gc=False):
+class _Item(Shape):
     index: int | None = None
 
 
-class _Answer(Struct, gc=False):
+class _Answer(Shape):
     data: list[_Item] | None = None
     results: list[_Item] | None = None
     usage: Raw = ABSENT
@@ -62,30 +62,30 @@ class ItemsDecoder(Decoder):
         if not (self._tokens or self._ended):
             self._end_so_far = self._end_so_far[-_LONGEST_MATCH:] + data
             if _BEGINS[self._kind].search(self._end_so_far):
-                self._begin(at, out)
+                self._begin()
         return out
 
-    def _take_whole(self, answer: Any, body: bytes, at: int, out: list[Event]) -> None:
+    def _take_whole(self, answer: Any, body: bytes) -> None:
         if answer.error:
-            self._report_error(at, out, error_of(answer.error), b"")
+            self._report_error(error_of(answer.error), b"")
         elif not (items := answer.data if self._kind == "embedding" else answer.results):
             kind = "malformed" if items is None else "empty_answer"
-            self._break(at, out, kind, f"the body is JSON without any {self._kind}")
+            self._break(kind, f"the body is JSON without any {self._kind}")
         else:
-            counted = self._read_counts(answer.usage, _decode_usage, at, out) or UsageShape()
+            counted = self._read_counts(answer.usage, _decode_usage) or UsageShape()
             read = counted.total_tokens if counted.prompt_tokens is None else counted.prompt_tokens
-            self._finish(Usage(at, read, 0), at, out)
+            self._finish(Usage(self._at, read, 0))
 
-    def _finish(self, usage: Usage, at: int, out: list[Event]) -> None:
+    def _finish(self, usage: Usage) -> None:
         if not self._tokens:
-            self._begin(at, out)
-        self._add_usage(out, usage)
-        self._complete(at, out, marker=False)
+            self._begin()
+        self._add_usage(usage)
+        self._complete(marker=False)
 
-    def _begin(self, at: int, out: list[Event]) -> None:
+    def _begin(self) -> None:
         self._tokens = 1
-        out.append(Token(at, "", self._kind))
+        self._out.append(Token(self._at, "", self._kind))
 
-    def _break(self, at: int, out: list[Event], kind: str, message: str, data: bytes = b"") -> None:
+    def _break(self, kind: str, message: str, data: bytes = b"") -> None:
         """Break the answer. The fault shows the beginning of the body, but no vectors."""
-        super()._break(at, out, kind, message, b"" if self._tokens else b"".join(self._json)[:4096])
+        super()._break(kind, message, b"" if self._tokens else b"".join(self._json)[:4096])

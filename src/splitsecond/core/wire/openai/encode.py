@@ -25,7 +25,7 @@ from splitsecond.core.wire import tool_results
 from splitsecond.core.wire.api_format import STREAM_HEADERS, WHOLE_HEADERS, Encoded, Quirks
 from splitsecond.core.wire.chat_form import NO_SIGNATURE, REASONING_FIELD, standard_part
 from splitsecond.core.wire.reasoning import ReasoningRequest, ReasoningStyle, requested, style_for
-from splitsecond.core.wire.translation import leave_out, left_out, shared_fields
+from splitsecond.core.wire.translation import Fields, leave_out, left_out, shared_fields
 
 _PATHS: dict[Operation, str] = {"chat": "/chat/completions", "completions": "/completions"}
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
@@ -39,7 +39,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 
     Raises `CallerFault` if the call's ``stream_options`` is not an object.
     """
-    fields: dict[str, Any] = dict(call.body)
+    fields: Fields = dict(call.body)
     fields["model"] = model
     if call.operation in WHOLE_OPERATIONS:
         fields.pop("stream", None)
@@ -60,7 +60,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     return Encoded(_PATHS[call.operation], headers, _encode(fields), streamed)
 
 
-def _name_limit(fields: dict[str, Any], name: str) -> None:
+def _name_limit(fields: Fields, name: str) -> None:
     """Rename the limit on output tokens to the provider's `name` for it."""
     if fields.get(name) not in _NO_LIMIT and len(fields.keys() & _MAX_TOKENS) == 1:
         return
@@ -70,10 +70,10 @@ def _name_limit(fields: dict[str, Any], name: str) -> None:
             fields.setdefault(name, limit)
 
 
-def _options(value: Any) -> dict[str, Any]:
+def _options(value: Any) -> Fields:
     try:
         options = msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
-        return msgspec.convert(options, dict[str, Any] | None) or {}
+        return msgspec.convert(options, Fields | None) or {}
     except (ValueError, RecursionError) as error:
         raise CallerFault(f"stream_options must be an object: {error}") from error
 
@@ -131,7 +131,7 @@ def fit_to_provider(chat: Call, model: str, quirks: Quirks) -> Call:
     return structs.replace(chat, body=body)
 
 
-def _reasoning(chat: Call, wanted: ReasoningRequest, style: ReasoningStyle) -> dict[str, Any]:
+def _reasoning(chat: Call, wanted: ReasoningRequest, style: ReasoningStyle) -> Fields:
     match style.field:
         case "reasoning":
             return _reasoning_object(wanted)
@@ -146,9 +146,9 @@ def _reasoning(chat: Call, wanted: ReasoningRequest, style: ReasoningStyle) -> d
             return {"reasoning_effort": wanted.level(chat)}
 
 
-def _reasoning_object(wanted: ReasoningRequest) -> dict[str, Any]:
+def _reasoning_object(wanted: ReasoningRequest) -> Fields:
     """Return OpenRouter's object, in which effort and budget exclude each other."""
-    made: dict[str, Any] = {} if wanted.shown is None else {"exclude": not wanted.shown}
+    made: Fields = {} if wanted.shown is None else {"exclude": not wanted.shown}
     if wanted.off:
         made["enabled"] = False
     elif wanted.budget is not None:
@@ -160,7 +160,7 @@ def _reasoning_object(wanted: ReasoningRequest) -> dict[str, Any]:
     return {"reasoning": made} if made else {}
 
 
-def _messages(chat: Call, messages: list[dict[str, Any]], quirks: Quirks) -> list[dict[str, Any]]:
+def _messages(chat: Call, messages: list[Fields], quirks: Quirks) -> list[Fields]:
     """Return the messages with their media in standard form, and with their reasoning if the
     provider takes it back.
 

@@ -1,24 +1,20 @@
-"""Structures of the JSON of OpenAI-compatible providers, with only the fields that are used.
-
-msgspec skips other fields at C speed. Every field may be absent or null, because at some provider
-it is. One structure serves chat and completions, streamed and whole: a choice holds a `delta`, a
-`text` or a `message`.
-"""
+"""JSON of OpenAI-compatible providers. One structure serves chat and completions, streamed and
+whole: a choice holds a `delta`, a `text` or a `message`."""
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw
 
-from splitsecond.core.wire.streaming import ABSENT, Count
+from splitsecond.core.wire.streaming import ABSENT, Count, Shape
 
 
-class CacheCreation(Struct, gc=False):
+class CacheCreation(Shape):
     """Tokens that were written to Anthropic's cache, by how long they are kept."""
 
     ephemeral_1h_input_tokens: Count | None = None
 
 
-class CachedDetails(Struct, gc=False):
+class CachedDetails(Shape):
     """``prompt_tokens_details``, in Responses ``input_tokens_details``. Tokens written to the cache
     are reported by OpenRouter and, under the longer names, by LiteLLM."""
 
@@ -28,7 +24,7 @@ class CachedDetails(Struct, gc=False):
     cache_creation_token_details: CacheCreation | None = None
 
 
-class OutputDetails(Struct, gc=False):
+class OutputDetails(Shape):
     """``completion_tokens_details``, elsewhere ``output_tokens_details``; Anthropic's reasoning is
     thinking."""
 
@@ -36,7 +32,7 @@ class OutputDetails(Struct, gc=False):
     thinking_tokens: Count | None = None
 
 
-class TokenUsage(Struct, gc=False):
+class TokenUsage(Shape):
     """``usage`` of Responses (input includes cached tokens, output includes reasoning) and of
     Anthropic (`input_tokens` excludes tokens read from the cache or written to it). Cohere has two
     in its own."""
@@ -51,7 +47,7 @@ class TokenUsage(Struct, gc=False):
     speed: Any = None
 
 
-class UsageShape(Struct, gc=False):
+class UsageShape(Shape):
     """``usage``. The last fields are those of DeepSeek, Moonshot and Groq."""
 
     prompt_tokens: Count | None = None
@@ -67,7 +63,7 @@ class UsageShape(Struct, gc=False):
     total_time: float | None = None
 
 
-class Function(Struct, gc=False):
+class Function(Shape):
     """The function of a tool call (`arguments`), or a custom tool (`input`)."""
 
     name: str | None = None
@@ -75,27 +71,27 @@ class Function(Struct, gc=False):
     input: Any = None
 
 
-class ToolCall(Struct, gc=False):
+class ToolCall(Shape):
     index: int | str | None = None
     id: int | str | None = None
     function: Function | None = None
     custom: Function | None = None
 
 
-class Audio(Struct, gc=False):
+class Audio(Shape):
     data: str | None = None
     transcript: str | None = None
 
 
-class Link(Struct, gc=False):
+class Link(Shape):
     url: str | None = None
 
 
-class Image(Struct, gc=False):
+class Image(Shape):
     image_url: Link | None = None
 
 
-class Part(Struct, gc=False):
+class Part(Shape):
     """One part of content that is a list. Reasoning is in `thinking` (Mistral) or `summary`
     (Databricks)."""
 
@@ -104,7 +100,7 @@ class Part(Struct, gc=False):
     summary: list["Part"] | None = None
 
 
-class Delta(Struct, gc=False):
+class Delta(Shape):
     """The addition of one event to a choice; also a whole message."""
 
     role: str | None = None
@@ -118,7 +114,7 @@ class Delta(Struct, gc=False):
     images: list[Image] | None = None
 
 
-class Choice(Struct, gc=False):
+class Choice(Shape):
     """One choice. Moonshot puts the usage in here (`UsageShape`, raw as in `Chunk`)."""
 
     index: Count = 0
@@ -130,7 +126,7 @@ class Choice(Struct, gc=False):
     logprobs: Raw = ABSENT
 
 
-class PlainMessage(Struct, gc=False):
+class PlainMessage(Shape):
     content: Annotated[str, Meta(min_length=1)]
     reasoning_content: None = None
     reasoning: None = None
@@ -141,7 +137,7 @@ class PlainMessage(Struct, gc=False):
     images: None = None
 
 
-class PlainChoice(Struct, gc=False):
+class PlainChoice(Shape):
     message: PlainMessage
     finish_reason: Annotated[str, Meta(min_length=1)]
     index: Count = 0
@@ -151,14 +147,14 @@ class PlainChoice(Struct, gc=False):
     logprobs: None = None
 
 
-class PlainUsage(UsageShape, gc=False):
+class PlainUsage(UsageShape):
     queue_time: None = None
     prompt_time: None = None
     completion_time: None = None
     total_time: None = None
 
 
-class PlainAnswer(Struct, gc=False):
+class PlainAnswer(Shape):
     """The most frequent whole answer of a chat: one text, and its usage. Any other does not decode
     as this.
 
@@ -175,21 +171,21 @@ class PlainAnswer(Struct, gc=False):
     service_tier: Any = None
 
 
-class GroqExtra(Struct, gc=False):
+class GroqExtra(Shape):
     """``x_groq``: usage (as in `Chunk`) and errors inside a stream of Groq."""
 
     usage: Raw = ABSENT
     error: Any = None
 
 
-class BaseResponse(Struct, gc=False):
+class BaseResponse(Shape):
     """``base_resp``: MiniMax's own status, inside a 200."""
 
     status_code: int = 0
     status_msg: str | None = None
 
 
-class Chunk(Struct, gc=False):
+class Chunk(Shape):
     """One event of a stream, or a whole answer.
 
     `usage` (`UsageShape`) and the server's times (objects) are raw, so that a wrong number in them

@@ -9,33 +9,33 @@ its pieces, and ``metrics`` holds the only counts.
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from splitsecond.core.events import Event, Finish, Quiet, Token, Usage
+from splitsecond.core.events import Finish, Usage
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.provider_errors import ProviderError, error_of, parse_error
 from splitsecond.core.wire.sse import SseEvent
-from splitsecond.core.wire.streaming import ABSENT, Count, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Count, Decoder, Shape
 
 _RUNNING = ("starting", "processing")
 
 
-class _Urls(Struct):
+class _Urls(Shape):
     stream: str | None = None
 
 
-class _Counts(Struct, gc=False):
+class _Counts(Shape):
     input_token_count: Count | None = None
     output_token_count: Count | None = None
 
 
-class _Times(Struct, gc=False):
+class _Times(Shape):
     predict_time: float | None = None
     time_to_first_token: float | None = None
     total_time: float | None = None
 
 
-class Prediction(Struct, gc=False):
+class Prediction(Shape):
     """A prediction, as it is created or when it has ended. `metrics` (`_Counts` and `_Times`) is
     raw, so that a wrong number in it fails no answer."""
 
@@ -47,7 +47,7 @@ class Prediction(Struct, gc=False):
     urls: _Urls | None = None
 
 
-class _DoneEvent(Struct, gc=False):
+class _DoneEvent(Shape):
     reason: str | None = None
 
 
@@ -65,72 +65,67 @@ class ReplicateDecoder(Decoder):
     whole_form = _PREDICTION
     end_name = "done"
 
-    def _take(self, event: SseEvent, at: int, out: list[Event]) -> None:
+    def _take(self, event: SseEvent) -> None:
         data = event.data
         if data is None:
-            out.append(Quiet(at, "comment"))
+            self._add_quiet("comment")
             return
-        self._chunks += 1
+        self._had_event = True
         if event.name == "output":
             if data:
-                self._tokens += 1
-                out.append(Token(at, data.decode("utf-8", "replace")))
+                self._add_token(data.decode("utf-8", "replace"))
             else:
-                out.append(Quiet(at, "output"))
+                self._add_quiet("output")
         elif event.name == "done":
-            self._take_done(data, at, out)
+            self._take_done(data)
         elif event.name == "error":
-            self._report_error(at, out, parse_error(data), data)
+            self._report_error(parse_error(data), data)
         else:
-            out.append(Quiet(at, event.name or "empty"))
+            self._add_quiet(event.name or "empty")
 
-    def _take_done(self, data: bytes, at: int, out: list[Event]) -> None:
+    def _take_done(self, data: bytes) -> None:
         try:
             reason = _decode_done(data).reason
         except (ValueError, RecursionError) as error:
-            self._break(at, out, "malformed", f"the done event is not valid JSON: {error}", data)
+            self._break("malformed", f"the done event is not valid JSON: {error}", data)
             return
         if reason:
             self._report_error(
-                at, out, ProviderError(f"the prediction ended with the reason: {reason}"), data
+                ProviderError(f"the prediction ended with the reason: {reason}"), data
             )
             return
-        out.append(Finish(at, "done"))
-        self._complete(at, out, marker=True)
+        self._out.append(Finish(self._at, "done"))
+        self._complete(marker=True)
 
-    def _take_whole(self, prediction: Prediction, body: bytes, at: int, out: list[Event]) -> None:
+    def _take_whole(self, prediction: Prediction, body: bytes) -> None:
         failure = prediction.error or prediction.detail
         if failure or prediction.status in ("failed", "canceled"):
             self._report_error(
-                at,
-                out,
                 error_of(failure) if failure else ProviderError(f"status is {prediction.status}"),
                 body,
             )
         elif prediction.status in _RUNNING:
             message = f"the prediction is not complete: its status is {prediction.status}"
-            self._break(at, out, "truncated", message, body)
+            self._break("truncated", message, body)
         elif prediction.status is None:
-            self._break(at, out, "malformed", "the body is JSON, but not a prediction", body)
+            self._break("malformed", "the body is JSON, but not a prediction", body)
         else:
-            self._take_prediction(prediction, body, self._fed_at, out)
+            self._at = self._fed_at
+            self._take_prediction(prediction, body)
 
-    def _take_prediction(
-        self, prediction: Prediction, body: bytes, at: int, out: list[Event]
-    ) -> None:
+    def _take_prediction(self, prediction: Prediction, body: bytes) -> None:
         output = prediction.output
         text = (
             "".join(each for each in output if isinstance(each, str))
             if isinstance(output, list)
             else output
         )
-        if text and isinstance(text, str):
-            self._tokens += 1
-            out.append(Token(at, text))
-        self._add_finish(at, out, prediction.status or "succeeded", body)
+        if isinstance(text, str):
+            self._add_token(text)
+        self._add_finish(prediction.status or "succeeded", body)
         if self._ended:
             return
-        counts = self._read_counts(prediction.metrics, _decode_counts, at, out) or _Counts()
-        self._add_usage(out, Usage(at, counts.input_token_count, counts.output_token_count))
+        counts = self._read_counts(prediction.metrics, _decode_counts) or _Counts()
+        self._add_usage(Usage(self._at, counts.input_token_count, counts.output_token_count))
         self._note_times(read_json(prediction.metrics, _decode_times))
-        self._complete(at, out, marker=False)
+        self._complete(marker=False)

@@ -27,6 +27,7 @@ from splitsecond.core.wire.provider_errors import error_of
 from splitsecond.core.wire.reasoning import requested
 from splitsecond.core.wire.replicate.decode import decode_prediction
 from splitsecond.core.wire.translation import (
+    Fields,
     left_out,
     not_translatable,
     object_field,
@@ -54,7 +55,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     Raises `CallerFault` for an invalid model name; its kind is "not_translatable" for a field that
     a prediction does not have.
     """
-    body: dict[str, Any] = {"stream": True} if (streamed := quirks.streamed(call)) else {}
+    body: Fields = {"stream": True} if (streamed := quirks.streamed(call)) else {}
     given = (
         _chat_input(call, model, quirks) if call.operation == "chat" else _completion_input(call)
     )
@@ -107,13 +108,13 @@ def _no_address(body: bytes, message: str, kind: str, hint: str = "") -> Provide
     )
 
 
-def _chat_input(call: Call, model: str, quirks: Quirks) -> dict[str, Any]:
+def _chat_input(call: Call, model: str, quirks: Quirks) -> Fields:
     fields = chat_fields(call, "Replicate")
     wanted = requested(call, fields, model, quirks.thinking)
     if wanted is not None and wanted.is_set and not wanted.off:
         left_out(call, wanted.name)
     refuse(fields, _NO_EFFECT, "Replicate")
-    made: dict[str, Any] = {}
+    made: Fields = {}
     if "messages" in fields:
         messages = chat_messages(call, fields.pop("messages"), "Replicate")
         system = [message for message in messages if message.role == "system"]
@@ -132,10 +133,8 @@ def _chat_input(call: Call, model: str, quirks: Quirks) -> dict[str, Any]:
     return made | _settings(fields)
 
 
-def _completion_input(call: Call) -> dict[str, Any]:
-    fields = plain_fields(call)
-    for name in ("model", "stream", "stream_options", "user"):
-        fields.pop(name, None)
+def _completion_input(call: Call) -> Fields:
+    fields = plain_fields(call, "model", "stream", "stream_options", "user")
     refuse(
         fields,
         {"n": (1,), "best_of": (1,), "echo": (False,), "suffix": ("",), "logprobs": (0,)},
@@ -148,7 +147,7 @@ def _completion_input(call: Call) -> dict[str, Any]:
     return {"prompt_template": "{prompt}", **_settings(fields)}
 
 
-def _settings(fields: dict[str, Any]) -> dict[str, Any]:
+def _settings(fields: Fields) -> Fields:
     if (limit := take_output_limit(fields)) is not None:
         fields["max_tokens"] = limit
     if (stop := stop_list(fields)) is not None:

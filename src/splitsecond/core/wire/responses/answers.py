@@ -18,6 +18,7 @@ from splitsecond.core.service import Operation
 from splitsecond.core.wire.api_format import AnswerWriter, ServerAnswer
 from splitsecond.core.wire.responses.tools import CarriedTool, carried_tools, custom_input
 from splitsecond.core.wire.server_answer import to_json, typed_event
+from splitsecond.core.wire.translation import Fields
 
 _INCOMPLETE = {
     "length": "max_output_tokens",
@@ -74,9 +75,9 @@ class Position(Struct):
     more of them come.
     """
 
-    head: dict[str, Any] = {}
+    head: Fields = {}
     sequence: int = 0
-    items: list[dict[str, Any]] = []
+    items: list[Fields] = []
     is_open: bool = False
     kind: TokenKind | None = None
     grows: Growth | None = None
@@ -208,7 +209,7 @@ class StreamWriter(AnswerWriter):
     def _event(self, name: str, **fields: Any) -> bytes:
         return typed_event(name, **fields, sequence_number=self._number())
 
-    def _add(self, item: dict[str, Any]) -> bytes:
+    def _add(self, item: Fields) -> bytes:
         items = self._position.items
         items.append(item)
         return self._event("response.output_item.added", output_index=len(items) - 1, item=item)
@@ -228,7 +229,7 @@ class StreamWriter(AnswerWriter):
         else:
             added = self._ended_item()
             if kind == "reasoning":
-                item: dict[str, Any] = {"id": self._id("rs"), "type": name, "summary": []}
+                item: Fields = {"id": self._id("rs"), "type": name, "summary": []}
             else:
                 item = {"id": self._id("msg"), "type": name, "role": "assistant", "content": []}
             added += self._add({**item, "status": "in_progress"})
@@ -248,7 +249,7 @@ class StreamWriter(AnswerWriter):
         fields = to_json({"type": name, **self._where(grows), **_logprobs(grows)})
         return b"event: " + name.encode() + b"\ndata: " + fields[:-1] + b',"delta":'
 
-    def _where(self, grows: Growth) -> dict[str, Any]:
+    def _where(self, grows: Growth) -> Fields:
         items = self._position.items
         place = {grows.place: self._position.place} if grows.part else {}
         return {"item_id": items[-1].get("id"), "output_index": len(items) - 1, **place}
@@ -286,13 +287,13 @@ class StreamWriter(AnswerWriter):
         return ended + self._done_item()
 
 
-def _head(identity: str, model: str, created: int) -> dict[str, Any]:
+def _head(identity: str, model: str, created: int) -> Fields:
     known = {"id": identity, "object": "response", "created_at": created, "model": model}
     usual = {"metadata": {}, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
     return {**known, **dict.fromkeys(_NULLS), **usual}
 
 
-def _end(reason: str, usage: Usage | None) -> dict[str, Any]:
+def _end(reason: str, usage: Usage | None) -> Fields:
     short = _INCOMPLETE.get(reason)
     return {
         "completed_at": None if short else int(clock.wall_time().timestamp()),
@@ -302,23 +303,21 @@ def _end(reason: str, usage: Usage | None) -> dict[str, Any]:
     }
 
 
-def _logprobs(grows: Growth) -> dict[str, Any]:
+def _logprobs(grows: Growth) -> Fields:
     return {"logprobs": []} if grows.part == "output_text" else {}
 
 
-def _part_of(grows: Growth, text: str) -> dict[str, Any]:
-    annotations: dict[str, Any] = (
-        {"annotations": [], "logprobs": []} if grows.part == "output_text" else {}
-    )
+def _part_of(grows: Growth, text: str) -> Fields:
+    annotations: Fields = {"annotations": [], "logprobs": []} if grows.part == "output_text" else {}
     return {"type": grows.part, grows.field: text, **annotations}
 
 
-def _call_item(identity: str, call_id: str, name: str) -> dict[str, Any]:
+def _call_item(identity: str, call_id: str, name: str) -> Fields:
     call = {"id": identity, "type": "function_call", "call_id": call_id, "name": name}
     return {**call, "arguments": "", "status": "in_progress"}
 
 
-def _image_item(identity: str, url: str) -> dict[str, Any]:
+def _image_item(identity: str, url: str) -> Fields:
     """Return the item of a generated image. The format has no links, so a link takes the place of
     the data."""
     head, _, data = url.partition(";base64,")
@@ -336,7 +335,7 @@ def token_count(tokens: int) -> bytes:
     return to_json({"object": "response.input_tokens", "input_tokens": tokens})
 
 
-def counts(usage: Usage) -> dict[str, Any]:
+def counts(usage: Usage) -> Fields:
     read, made = usage.input_tokens or 0, usage.output_tokens or 0
     details = {
         "cached_tokens": usage.cached_tokens or 0,

@@ -15,24 +15,24 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from splitsecond.core.events import Event, Quiet, TokenKind, Usage
+from splitsecond.core.events import TokenKind, Usage
 from splitsecond.core.finish_reasons import meaning
 from splitsecond.core.service import Operation
 from splitsecond.core.wire.openai.shapes import TokenUsage
 from splitsecond.core.wire.provider_errors import error_of, parse_error
-from splitsecond.core.wire.streaming import ABSENT, Decoder
+from splitsecond.core.wire.streaming import ABSENT, Decoder, Shape
 from splitsecond.core.wire.tool_calls import PartNumbers, arguments_text
 
 
-class Part(Struct, gc=False):
+class Part(Shape):
     type: str = ""
     text: str | None = None
     refusal: str | None = None
 
 
-class Item(Struct, gc=False):
+class Item(Shape):
     """One item: a message, reasoning, a tool call or an image (`result`, base64)."""
 
     type: str = ""
@@ -47,11 +47,11 @@ class Item(Struct, gc=False):
     output_format: str | None = None
 
 
-class Incomplete(Struct, gc=False):
+class Incomplete(Shape):
     reason: str | None = None
 
 
-class Response(Struct, gc=False):
+class Response(Shape):
     """An answer as far as it has come; the events that end a stream hold it with its usage.
 
     `usage` (`TokenUsage`) is raw, so that a wrong count in it fails no answer.
@@ -72,7 +72,7 @@ class Response(Struct, gc=False):
         return why or self.status or "completed"
 
 
-class ResponseEvent(Response, gc=False):
+class ResponseEvent(Response):
     type: str = ""
     delta: Any = None
     text: Any = None
@@ -115,22 +115,20 @@ class ResponsesDecoder(Decoder):
         self._with_deltas: set[int] = set()  # the numbers of items that had deltas
         self._with_parts: set[int] = set()  # of items without deltas: the text came as a whole part
 
-    def _take_event(
-        self, parsed: ResponseEvent, name: str, data: bytes, at: int, out: list[Event]
-    ) -> None:
+    def _take_event(self, parsed: ResponseEvent, name: str, data: bytes) -> None:
         kind = parsed.type or name
         content = _DELTAS.get(kind)
         if content is not None and isinstance(parsed.delta, str) and parsed.delta:
             number = self._items.of(parsed.output_index)
             self._with_deltas.add(number)
             tool = self._calls.begun(number) if content == "tool" else None
-            self._add_token(at, out, parsed.delta, content, tool)
+            self._add_token(parsed.delta, content, tool)
         elif kind == "error" or (parsed.error and parsed.response is None):
-            self._report_error(at, out, parse_error(data), data)
+            self._report_error(parse_error(data), data)
         elif kind in _ENDS and parsed.response is not None:
-            self._take_end(parsed.response, data, at, out, marker=True)
+            self._take_end(parsed.response, data, marker=True)
         elif kind in _ENDS_OF_PARTS:
-            self._take_part(parsed, kind, at, out)
+            self._take_part(parsed, kind)
         elif parsed.item is not None:
             whole = kind == "response.output_item.done"
             number = (
@@ -138,83 +136,78 @@ class ResponsesDecoder(Decoder):
                 if whole
                 else self._items.begin(parsed.output_index)
             )
-            self._take_item(parsed.item, number, at, out, whole=whole)
+            self._take_item(parsed.item, number, whole=whole)
 
-    def _take_part(self, parsed: ResponseEvent, kind: str, at: int, out: list[Event]) -> None:
+    def _take_part(self, parsed: ResponseEvent, kind: str) -> None:
         """Take the end of a part: all of it, unless there were deltas."""
         number, content = self._items.of(parsed.output_index), _ENDS_OF_PARTS[kind]
         if number not in self._with_deltas:
             self._with_parts.add(number)
             tool = self._calls.begun(number) if content == "tool" else None
             text = parsed.text or parsed.refusal or parsed.arguments or parsed.input
-            self._add_token(at, out, arguments_text(text), content, tool)
+            self._add_token(arguments_text(text), content, tool)
 
-    def _take_item(
-        self, item: Item, number: int, at: int, out: list[Event], *, whole: bool
-    ) -> None:
+    def _take_item(self, item: Item, number: int, *, whole: bool) -> None:
         """Take item `number` at its start or (`whole`) at its end: the content that no delta
         held."""
         if item.type in _CALLS:
             identity = item.call_id or ""
             self._called.add(identity)
             tool = self._calls.part(number, identity, item.name or "")
-            self._add_token(at, out, tool.name, "tool", tool)
+            self._add_token(tool.name, "tool", tool)
         if not whole:
             return
         if number not in self._with_deltas | self._with_parts:
-            self._take_content(item, number, at, out)
+            self._take_content(item, number)
         if item.type == "image_generation_call" and isinstance(item.result, str) and item.result:
             self._add_token(
-                at, out, f"data:image/{item.output_format or 'png'};base64,{item.result}", "image"
+                f"data:image/{item.output_format or 'png'};base64,{item.result}", "image"
             )
         if item.encrypted_content:
-            out.append(Quiet(at, "signature", item.encrypted_content))
+            self._add_quiet("signature", item.encrypted_content)
 
-    def _take_content(self, item: Item, number: int, at: int, out: list[Event]) -> None:
+    def _take_content(self, item: Item, number: int) -> None:
         """Take the content of a complete item that had no events for its parts."""
         content = item.summary or item.content or ()
         kind: TokenKind = "reasoning" if item.type == "reasoning" else "text"
         for part in [Part(text=content)] if isinstance(content, str) else content:
-            self._add_token(at, out, part.text or "", kind)
-            self._add_token(at, out, part.refusal or "", "refusal")
+            self._add_token(part.text or "", kind)
+            self._add_token(part.refusal or "", "refusal")
         if item.type in _CALLS:
             arguments = arguments_text(item.arguments or item.input)
-            self._add_token(at, out, arguments, "tool", self._calls.begun(number))
+            self._add_token(arguments, "tool", self._calls.begun(number))
 
-    def _take_end(
-        self, response: Response, data: bytes, at: int, out: list[Event], *, marker: bool
-    ) -> None:
+    def _take_end(self, response: Response, data: bytes, *, marker: bool) -> None:
         """Take the end of an answer; if there were no deltas, all of its content."""
         if response.error:
-            self._report_error(at, out, error_of(response.error), data)
+            self._report_error(error_of(response.error), data)
             return
         had_tokens = self._tokens > 0
         for item in response.output or ():
             if not had_tokens or (
                 item.type in _CALLS and item.call_id and item.call_id not in self._called
             ):
-                self._take_item(item, self._items.end(None), at, out, whole=True)
+                self._take_item(item, self._items.end(None), whole=True)
         self._note_tier(response.service_tier)
-        self._add_finish(at, out, response.finish_reason, data)
+        self._add_finish(response.finish_reason, data)
         if self._ended:
             return
-        if (shape := self._read_counts(response.usage, _decode_usage, at, out)) is not None:
-            self._add_usage(out, _usage(shape, at))
-        self._complete(at, out, marker=marker)
+        if (shape := self._read_counts(response.usage, _decode_usage)) is not None:
+            self._add_usage(_usage(shape, self._at))
+        self._complete(marker=marker)
 
-    def _take_whole(self, response: ResponseEvent, body: bytes, at: int, out: list[Event]) -> None:
+    def _take_whole(self, response: ResponseEvent, body: bytes) -> None:
         if response.output is None and not response.error:
-            self._break(at, out, "malformed", "the body is JSON without any output", body)
+            self._break("malformed", "the body is JSON without any output", body)
         elif response.status in ("queued", "in_progress"):
             self._break(
-                at,
-                out,
                 "truncated",
                 f"the answer is not complete: its status is {response.status}",
                 body,
             )
         else:
-            self._take_end(response, body, self._fed_at, out, marker=False)
+            self._at = self._fed_at
+            self._take_end(response, body, marker=False)
 
 
 def _usage(shape: TokenUsage, at: int) -> Usage:

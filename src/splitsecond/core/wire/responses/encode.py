@@ -16,16 +16,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from splitsecond.core.errors import CallerFault
 from splitsecond.core.service import Call
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire import chat_form
-from splitsecond.core.wire.api_format import WHOLE_HEADERS, Encoded, Quirks, chat_request
+from splitsecond.core.wire.api_format import Encoded, Quirks, chat_request
 from splitsecond.core.wire.reasoning import EFFORTS, ReasoningRequest, requested
 from splitsecond.core.wire.translation import (
+    Fields,
     leave_out,
     left_out,
     not_translatable,
@@ -58,7 +58,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         fields, {"stop": ([],), "presence_penalty": (0,), "frequency_penalty": (0,)}, "Responses"
     )
     streamed = quirks.streamed(call)
-    body: dict[str, Any] = {"model": model, "stream": streamed, "store": False}
+    body: Fields = {"model": model, "stream": streamed, "store": False}
     if "messages" in fields or "input" not in fields:
         messages = chat_form.chat_messages(
             call, fields.pop("messages", []), "Responses", own=_OF_MESSAGES, pictures=True
@@ -101,22 +101,17 @@ def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 
 def count(call: Call, model: str) -> Encoded:
-    return Encoded(
-        "/responses/input_tokens",
-        WHOLE_HEADERS,
-        msgspec.json.encode({**call.body, "model": model}),
-        False,
-    )
+    return chat_request("/responses/input_tokens", {**call.body, "model": model}, False)
 
 
-def _reasoning(call: Call, wanted: ReasoningRequest) -> dict[str, Any]:
+def _reasoning(call: Call, wanted: ReasoningRequest) -> Fields:
     """Return ``reasoning``. The answer holds a summary of the reasoning only if that is
     requested."""
     made = {"effort": wanted.level(call, EFFORTS)} if wanted.is_set else {}
     return {**made, "summary": "auto"} if wanted.shown else made
 
 
-def _tool(tool: Any) -> dict[str, Any]:
+def _tool(tool: Any) -> Fields:
     match tool:
         case {"type": "function", "function": {"name": str()} as function}:
             given = {name: value for name, value in function.items() if value is not None}
@@ -147,7 +142,7 @@ def _tool_choice(choice: Any) -> Any:
     raise not_translatable(f"tool_choice {short(choice)}", "Responses")
 
 
-def _format(wanted: Any) -> dict[str, Any]:
+def _format(wanted: Any) -> Fields:
     match wanted:
         case {"type": "text" | "json_object"}:
             return dict(wanted)
@@ -156,8 +151,8 @@ def _format(wanted: Any) -> dict[str, Any]:
     raise not_translatable(f"response_format {short(wanted)}", "Responses")
 
 
-def _items(messages: Sequence[chat_form.Message]) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = []
+def _items(messages: Sequence[chat_form.Message]) -> list[Fields]:
+    items: list[Fields] = []
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
         content = _content(message, where)
@@ -175,7 +170,7 @@ def _items(messages: Sequence[chat_form.Message]) -> list[dict[str, Any]]:
     return items
 
 
-def _content(message: chat_form.Message, where: str) -> str | list[dict[str, Any]]:
+def _content(message: chat_form.Message, where: str) -> str | list[Fields]:
     content = message.content or message.refusal or ""
     if isinstance(content, str):
         return content
@@ -183,7 +178,7 @@ def _content(message: chat_form.Message, where: str) -> str | list[dict[str, Any
     return [_part(part, text, f"{where}.content[{number}]") for number, part in enumerate(content)]
 
 
-def _part(part: dict[str, Any], text: str, place: str) -> dict[str, Any]:
+def _part(part: Fields, text: str, place: str) -> Fields:
     kind, value = chat_form.read_part(part, place)
     match kind:
         case "text":

@@ -34,6 +34,8 @@ from splitsecond.core.wire.responses.tools import (
 from splitsecond.core.wire.server_answer import function_call
 from splitsecond.core.wire.tool_calls import arguments_text
 from splitsecond.core.wire.translation import (
+    Fields,
+    check_word,
     leave_out,
     leave_out_unknown,
     left_out,
@@ -60,7 +62,6 @@ _SHARED = (
     "temperature", "top_p", "user", "safety_identifier", "prompt_cache_key",
     "prompt_cache_retention", "service_tier",
 )  # fmt: skip
-_OURS = ("model", "stream", "stream_options")
 _CONTINUES = "previous_response_id"
 _ITEMS = (
     "message",
@@ -91,13 +92,9 @@ _OF_TOOLS = frozenset(("type", "name", "description", "parameters", "strict", "f
 client received."""
 _ROLES = ("user", "assistant", "system", "developer")
 
-Fields = dict[str, Any]
-
 
 def to_chat(call: Call) -> Call:
-    fields = plain_fields(call)
-    for name in _OURS:
-        fields.pop(name, None)
+    fields = plain_fields(call, "model", "stream", "stream_options")
     for name, usual in _LEFT_OUT.items():
         leave_out(call, fields, name, usual)
     _refuse_continuation(fields.pop(_CONTINUES, None))
@@ -193,7 +190,7 @@ def _chat(call: Call, instructions: Any, given: Any) -> _Chat:
     return chat
 
 
-def _leave_out(item: dict[str, Any], chat: _Chat) -> None:
+def _leave_out(item: Fields, chat: _Chat) -> None:
     if item.get("type", "message") in (*_ITEMS, "reasoning"):
         leave_out_unknown(chat.call, item, _OF_ITEMS)
     for parts in (item.get("content"), item.get("output")):
@@ -349,10 +346,8 @@ def _thinking(call: Call, given: Fields) -> reasoning.ReasoningRequest | None:
     effort, summary, older = (
         given.pop(name, None) for name in ("effort", "summary", "generate_summary")
     )
-    if effort is not None and (not isinstance(effort, str) or effort not in reasoning.EFFORTS):
-        raise CallerFault(
-            f"reasoning.effort is {short(effort)}: expected one of {', '.join(reasoning.EFFORTS)}"
-        )
+    if effort is not None:
+        check_word("reasoning.effort", effort, reasoning.EFFORTS)
     for name in list(given):
         leave_out(call, given, name)
     shown = True if summary or older else None

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from splitsecond.core.errors import CallerFault
-from splitsecond.core.wire.translation import checked_name, not_translatable, short
+from splitsecond.core.wire.translation import Fields, checked_name, not_translatable, short
 
 _LONGEST_NAME = 64
 """Characters in the name of a function, at OpenAI and Anthropic."""
@@ -26,8 +26,6 @@ INPUT = "input"
 
 ADDITIONAL_TOOLS = "additional_tools"
 """The type of an item of ``input`` that holds tools, as Codex sends it."""
-
-Fields = dict[str, Any]
 
 
 class CarriedTool(Struct, frozen=True):
