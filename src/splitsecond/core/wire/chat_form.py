@@ -97,7 +97,10 @@ class ToolCall(Struct):
         """Return the arguments as an object. Raises `CallerFault` if they are no object; `place`:
         of the call."""
         try:
-            return msgspec.json.decode(self.arguments_text or "{}", type=dict[str, Any])
+            # "null" is how some models call a tool without arguments
+            return (
+                msgspec.json.decode(self.arguments_text or "{}", type=dict[str, Any] | None) or {}
+            )
         except (ValueError, RecursionError):
             raise CallerFault(f"{place}.function.arguments is not the JSON of an object") from None
 
@@ -241,7 +244,8 @@ def chat_messages(
             if "detail" not in own and any(map(_has_detail, message.content)):
                 left_out(call, "detail")
         message.native = {name: fields[name] for name in own if name in fields}
-        leave_out_unknown(call, fields, known)
+        if not fields.keys() <= known:
+            leave_out_unknown(call, fields, known)
         if message.name and message.role != "tool":
             left_out(call, "name")
     if system_apart and all(message.role == "system" for message in messages):
