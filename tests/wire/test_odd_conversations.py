@@ -2,6 +2,7 @@
 target's format."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -38,6 +39,14 @@ def test_each_target_gets_the_arguments(target: Any, arguments: Any) -> None:
     call = Call(id="1", body={"messages": conversation(arguments)})
     body = target.encode(call, "m", Quirks()).body.decode().replace("\\", "").replace(" ", "")
     assert '{"city":"Oslo"}' in body
+
+
+@pytest.mark.parametrize("arguments", ["", "null", None])
+@pytest.mark.parametrize("target", [anthropic, gemini, ollama])
+def test_a_tool_may_be_called_without_arguments(target: Any, arguments: Any) -> None:
+    call = Call(id="1", body={"messages": conversation(arguments)})
+    body = target.encode(call, "m", Quirks()).body.decode()
+    assert re.search(r'"(input|args|arguments)":\{\}', body)
 
 
 CLIENTS: dict[str, tuple[Any, Any]] = {

@@ -164,3 +164,25 @@ def test_a_message_of_ollama_may_lack_its_content() -> None:
     images = [part["image_url"]["url"] for part in user["content"] if "image_url" in part]
     assert images == [url, url]
     assert result["content"] == ""
+
+
+def test_a_tool_that_is_no_function_is_refused_for_ollama() -> None:
+    function = {"type": "function", "function": {"name": "f", "strict": True}}
+    assert sent("ollama", messages=[USER], tools=[function])[1] == ["strict"]
+    custom = {"type": "custom", "custom": {"name": "f"}}
+    with pytest.raises(CallerFault, match=r"the tool .* cannot be translated for Ollama"):
+        sent("ollama", messages=[USER], tools=[function, custom])
+
+
+@each_case(
+    ("field", "value", "hint"),
+    [
+        ("n", 2, "Leave it out."),
+        ("logprobs", True, "Leave it out."),
+        ("functions", [{"name": "f"}], "Use tools and tool_choice."),
+    ],
+)
+def test_a_refusal_says_what_to_do(field: str, value: Any, hint: str) -> None:
+    with pytest.raises(CallerFault) as raised:
+        sent("anthropic", messages=[USER], **{field: value})
+    assert raised.value.hint == hint

@@ -49,6 +49,21 @@ def test_any_tokens_read_back(parts: list[tuple[str, TokenKind]]) -> None:
     assert decoded(data) == [*tokens, Finish(1, "length"), Usage(1, 5, 2), Done(1, True)]
 
 
+def test_a_line_ends_nowhere_else_for_python() -> None:
+    """Ollama's own library reads a stream with `splitlines`."""
+    ends = "".join(chr(code) for code in range(0x3000) if len(f"a{chr(code)}b".splitlines()) > 1)
+    assert len(ends) == 10
+    write = writer()
+    text = f"a{ends}b"
+    data = write.token(text) + write.token(text, "reasoning") + write.tool_call("f", "c")
+    data += write.token(json.dumps({"x": text}, ensure_ascii=False), "tool")
+    data += write.finish("stop") + write.done() + write.error(text, "error")
+    lines = [json.loads(line) for line in data.decode().splitlines()]
+    assert len(lines) == 5
+    assert lines[0]["message"]["content"] == lines[1]["message"]["thinking"] == text
+    assert lines[2]["message"]["tool_calls"][0]["function"]["arguments"] == {"x": text}
+
+
 def test_durations_are_in_the_last_line() -> None:
     decoder, write = ollama.decoder("chat"), writer()
     write.report_times(TOOK, None)

@@ -55,22 +55,17 @@ def key(
     ] = None,
     usd_per_session: Annotated[
         float | None,
-        typer.Option(
-            metavar="USD", help="add: a budget of each of its sessions.", show_default=False
-        ),
+        typer.Option(metavar="USD", help="add: a limit of each session.", show_default=False),
     ] = None,
     turns_per_session: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="N", help="add: a budget of each of its sessions.", show_default=False
-        ),
+        typer.Option(min=1, metavar="N", help="add: a limit of each session.", show_default=False),
     ] = None,
     at_limit: Annotated[
         str,
         typer.Option(
             metavar="stop|ask",
-            help="add: what a call gets at such a budget, an error or an answer that says so. "
-            "Default: stop.",
+            help="add: an error, or an answer, at such a limit. Default: stop.",
             show_default=False,
         ),
     ] = "",

@@ -100,7 +100,8 @@ class ToolCall(Struct):
         """Return the arguments as an object. Raises `CallerFault` if they are no object; `place`:
         of the call."""
         try:
-            return msgspec.json.decode(self.arguments_text or "{}", type=Fields)
+            # "null" is how some models call a tool without arguments
+            return msgspec.json.decode(self.arguments_text or "{}", type=Fields | None) or {}
         except (ValueError, RecursionError):
             raise CallerFault(f"{place}.function.arguments is not the JSON of an object") from None
 
@@ -233,6 +234,7 @@ def chat_messages(
         raise CallerFault(f"messages: {error}") from None
     if not messages:
         raise CallerFault("the request has no messages")
+    known = {*_OPENAI_FIELDS, *own}
     for number, (message, fields) in enumerate(zip(messages, value, strict=True)):
         _check(message, f"messages[{number}]", api_format)
         message.role = _ROLES[message.role]
@@ -241,7 +243,8 @@ def chat_messages(
             if "detail" not in own and any(map(_has_detail, message.content)):
                 left_out(call, "detail")
         message.native = {name: fields[name] for name in own if name in fields}
-        leave_out_unknown(call, fields, {*_OPENAI_FIELDS, *own})
+        if not fields.keys() <= known:
+            leave_out_unknown(call, fields, known)
         if message.name and message.role != "tool":
             left_out(call, "name")
     if system_apart and all(message.role == "system" for message in messages):

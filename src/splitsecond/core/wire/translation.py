@@ -84,6 +84,10 @@ def left_out(call: Call, name: str) -> None:
         dropped.append(name if len(dropped) < MAX_LEFT_OUT else AND_MORE)
 
 
+_INSTEAD = dict.fromkeys(("functions", "function_call"), "Use tools and tool_choice.")
+"""What to send in the place of a field that is refused."""
+
+
 def refuse(
     fields: Fields, harmless: Mapping[str, Sequence[Any]], api_format: str = OTHER_FORMAT
 ) -> None:
@@ -91,7 +95,8 @@ def refuse(
     than these."""
     for name, values in harmless.items():
         if (value := fields.pop(name, None)) is not None and value not in values:
-            raise not_translatable(f"{name} {short(value)}", api_format)
+            hint = _INSTEAD.get(name, "Leave it out.")
+            raise not_translatable(f"{name} {short(value)}", api_format, hint)
 
 
 def without_tools(call: Call, messages_field: str, kinds: Sequence[str]) -> Call:

@@ -41,8 +41,8 @@ class SessionLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     at_limit: Annotated[
         AtLimit | None,
         Meta(
-            description="What a call gets at a limit of its session. stop, the default: status "
-            "429. ask: an answer that says what was spent and how to go on."
+            description="At a limit of its session a call gets: stop (default): status 429; ask: "
+            "an answer that says what was spent and how to go on."
         ),
     ] = None
 
@@ -97,9 +97,7 @@ class KeyConfig(SessionLimits, frozen=True, kw_only=True, forbid_unknown_fields=
     requests_per_minute: RequestsPerMinute = None
     usd_per_day: UsdPerDay = None
     usd_per_month: UsdPerMonth = None
-    team: Annotated[
-        str | None, Meta(description="Its team, a name in `teams`; None: it has none.")
-    ] = None
+    team: Annotated[str | None, Meta(description="Its team, a name in `teams`.")] = None
 
 
 class TimeoutsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -227,8 +225,8 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     routes: Annotated[
         dict[str, RouteConfig | str],
         Meta(
-            description='By the name that clients use as `model`: a policy alone, or a route. "*": '
-            "the route of every other model."
+            description='By the name that clients use as `model`; a text is the policy. "*": the '
+            "route of every other model."
         ),
     ] = {}
     pass_through: Annotated[
@@ -256,10 +254,7 @@ class ConfigFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     log: Annotated[
         str | LogConfig | None,
-        Meta(
-            description="Where calls are logged: a URL, a file that ends in .db, env:NAME or "
-            "file:PATH. off: no log."
-        ),
+        Meta(description="Log of calls: a URL, FILE.db, env:NAME or file:PATH. off: none."),
     ] = None
     access_log: Annotated[
         str | None,

@@ -1,5 +1,8 @@
 """Server role: answers of Ollama as bytes, one JSON object per line.
 
+Ollama's Python library ends a line wherever Python does, also within a text at U+2028, so those
+characters are escaped.
+
 Finish reason, counts and durations share the last line, so `finish` and `usage` only store them; a
 tool call is sent whole, so its fragments wait for its end.
 """
@@ -25,6 +28,17 @@ _FINISH = {"tool_calls": "stop", "content_filter": "stop"}
 SERVED_VERSION = "0.12.0"
 """The version of Ollama whose API is served. Some clients refuse servers before 0.6.4."""
 _FAMILY = "splitsecond"
+
+
+_LINE_ENDS = tuple((end.encode(), rb"\u%04x" % ord(end)) for end in "\x85\u2028\u2029")
+"""What ends a line in Python, in UTF-8 and as JSON escapes it; JSON escapes the others always."""
+
+
+def _in_a_line(json: bytes) -> bytes:
+    if not json.isascii():
+        for end, escaped in _LINE_ENDS:
+            json = json.replace(end, escaped)
+    return json
 
 
 class StreamWriter(AnswerWriter):
@@ -55,7 +69,7 @@ class StreamWriter(AnswerWriter):
         if kind == "tool":
             self._arguments.append(text)
             return b""
-        return self._end_call() + to_json(text).join(self._around[kind])
+        return self._end_call() + _in_a_line(to_json(text)).join(self._around[kind])
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
         ended = self._end_call()
@@ -75,7 +89,7 @@ class StreamWriter(AnswerWriter):
         return to_json({**self._head, **self._content({"content": ""}), **last}) + b"\n"
 
     def error(self, message: str, type: str, code: str | int | None = None) -> bytes:
-        return to_json({"error": message}) + b"\n"
+        return _in_a_line(to_json({"error": message})) + b"\n"
 
     def _end_call(self) -> bytes:
         if self._call is None:
@@ -91,7 +105,8 @@ class StreamWriter(AnswerWriter):
         return self._line({"content": "", "tool_calls": [call]})
 
     def _line(self, message: Fields) -> bytes:
-        return to_json({**self._head, **self._content(message), "done": False}) + b"\n"
+        line = {**self._head, **self._content(message), "done": False}
+        return _in_a_line(to_json(line)) + b"\n"
 
     def _content(self, message: Fields) -> Fields:
         return {"message": {"role": "assistant", **message}}

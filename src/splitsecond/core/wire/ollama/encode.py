@@ -32,6 +32,7 @@ from splitsecond.core.wire.chat_form import (
 from splitsecond.core.wire.reasoning import ReasoningRequest, requested
 from splitsecond.core.wire.translation import (
     Fields,
+    leave_out_unknown,
     left_out,
     not_translatable,
     object_field,
@@ -68,6 +69,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
         body["format"] = "json" if kind == "json_object" else schema
     as_tool = ""
     if tools and choice == "auto":
+        _check_tools(call, tools)
         body["tools"] = tools
     elif choice not in ("auto", "none"):
         if kind != "text":
@@ -87,6 +89,16 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
     headers = _HEADERS if streamed else WHOLE_HEADERS
     body |= quirks.native(call, fields, _OWN)
     return Encoded("/api/chat", headers, msgspec.json.encode(body), streamed, as_tool=as_tool)
+
+
+def _check_tools(call: Call, tools: Any) -> None:
+    """Raise `CallerFault` for a tool that is no function, which Ollama would ignore."""
+    for tool in tools if isinstance(tools, list) else [tools]:
+        match tool:
+            case {"function": {"name": str()} as function}:
+                leave_out_unknown(call, function, ("name", "description", "parameters"))
+            case _:
+                raise not_translatable(f"the tool {short(tool)}", "Ollama")
 
 
 def _only_tool(choice: Any, tools: Any) -> Fields:
