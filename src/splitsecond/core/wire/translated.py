@@ -1,8 +1,7 @@
-"""Answers for clients of formats whose requests are translated as they come in.
+"""Answers for clients of formats whose requests become a chat in OpenAI's form as they come in, so
+that policies and targets see only that.
 
-A request in such a format becomes a chat in OpenAI's form as it comes in, so policies and targets
-see only that. The answer's chunks are decoded, and encoded in the client's format: as a stream by
-`TranslatedRelay`, whole by `TranslatedAssembly`.
+The answer's chunks are decoded, and encoded in the client's format.
 """
 
 from collections.abc import Callable
@@ -21,8 +20,7 @@ from splitsecond.core.wire.transcoder import WriterType, new_transcoder
 class TranslatedRelay(StreamRelay):
     """Relay of a stream of chunks as a stream of the format of `writer`.
 
-    `error_event` encodes the body of an error. `single`: the format has one choice only; others are
-    left out.
+    `error_event`: what is around the body of an error. `single`: the format has one choice only.
     """
 
     def __init__(

@@ -6,12 +6,11 @@ calls together. System messages go to the front, as at Anthropic's own compatibi
 types that only Anthropic has pass unchanged, and so do the marks of its prompt cache
 (``cache_control``).
 
-Anthropic accepts reasoning only in its own blocks, which have a signature. Plain text of reasoning
-is left out of a translated request. In a conversation of Anthropic's own form, answers of other
-targets leave blocks without a signature, and those are removed: only the types and signatures are
-decoded, and the rest only if one is missing. If a tool call that is being answered loses the
-reasoning before it, a model with a reasoning budget would reject the request, so reasoning is
-switched off.
+Anthropic accepts reasoning only in its own signed blocks. Plain text of reasoning is left out of a
+translated request. In a conversation of Anthropic's own form, answers of other targets leave blocks
+without a signature, and those are removed: only the types and signatures are decoded, and the rest
+only if one is missing. If a tool call that is being answered loses the reasoning before it, a model
+with a reasoning budget would reject the request, so reasoning is switched off.
 """
 
 import re
@@ -61,8 +60,8 @@ _decode_turns = msgspec.json.Decoder(list[_Turn]).decode
 
 
 def translate(messages: Sequence[Message]) -> tuple[Blocks, list[Fields]]:
-    """Return the blocks of ``system``, and ``messages``. Raises `CallerFault` for content that
-    Anthropic rejects."""
+    """Return the blocks of ``system``, and ``messages``. Raises `CallerFault` for what Anthropic
+    rejects."""
     system: Blocks = []
     turns: list[Fields] = []
     for number, message in enumerate(messages):
@@ -84,11 +83,11 @@ def translate(messages: Sequence[Message]) -> tuple[Blocks, list[Fields]]:
 
 
 def mark_end(system: Blocks, turns: Sequence[Fields]) -> None:
-    """Mark the last block of the system prompt, or else of the last turn, for the prompt cache: all
+    """Mark the last block of the system prompt, or else of the last turn, unless it has a mark: all
     up to it is cached.
 
     The cache finds a prompt by everything before a mark, so parts that change from request to
-    request belong after it. An existing mark stays.
+    request belong after it.
     """
     blocks = system or (turns[-1]["content"] if turns else [])
     if blocks:
@@ -149,11 +148,8 @@ def _inline(url: str, place: str, kinds: tuple[str, ...]) -> Fields:
 
 
 def own_body(call: Call) -> Mapping[str, Any]:
-    """Return the body of `call`, in Anthropic's form, without unsigned reasoning; otherwise
-    unchanged.
-
-    The call's notes name what was left out.
-    """
+    """Return the body of `call`, in Anthropic's form, without unsigned reasoning, which the notes
+    name."""
     body = call.body
     given = body.get("messages")
     if not isinstance(given, Raw) or not _REASONING.search(given):

@@ -1,5 +1,4 @@
-"""Server role: a request for ``generateContent`` in the common chat form, which every target's API
-format can encode.
+"""Server role: a request for ``generateContent`` in the common chat form.
 
 Names of fields are in camel or in snake case. A function's result belongs to the call with its id,
 or without one to the first call of that function which has no result. Fields that do not change the

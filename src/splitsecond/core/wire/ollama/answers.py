@@ -1,7 +1,7 @@
 """Server role: answers of Ollama as bytes, one JSON object per line.
 
-Finish reason, counts and durations share the last line, so `finish` and `usage` only store them; a
-tool call is sent whole, so its fragments wait for its end.
+Finish reason, counts and durations share the last line; a tool call is sent whole, so its fragments
+wait for its end.
 """
 
 from collections.abc import Sequence
@@ -42,8 +42,7 @@ class StreamWriter(AnswerWriter):
         self._durations: dict[str, int] = {}
 
     def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
-        """Report the times as Ollama's durations. The wait before the prompt counts as loading the
-        model."""
+        """Report the times as Ollama's durations; waiting counts as loading the model."""
         self._durations = {
             "total_duration": took.total_ns,
             "load_duration": took.queue_ns,
@@ -141,8 +140,7 @@ def model_list(names: Sequence[str]) -> bytes:
 
 
 def model_details(name: str, context_tokens: int | None) -> bytes:
-    """Return the description of one model, which clients ask for its abilities and its context
-    length in tokens."""
+    """Return the description of one model, for its abilities and its context length in tokens."""
     about: Fields = {"general.architecture": _FAMILY, "general.basename": name}
     if context_tokens is not None:
         about[f"{_FAMILY}.context_length"] = context_tokens

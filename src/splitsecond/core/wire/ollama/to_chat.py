@@ -1,8 +1,8 @@
 """Server role: requests for ``/api/chat`` and ``/api/generate`` in the common chat form.
 
 Calls of tools have no ids here: each gets one, and a tool's result belongs to the first call of
-that tool which has no result, or to the first of all. Options that only Ollama's own models have
-are left out, and the call's notes name them.
+that tool which has no result, or to the first of all. Options of Ollama's own models are left out,
+and the call's notes name them.
 """
 
 from collections.abc import Mapping
@@ -149,8 +149,7 @@ def _call(call: Any, identity: str, where: str) -> Fields:
 
 
 def _answered(message: Fields, open_calls: list[tuple[str, str]], where: str) -> str:
-    """Return the id of the call that a tool's message answers, which is removed from
-    `open_calls`."""
+    """Return the id of the call that a tool's message answers, which is no longer open."""
     known, name = message.get("tool_call_id"), message.get("tool_name") or message.get("name")
     alike = [each for each in open_calls if each[0] == known] or [
         each for each in open_calls if each[1] == name

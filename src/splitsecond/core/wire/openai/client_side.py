@@ -2,9 +2,7 @@
 continuation.
 
 The relay looks into an event only if it may be the usage chunk that the client did not request: the
-one without choices.
-
-The chunks of a continuation keep the id, the model and the time of the first one.
+one without choices. The chunks of a continuation keep the head of the first one.
 """
 
 import re
@@ -76,7 +74,7 @@ class ChunkRelay(StreamRelay):
 
 
 def _without_usage(events: bytes) -> bytes:
-    """Return `events` without those that hold usage only. They are cut apart only from the first on
+    """Return `events` without those that hold usage only. They are cut apart only from the first
     that may be one: many providers write in each chunk that it has no usage."""
     first = _NO_CHOICES.search(events)
     if first is None:
@@ -95,11 +93,8 @@ def _is_usage(event: bytes) -> bool:
 
 
 def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
-    """Yield a whole answer as the chunks of a stream: all of its content in one, then its usage, if
-    it is known and requested.
-
-    Raises `ProviderFault` if `body` is not an answer.
-    """
+    """Yield a whole answer as the chunks of a stream: its content in one, then its usage, if known
+    and requested. Raises `ProviderFault` if `body` is no answer."""
     fields = decoded(body, msgspec.json.decode)
     if not isinstance(fields, dict):
         raise malformed("the answer is not a JSON object")
@@ -120,8 +115,8 @@ def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
 
 
 class ChunkAssembly(Assembly):
-    """Assembly of a chat or a completion. What has several forms in a stream is read by the
-    decoder's rules first."""
+    """Assembly of a chat or a completion. What has several forms is read by the decoder's rules
+    first."""
 
     plain_answer = staticmethod(plain_answer)
 
@@ -159,8 +154,7 @@ class ChunkAssembly(Assembly):
         return fields | last
 
     def answer(self) -> bytes:
-        """Return the whole answer. One that came as JSON is returned as it came, but with
-        ``usage``."""
+        """Return the whole answer; one that came as JSON as it came, but with ``usage``."""
         body = super().answer()
         if self._json is None:
             return body
@@ -181,8 +175,7 @@ class ChunkAssembly(Assembly):
 
 
 def _usage_elsewhere(fields: Fields) -> Fields:
-    """Return the ``usage`` of an answer without it: what the decoder finds in another place, or
-    zeros."""
+    """Return the ``usage`` of an answer without it: from another place, or zeros."""
     reading = decoder("chat")
     events = [*reading.feed(msgspec.json.encode(fields), 0), *reading.close(0)]
     return usage_fields(
@@ -191,8 +184,7 @@ def _usage_elsewhere(fields: Fields) -> Fields:
 
 
 def _read_delta(delta: Fields, index: int, calls: ToolCalls) -> None:
-    """Give the content of `delta` its usual form: one text, and numbered fragments of tool calls,
-    each named once."""
+    """Give the content of `delta` its usual form: one text, and numbered calls, each named once."""
     try:
         read = msgspec.convert(delta, Delta)
     except ValueError:
@@ -216,8 +208,7 @@ def _read_delta(delta: Fields, index: int, calls: ToolCalls) -> None:
 
 
 def _whole_choice(choice: Fields) -> Fields:
-    """Return a choice as in an answer that was not streamed: with explicit nulls, and without
-    numbers of tool calls."""
+    """Return a choice as in a whole answer: with explicit nulls, without numbers of calls."""
     delta = choice.pop("delta", None)
     if delta is None:
         return choice
@@ -267,11 +258,8 @@ def _objects(fields: Fields, name: str) -> list[Fields]:
 
 
 def without_logprobs(answer: bytes) -> bytes:
-    """Return `answer`, a whole body, streamed or not, with null in the place of all
-    log-probabilities.
-
-    Only the events that hold some are encoded again.
-    """
+    """Return `answer`, a whole body, with null for all log-probabilities; only events that hold
+    some are encoded again."""
     if b'"logprobs"' not in answer:
         return answer
     if answer.lstrip().startswith(b"{"):
