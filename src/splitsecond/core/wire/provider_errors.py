@@ -339,7 +339,7 @@ def _until_access_s(rule: Rule | None, error: ProviderError, now: datetime | Non
 
 
 def address_hints(address: str, model: str = "Check the model's name") -> Mapping[int, str]:
-    """Return the hints of a format for a wrong model, or a base URL other than the usual `address`."""
+    """Return the hints of a format for a wrong model or base URL; `address`: the usual one."""
     return {404: f"{model}, and the base URL ({address}).", 405: f"Check the base URL ({address})."}
 
 

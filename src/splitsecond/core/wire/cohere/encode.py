@@ -71,7 +71,7 @@ def _thinking(wanted: ReasoningRequest) -> Fields:
 
 
 def _message(message: chat_form.Message, where: str) -> Fields:
-    """Return a message in Cohere's form. Reasoning before a tool call is its plan, other a block."""
+    """Return a message in Cohere's form. Reasoning before a tool call is its plan, else a block."""
     fields: Fields = {"role": message.role}
     content: Any = message.content or message.refusal or ""
     if isinstance(content, list):

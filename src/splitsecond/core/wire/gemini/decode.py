@@ -35,7 +35,7 @@ class PartialArg(Shape, rename="camel"):
 
 
 class FunctionCall(Shape, rename="camel"):
-    """A function call: whole, or in pieces (``partialArgs``) if the request asked Vertex for that."""
+    """A function call: whole, or in pieces (``partialArgs``) if Vertex was asked for that."""
 
     id: str | None = None
     name: str | None = None

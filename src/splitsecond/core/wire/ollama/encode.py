@@ -87,7 +87,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 
 def _only_tool(choice: Any, tools: Any) -> Fields:
-    """Return the function that `choice` requires. Raises `CallerFault` unless it is a single one."""
+    """Return the function that `choice` requires. Raises `CallerFault` unless it is one."""
     match choice:
         case "required":
             functions = functions_named(tools)

@@ -139,7 +139,7 @@ class _Assistant(msgspec.Struct):
 
 
 class _Chat(msgspec.Struct):
-    """The messages so far. `sources`: the number of the first item of each; `number`: of the next."""
+    """The messages so far. `sources`: the first item of each; `number`: of the next item."""
 
     call: Call
     sources: list[int] = []
@@ -375,7 +375,7 @@ def _text(call: Call, fields: Fields) -> Fields:
 
 
 def _set_fields(name: str, fields: Fields) -> Fields:
-    """Return the object in the field `name`, which is removed from `fields`, without null values."""
+    """Return the object in the field `name`, which is removed, without null values."""
     return {
         key: value
         for key, value in object_field(name, fields.pop(name, {})).items()
