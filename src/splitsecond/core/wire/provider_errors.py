@@ -53,10 +53,8 @@ _DAY_S = 24 * 3600.0
 _LONGEST_WAIT_S = _DAY_S
 
 _HINTS = {
-    301: "The address has moved: check the base URL.",
-    302: "The address redirects: check the base URL.",
-    307: "The address redirects: check the base URL.",
-    308: "The address has moved: check the base URL.",
+    **dict.fromkeys((301, 308), "The address has moved: check the base URL."),
+    **dict.fromkeys((302, 307), "The address redirects: check the base URL."),
     401: "Check the API key.",
     402: "The account has too little credit for this request.",
     403: "Check that the key may use this model, and that the provider serves your region.",

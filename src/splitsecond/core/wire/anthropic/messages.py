@@ -178,15 +178,7 @@ def without_unsigned_reasoning(messages: Raw) -> Any:
     for turn in turns if isinstance(turns, list) else ():
         match turn:
             case {"role": "assistant", "content": [*blocks]}:
-                signed = [
-                    block
-                    for block in blocks
-                    if not (
-                        isinstance(block, dict)
-                        and block.get("type") == "thinking"
-                        and not block.get("signature")
-                    )
-                ]
+                signed = [block for block in blocks if not _is_unsigned(block)]
                 found = found or len(signed) < len(blocks)
                 if signed or not blocks:
                     kept.append({**turn, "content": signed})
@@ -195,21 +187,22 @@ def without_unsigned_reasoning(messages: Raw) -> Any:
     return kept if found else messages
 
 
+def _is_unsigned(block: Any) -> bool:
+    match block:
+        case {"type": "thinking"}:
+            return not block.get("signature")
+    return False
+
+
 def lacks_reasoning(turns: Sequence[Any]) -> bool:
     """Return whether the assistant's last turn calls a tool and does not begin with reasoning."""
-    last = next(
-        (
-            turn
-            for turn in reversed(turns)
-            if isinstance(turn, dict) and turn.get("role") == "assistant"
-        ),
-        {},
-    )
-    match last.get("content"):
-        case [{"type": "thinking" | "redacted_thinking"}, *_]:
-            return False
-        case [*blocks]:
-            return any(
-                isinstance(block, dict) and block.get("type") == "tool_use" for block in blocks
-            )
+    for turn in reversed(turns):
+        match turn:
+            case {"role": "assistant", "content": [{"type": "thinking" | "redacted_thinking"}, *_]}:
+                return False
+            case {"role": "assistant"}:
+                blocks = turn.get("content")
+                return isinstance(blocks, list) and any(
+                    isinstance(block, dict) and block.get("type") == "tool_use" for block in blocks
+                )
     return False

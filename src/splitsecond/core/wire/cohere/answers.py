@@ -122,9 +122,7 @@ class StreamWriter(AnswerWriter):
         return self._numbers[name]
 
 
-def error_body(
-    status: int, message: str, type: str, code: str | None = None, param: str | None = None
-) -> bytes:
+def error_body(status: int, message: str, *_others: object) -> bytes:
     return to_json({"message": message})
 
 

@@ -112,12 +112,7 @@ class StreamWriter(AnswerWriter):
 
 
 def error_body(
-    status: int,
-    message: str,
-    type: str = "",
-    code: str | None = None,
-    param: str | None = None,
-    retry_after_s: float | None = None,
+    status: int, message: str, *_others: object, retry_after_s: float | None = None
 ) -> bytes:
     """Return the body of an error response; `retry_after_s` is in it instead of a header."""
     fields = _error(status, message)

@@ -99,11 +99,6 @@ class Chunk(Shape, rename="camel"):
     prompt_feedback: PromptFeedback | None = None
     error: Any = None
 
-    @property
-    def quiet_kind(self) -> str:
-        """The kind of `Quiet` that the event is if it holds nothing else."""
-        return "empty" if self.candidates else "no candidates"
-
 
 _decode_usage = msgspec.json.Decoder(UsageMetadata, strict=False).decode
 _JSON_BEGINS = (b"{", b"[")
@@ -164,7 +159,7 @@ class GeminiDecoder(Decoder):
             self._out.append(Finish(self._at, chunk.prompt_feedback.block_reason))
         self._add_usage(usage)
         if len(self._out) == before:
-            self._add_quiet(chunk.quiet_kind)
+            self._add_quiet("empty" if chunk.candidates else "no candidates")
 
     def _so_far(
         self, kind: TokenKind, shape: UsageMetadata | None, usage: Usage | None

@@ -122,9 +122,7 @@ class GenerateWriter(StreamWriter):
         return {"response": message["content"], **thinking}
 
 
-def error_body(
-    status: int, message: str, type: str, code: str | None = None, param: str | None = None
-) -> bytes:
+def error_body(status: int, message: str, *_others: object) -> bytes:
     return to_json({"error": message})
 
 

@@ -103,20 +103,11 @@ def _messages(given: Any) -> list[Fields]:
                 made.append(assistant_message(*_texts(message), calls))
             case {"role": "tool", "content": str(text)}:
                 content = _content(text, message.get("images"), f"{where}.images")
-                made.append(
-                    {
-                        "role": "tool",
-                        "tool_call_id": _answered(message, open_calls, where),
-                        "content": content,
-                    }
-                )
+                identity = _answered(message, open_calls, where)
+                made.append({"role": "tool", "tool_call_id": identity, "content": content})
             case {"role": "system" | "user" as role, "content": str(text)}:
-                made.append(
-                    {
-                        "role": role,
-                        "content": _content(text, message.get("images"), f"{where}.images"),
-                    }
-                )
+                content = _content(text, message.get("images"), f"{where}.images")
+                made.append({"role": role, "content": content})
             case _:
                 raise CallerFault(
                     f"{where} must have a role, one of {', '.join(_ROLES)}, and content, a text"

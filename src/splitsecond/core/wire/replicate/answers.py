@@ -53,9 +53,7 @@ def created(model: str, *, id: str, created: int, stream: str) -> bytes:
     )
 
 
-def error_body(
-    status: int, message: str, type: str = "", code: str | None = None, param: str | None = None
-) -> bytes:
+def error_body(status: int, message: str, type: str = "", *_others: object) -> bytes:
     return to_json({"title": type or "error", "detail": message, "status": status})
 
 

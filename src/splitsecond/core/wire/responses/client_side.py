@@ -187,8 +187,7 @@ class ResponseEncoder(PartsEncoder):
 
     def _take_item(self, item: dict[str, Any], event: _Event) -> None:
         position = self._position
-        self._ends(position.kind)
-        position.kind, position.grows = None, None
+        self._end_part()
         if position.is_open and event.type == "response.output_item.done":
             position.items[-1], position.is_open = item, False
             return
@@ -217,8 +216,11 @@ class ResponseEncoder(PartsEncoder):
                 known.append(part)
             else:
                 item[parts] = [part]
-            self._ends(position.kind)
-            position.kind, position.grows = None, None
+            self._end_part()
+
+    def _end_part(self) -> None:
+        self._ends(self._position.kind)
+        self._position.kind = self._position.grows = None
 
     def _take_delta(self, event: _Event) -> None:
         position = self._position
