@@ -2,31 +2,35 @@
 continuation.
 
 The relay looks into an event only if it may be the usage chunk that the client did not request: the
-one without choices. The chunks of a continuation keep the head of the first one.
+one without choices. The chunks of a continuation keep the head of the first one. For clients of
+formats whose requests become a chat as they come in, the answer's chunks are decoded, and encoded
+in the client's format (`TranslatedRelay`, `TranslatedAssembly`).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import Any
 
 import msgspec
 
-from splitsecond.core.events import Event, Usage
+from splitsecond.core import clock
+from splitsecond.core.events import Broken, Done, Event, Usage
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.assembly import Added, Assembly, decoded, merge, plain, too_deep
 from splitsecond.core.wire.chat_form import REASONING_FIELD
 from splitsecond.core.wire.continuation import ContinuationEncoder
 from splitsecond.core.wire.openai.answers import StreamWriter, usage_fields
-from splitsecond.core.wire.openai.decode import decoder, texts_of, tool_fragments
+from splitsecond.core.wire.openai.decode import OpenAIDecoder, decoder, texts_of, tool_fragments
 from splitsecond.core.wire.openai.plain_stream import LAST_FIELDS, plain_answer
 from splitsecond.core.wire.openai.shapes import Delta
-from splitsecond.core.wire.relay import StreamRelay
+from splitsecond.core.wire.relay import StreamRelay, whole_events
+from splitsecond.core.wire.server_answer import collected
 from splitsecond.core.wire.sse import SseDecoder, encode_event, end_of_events, events_in, malformed
 from splitsecond.core.wire.streaming import fitted
 from splitsecond.core.wire.tool_calls import ToolCalls
-from splitsecond.core.wire.transcoder import new_transcoder
+from splitsecond.core.wire.transcoder import WriterType, new_transcoder
 from splitsecond.core.wire.translation import Fields
 
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
@@ -338,3 +342,63 @@ class ChunkEncoder(ContinuationEncoder):
             read_json(event.data or b"", decode_head) for event in SseDecoder().feed(self._first)
         )
         return next((head for head in heads if head and head.id), AnswerHead())
+
+
+class TranslatedRelay(StreamRelay):
+    """Relay of a stream of chunks as a stream of the format of `writer`.
+
+    `error_event`: what is around the body of an error. `single`: the format has one choice only.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        target: str,
+        *,
+        usage: bool,
+        writer: WriterType,
+        error_event: tuple[bytes, bytes],
+        single: bool = False,
+    ) -> None:
+        super().__init__(call, target, usage=usage)
+        self._chunks = OpenAIDecoder()
+        self._translated = new_transcoder(writer, "", call, target, single=single)
+        self._around_error = error_event
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the events of the client's format for `data`. Raises the `Fault` that the stream
+        holds."""
+        return self._encoded(self._chunks.feed(data, clock.now_ns()))
+
+    def rest(self) -> bytes:
+        return self._encoded(self._chunks.close(clock.now_ns()))
+
+    def error(self, body: bytes) -> bytes:
+        before, after = self._around_error
+        return before + body + after
+
+    def _encoded(self, events: list[Event]) -> bytes:
+        if events and isinstance(events[-1], Broken):
+            raise events[-1].fault
+        self.done = self.done or any(isinstance(event, Done) for event in events)
+        return self._translated.encode(events)
+
+
+class TranslatedAssembly(ChunkAssembly):
+    """Assembly of chunks as one answer, which `write` turns into the client's format."""
+
+    def __init__(self, write: Callable[[bytes], bytes]) -> None:
+        super().__init__()
+        self._write = write
+
+    def answer(self) -> bytes:
+        """Return the whole answer as JSON. Raises the `Fault` that the body holds."""
+        return self._write(super().answer())
+
+
+def translated_answer(writer: WriterType, body: bytes) -> bytes:
+    choices, usage = collected(whole_events(OpenAIDecoder(), body))
+    head = read_json(body, decode_head) or AnswerHead()
+    return writer("chat", head.model or "", id=head.id or "", created=head.created_s).whole(
+        choices, usage
+    )

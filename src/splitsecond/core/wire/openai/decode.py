@@ -193,11 +193,8 @@ class OpenAIDecoder(Decoder):
 
     def _text_of(self, data: bytes) -> str | None:
         chunk = read_json(data, _CHUNK.decode)
-        pieces = (
-            _pieces(chunk.choices[0], False, self._calls)
-            if chunk is not None and chunk.choices
-            else []
-        )
+        choices = None if chunk is None else chunk.choices
+        pieces = _pieces(choices[0], False, self._calls) if choices else []
         return pieces[0][1] if len(pieces) == 1 else None
 
     def _count(self, chunk: Chunk) -> Usage | None:
