@@ -80,14 +80,16 @@ class Assembly:
             self._held_answer.hold(self._size)
         if self._json is not None:
             self._json.append(data)
-        elif not begun and not (data := data.lstrip(LEADING)):
+        elif begun:
+            self._feed_stream(self._held + data)
+        elif not (data := data.lstrip(LEADING)):
             self._size = 0
-        elif not begun and data.startswith(b"{"):
+        elif data.startswith(b"{"):
             self._json = [data]
-        elif not begun and data.endswith(_LAST_EVENT):
+        elif data.endswith(_LAST_EVENT):
             self._held = data
         else:
-            self._feed_stream(self._held + data)
+            self._feed_stream(data)
 
     def _feed_stream(self, data: bytes) -> None:
         self._held, sse = b"", self._sse

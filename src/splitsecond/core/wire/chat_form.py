@@ -44,8 +44,7 @@ _DROPPED: Mapping[str, tuple[Any, ...]] = {
     "parallel_tool_calls": (True,),
 }
 """Fields that do not change the answer, or only its manner, and the values that are left out
-without a report. Agents send the last two with every request: a client that requests one tool call
-at a time may get several, and learns from the report that its request was left out."""
+without a report. Agents send the last two with every request."""
 
 _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
@@ -62,8 +61,7 @@ _REFUSED: Mapping[str, tuple[Any, ...]] = {
 
 
 TRANSLATED = "translated"
-"""The hint of a call whose client uses another API format, and whose body was rewritten in this
-form as it came in."""
+"""The hint of a call whose body was rewritten in this form as it came in."""
 
 
 def translated(call: Call, body: Fields) -> Call:
@@ -71,21 +69,20 @@ def translated(call: Call, body: Fields) -> Call:
 
 
 class Function(Struct, frozen=True):
-    """The function of a tool call; `arguments` is JSON, or what some clients send: the object
-    itself."""
+    """The function of a tool call; `arguments` is JSON, or the object itself, as some clients send
+    it."""
 
     name: Annotated[str, Meta(max_length=MAX_TOOL_NAME)]
     arguments: str | Fields | None = ""
 
 
 NO_SIGNATURE = "skip_thought_signature_validator"
-"""Google's documented placeholder for the signature of the reasoning before a tool call, for a call
-that lacks one."""
+"""Google's documented placeholder for a missing signature of the reasoning before a tool call."""
 
 
 class ToolCall(Struct):
-    """A tool call of the assistant. `extra_content`: the fields of providers, as Google's
-    compatibility endpoint has them."""
+    """A tool call of the assistant. `extra_content`: fields of providers, as in Google's compatible
+    API."""
 
     id: str = ""
     type: str = "function"
@@ -97,8 +94,8 @@ class ToolCall(Struct):
         return arguments_text(self.function.arguments)
 
     def arguments(self, place: str) -> Fields:
-        """Return the arguments as an object. Raises `CallerFault` if they are no object; `place`:
-        of the call."""
+        """Return the arguments of the call at `place` as an object. Raises `CallerFault` if they
+        are none."""
         try:
             # "null" is how some models call a tool without arguments
             return msgspec.json.decode(self.arguments_text or "{}", type=Fields | None) or {}
@@ -150,14 +147,12 @@ def plain_content(parts: list[Fields]) -> str | list[Fields]:
 
 
 def schema_format(schema: Fields, name: str = "answer", **others: Any) -> Fields:
-    """Return ``response_format`` for answers by a JSON schema, with a name, which OpenAI requires,
-    and `others`."""
+    """Return ``response_format`` for answers by a JSON schema, with a name: OpenAI requires it."""
     return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, **others}}
 
 
 def tool_message(call_id: str, parts: Sequence[Fields]) -> Fields:
-    """Return the message with a tool's result, in the common chat form; `parts` that are all text
-    become one text."""
+    """Return the message with a tool's result; `parts` that are all text become one text."""
     only_text = all(part["type"] == "text" for part in parts)
     content = "\n".join(part["text"] for part in parts) if only_text else parts
     return {"role": "tool", "tool_call_id": call_id, "content": content}
@@ -177,8 +172,8 @@ _OPENAI_FIELDS = frozenset(Message.__struct_fields__) - {"native"} | {"annotatio
 def chat_fields(call: Call, api_format: str, *, known: Collection[str] = ()) -> Fields:
     """Return the fields of `call` for the API format `api_format`, as plain values.
 
-    `known`: fields that this format has, although most others do not. Raises `CallerFault` if the
-    call is not a chat, or requests something that the format does not have.
+    `known`: fields that this format has, although most others do not. Raises `CallerFault` for what
+    the format does not have.
     """
     if call.operation != "chat":
         raise not_translatable(f"a call of {call.operation}", api_format, "Send a chat.")
@@ -202,8 +197,8 @@ _CACHE_MARK = "cache_control"
 
 
 def _has_marks(value: Any) -> bool:
-    """Return whether there are marks of a prompt cache in a client's own bytes: a quote within a
-    text is escaped."""
+    """Return whether there are marks of a prompt cache in a client's own bytes; a text has its
+    quotes escaped."""
     return isinstance(value, msgspec.Raw) and b'"cache_control"' in bytes(value)
 
 
@@ -286,7 +281,7 @@ _OTHER_TYPES: Mapping[str, str] = {
 _NOT_STANDARD = "-_\r\n "
 _STANDARD = str.maketrans({"-": "+", "_": "/", "\r": None, "\n": None, " ": None})
 PICTURE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-"""The types of images that the APIs of Anthropic, OpenAI and Cohere take."""
+"""The types of images that Anthropic, OpenAI and Cohere take."""
 DOCUMENT_TYPES = (
     "application/pdf",
     "text/plain",
@@ -295,17 +290,12 @@ DOCUMENT_TYPES = (
     "text/html",
     "text/xml",
 )
-"""The types of documents that can be written for Anthropic: PDF, and those that are read as
-text."""
+"""The types of documents that can be written for Anthropic."""
 
 
 def standard_base64(data: str) -> str:
     """Return `data` in the standard alphabet, padded and without line breaks, as strict decoders
-    require.
-
-    Google's Python client sends base64 in the alphabet for URLs, and shell commands break it into
-    lines.
-    """
+    require: Google's Python client sends the alphabet for URLs, and shell commands break lines."""
     if any(character in data for character in _NOT_STANDARD):
         data = data.translate(_STANDARD)
     return data + "=" * (-len(data) % 4)
@@ -313,11 +303,7 @@ def standard_base64(data: str) -> str:
 
 def standard_part(part: Fields) -> Fields:
     """Return a part of a message with its data in standard base64, under the usual name of its
-    type.
-
-    A document that was sent as an image becomes a file, and an image that was sent as a file an
-    image.
-    """
+    type. A document sent as an image becomes a file, and an image sent as a file an image."""
     match part:
         case {"type": "image_url", "image_url": {"url": str(url)} | str(url) as image} if (
             url.startswith("data:")
@@ -377,8 +363,7 @@ _LINK_TYPES: Mapping[str, str] = {
 
 
 def media_type(url: str) -> str:
-    """Return the media type that a data URL states, or that the ending of an address tells; "" if
-    neither does."""
+    """Return the media type of a data URL, or by the ending of an address; "" if unknown."""
     if url.startswith("data:"):
         found = _DATA_URL.match(url)
         return "" if found is None else found[1]
@@ -439,8 +424,7 @@ def _wrong_part(place: str, kind: str) -> CallerFault:
 def function_answered(
     message: Message, where: str, names: Mapping[str, str], api_format: str
 ) -> str:
-    """Return the function whose call the message of a tool answers. `names`: of the functions, by
-    the calls' ids."""
+    """Return the function whose call the message of a tool answers; `names`: by the calls' ids."""
     name = names.get(message.tool_call_id or "")
     if name is None:
         raise CallerFault(
@@ -457,8 +441,7 @@ def call_answered(message: Message, where: str) -> str:
 
 
 def leave_reasoning(call: Call, messages: Sequence[Message]) -> None:
-    """Report as left out the reasoning in `messages`, which only the target that wrote it can
-    read."""
+    """Report as left out the reasoning in `messages`: only the target that wrote it can read it."""
     if any(message.reasoning_text for message in messages):
         left_out(call, REASONING_FIELD)
 
@@ -467,8 +450,8 @@ def with_prefill(chat: Call, prefill: str | bool | None) -> Call:
     """Return `chat`, whose last message may be the beginning of its answer, for a target that
     continues it.
 
-    `prefill`: the way to tell the target, from the catalogue. Raises `CallerFault` if the target
-    does not continue an answer, or if that is unknown: it would start again.
+    `prefill`: the way to tell the target, from the catalogue. Raises `CallerFault` if the target is
+    not known to continue an answer: it would start again.
     """
     messages: Any = chat.body["messages"]
     last = messages[-1]
@@ -503,8 +486,7 @@ def stop_list(fields: Fields) -> Any:
 
 
 def output_format(fields: Fields, api_format: str) -> tuple[str, Fields]:
-    """Return the type of ``response_format``, which is removed from `fields`, and its schema. The
-    default is "text"."""
+    """Return the type of ``response_format``, which is removed from `fields`, and its schema."""
     match fields.pop("response_format", None):
         case None | {"type": "text"}:
             return "text", {}
@@ -517,8 +499,7 @@ def output_format(fields: Fields, api_format: str) -> tuple[str, Fields]:
 
 
 def take_output_limit(fields: Fields) -> Any:
-    """Return the limit on output tokens, under either of OpenAI's names, which is removed from
-    `fields`; None for none."""
+    """Return the limit on output tokens, which is removed from `fields` under both of its names."""
     older, newer = fields.pop("max_tokens", None), fields.pop("max_completion_tokens", None)
     return older if newer is None else newer
 
@@ -526,8 +507,7 @@ def take_output_limit(fields: Fields) -> Any:
 def mapped_field(
     fields: Fields, name: str, table: Mapping[str, Any], api_format: str, hint: str = ""
 ) -> Any:
-    """Return the entry of `table` for the field `name`, which is removed from `fields`; None if it
-    is absent."""
+    """Return the entry of `table` for the field `name`, which is removed; None if it is absent."""
     value = fields.pop(name, None)
     if value is None:
         return None

@@ -1,8 +1,7 @@
 """Server role: embeddings for clients of Gemini's and Ollama's formats.
 
-A request becomes OpenAI's as it comes in, with its own fields beside: targets of the same format
-get these, and for others the call's notes name them as left out. The vectors of the answer pass
-byte for byte.
+A request becomes OpenAI's as it comes in, with its own fields beside, for targets of the same
+format. The vectors of the answer pass byte for byte.
 """
 
 from collections.abc import Callable

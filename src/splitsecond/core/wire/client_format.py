@@ -22,12 +22,16 @@ from splitsecond.core.wire.chat_form import REASONING_FIELD
 from splitsecond.core.wire.client_embeddings import Vectors, vectors_answer
 from splitsecond.core.wire.continuation import ContinuationEncoder
 from splitsecond.core.wire.openai import client_side as chat_side
+from splitsecond.core.wire.openai.client_side import (
+    TranslatedAssembly,
+    TranslatedRelay,
+    translated_answer,
+)
 from splitsecond.core.wire.relay import StreamRelay
 from splitsecond.core.wire.responses import client_side as responses_side
 from splitsecond.core.wire.responses.encode import FOREIGN_REASONING
 from splitsecond.core.wire.stored_ids import KeptAnswers
 from splitsecond.core.wire.transcoder import Transcoder, WriterType
-from splitsecond.core.wire.translated import TranslatedAssembly, TranslatedRelay, translated_answer
 
 
 class RelayType(Protocol):

@@ -1,11 +1,10 @@
 """What the model reads in a request beside its text: pictures, and content of unknown length.
 
-Media are media only where the client's API format defines them: in parts of messages and of tool
-results. Base64 anywhere else is text, because the model reads it as text. The length of these is
-unknown, because their size in bytes tells little: documents, sounds and videos, inline or by
-reference; what the provider has stored (an earlier response, a conversation, a file, a cached
-prompt, a prompt template); what tools of the provider read, such as a web search. A picture has a
-largest number of tokens. An address counts as a picture if its ending says so.
+Media count only where the client's API format defines them: in parts of messages and of tool
+results. Base64 anywhere else is text. Of unknown length, because their size in bytes tells little,
+are documents, sounds and videos, inline or by reference; what the provider has stored (an earlier
+response, a file, a cached prompt); what tools of the provider read, such as a web search. A picture
+has a largest number of tokens. An address counts as a picture if its ending says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +19,7 @@ from splitsecond.core.wire.chat_form import media_type
 from splitsecond.core.wire.translation import MAX_MESSAGES
 
 MAX_DEPTH = 4
-"""Parts within parts: a picture in a document in a tool's result in a message. Deeper ones are
-text."""
+"""Parts within parts: a picture in a document in a tool's result. Deeper ones are text."""
 _CONTAINERS = (list, dict)
 _PICTURES = "image/"
 
@@ -76,8 +74,7 @@ _CLIENT_TOOLS = (
     "function", "custom", "namespace", "local_shell", "apply_patch", "bash", "text_editor",
     "computer", "memory",
 )  # fmt: skip
-"""How the types of tools begin that the client runs itself. What they return comes in a later
-request."""
+"""How the types of tools begin that the client runs itself."""
 
 
 class _Tool(Struct, gc=False):
@@ -89,8 +86,8 @@ _decode_tools = msgspec.json.Decoder(list[_Tool]).decode
 
 
 class RequestContent(Struct):
-    """What a model reads in a request. `text`: JSON by field, without media. `unbounded`: there is
-    also content whose length is not known."""
+    """What a model reads in a request. `text`: JSON by field, without media. `unbounded`: some
+    content has no known length."""
 
     text: dict[str, memoryview] = {}
     pictures: int = 0
@@ -98,8 +95,7 @@ class RequestContent(Struct):
 
 
 def request_content(call: Call) -> RequestContent:
-    """Return what a model reads in the body of `call`. Takes linear time, also for a body that is
-    no valid request."""
+    """Return what a model reads in the body of `call`, in linear time for any body."""
     content = RequestContent()
     for name, value in call.body.items():
         data = memoryview(value if isinstance(value, Raw) else msgspec.json.encode(value))
@@ -119,8 +115,7 @@ def request_content(call: Call) -> RequestContent:
 
 
 class _Reader:
-    """Counts the media of a conversation in `content`. `media`: the types of parts that can be
-    some."""
+    """Counts the media of a conversation in `content`. `media`: the types of parts."""
 
     def __init__(self, content: RequestContent, media: Mapping[str, tuple[str, ...]]) -> None:
         self._content = content
@@ -203,8 +198,7 @@ def _has_provider_tools(data: memoryview, api_format: Spoken) -> bool:
 
 
 def _has_cached_content(data: memoryview) -> bool:
-    """Return whether ``extra_body`` refers to cached content, as at Google's compatible endpoint,
-    or cannot be read."""
+    """Return whether ``extra_body`` refers to cached content (Google), or cannot be read."""
     body: Any = read_json(data)
     match body:
         case None:

@@ -1,9 +1,8 @@
 """The limit on output tokens and the number of answers of a request, in the words of every API
 format.
 
-Fields pass through to targets that may read any of them, so the largest number counts. A number may
-be written as text and is rounded up. One beyond `MAX_TOKENS`, or one that cannot be read, is
-`MAX_TOKENS`.
+Targets may read any of these fields, so the largest number counts. A number may be written as text
+and is rounded up. One beyond `MAX_TOKENS`, or unreadable, is `MAX_TOKENS`.
 """
 
 import math
@@ -18,8 +17,7 @@ from splitsecond.core.service import Call
 from splitsecond.core.validation import has_too_many_values, read_json
 
 MAX_TOKENS = 10**9
-"""Larger numbers of tokens or answers are read as this one, so that every product fits in the
-counters and the log."""
+"""The largest number of tokens or answers, so that every product fits in counters and log."""
 LIMITS = {
     "max_tokens": "",
     "max_completion_tokens": "",
@@ -30,8 +28,7 @@ LIMITS = {
     "generation_config": "max_output_tokens",
     "options": "num_predict",
 }
-"""Fields with a limit on output tokens, each with the name of the limit in it; "": the field itself
-is the limit."""
+"""Fields with a limit on output tokens, each with the limit's name in it; "": it is the limit."""
 _BUDGETS = {"reasoning": "max_tokens", "thinking": "budget_tokens"}
 _ANSWERS = {
     "n": "",
@@ -51,8 +48,7 @@ _items = msgspec.json.Decoder(list[Raw]).decode
 def output_limit(body: Mapping[str, Any]) -> int | None:
     """Return the largest limit on the tokens of one answer, reasoning included.
 
-    None: the request has no limit, or one of its limits is zero or negative, which means
-    "unlimited" to some servers.
+    None: there is no limit, or one is zero or negative, which some servers read as "unlimited".
     """
     largest = 0
     for field in _limit_fields(body):

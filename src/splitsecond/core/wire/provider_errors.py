@@ -3,10 +3,9 @@
 The status decides who is at fault: the caller for those that every provider would refuse (400, 413,
 422); for the others (our key, our model name, the provider's limits and failures) another target
 may serve the request. `RULES` is the table of the errors that mean something else than their
-status. The error's structured fields come first: only they, or a message of a provider that is
-known from its first to its last word, can have consequences for other requests. Any other part of a
-message may quote the request, so a client can put any text there; it decides about this request
-only.
+status. Only the error's structured fields, or a message of a provider that is known from its first
+to its last word, can have consequences for other requests: any other part of a message may quote
+the request, so a client can put any text there.
 """
 
 import json
@@ -45,21 +44,17 @@ _CREDIT_STATUSES = frozenset({400, 403, 429, IN_BAND})
 _MODEL_STATUSES = frozenset({403, 404})
 """Statuses that are about the model, unless the error names another field of the request."""
 _MODEL_RULE = frozenset({400, 410, 422, IN_BAND})
-"""Statuses with which some providers say that they do not have a model. 404 means that without a
-rule."""
+"""Statuses with which some providers say that they do not have a model, beside 404."""
 THREADS = "thread_"
-"""The beginning of the codes of Anthropic's API about conversations that it has kept. Clients act
-on them."""
+"""The beginning of Anthropic's codes about kept conversations, on which clients act."""
 _WORD = re.compile(r"[\w.\[\]-]{1,100}", re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)s")
 _DAY_S = 24 * 3600.0
 _LONGEST_WAIT_S = _DAY_S
 
 _HINTS = {
-    301: "The address has moved: check the base URL.",
-    302: "The address redirects: check the base URL.",
-    307: "The address redirects: check the base URL.",
-    308: "The address has moved: check the base URL.",
+    **dict.fromkeys((301, 308), "The address has moved: check the base URL."),
+    **dict.fromkeys((302, 307), "The address redirects: check the base URL."),
     401: "Check the API key.",
     402: "The account has too little credit for this request.",
     403: "Check that the key may use this model, and that the provider serves your region.",
@@ -85,8 +80,7 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     KEY_REFUSED: ("", "api_key"),
     MODEL_NOT_SERVED: ("", "model"),
 }
-"""The request fields that an error of a kind may name. An error about another field is another
-error."""
+"""The request fields that an error of a kind may name; about another field it is another error."""
 
 
 class Rule(Struct, frozen=True):
@@ -248,11 +242,11 @@ RULES: tuple[Rule, ...] = (
 
 
 class ProviderError(Struct, frozen=True):
-    """An error as the provider reports it. `codes` are the values of its "code", "type" and
-    "status".
+    """An error as the provider reports it. `codes`: the values of its "code", "type" and "status",
+    and of the reasons in Google's details.
 
-    Those of Google's details are in it, too. `code` is the first of these alone, and `param` the
-    request field that it names; "" if missing or not a word.
+    `code` is the first of these alone, and `param` the request field that it names; "" if missing
+    or not a word.
     """
 
     message: str
@@ -303,7 +297,7 @@ def in_band_fault(error: ProviderError, data: bytes, *, phase: Phase) -> Fault:
     """Return the fault of an `error` inside a stream, or in the place of an answer. `data`: as it
     arrived.
 
-    Before the first token an error means the same as with a status of its own. Later it breaks the
+    Before the first token it means the same as with a status of its own. Later it breaks the
     answer.
     """
     words = error.message or ", ".join(error.codes) or "no message"
@@ -343,8 +337,7 @@ def _until_access_s(rule: Rule | None, error: ProviderError, now: datetime | Non
 
 
 def address_hints(address: str, model: str = "Check the model's name") -> Mapping[int, str]:
-    """Return the hints of a format for a wrong model or base URL; `address`: what is usual for the
-    latter."""
+    """Return the hints of a format for a wrong model or base URL; `address`: the usual one."""
     return {404: f"{model}, and the base URL ({address}).", 405: f"Check the base URL ({address})."}
 
 
@@ -461,11 +454,8 @@ def _retry_delay_s(payload: Any) -> float | None:
 
 
 def _is_daily(payload: Any) -> bool:
-    """Return whether Google's QuotaFailure says that a quota for the day is used up.
-
-    The wait of some seconds beside it is useless, and the response does not give the end of
-    Google's day.
-    """
+    """Return whether Google's QuotaFailure says that a quota for the day is used up: the wait of
+    some seconds beside it is useless."""
     violations = (detail.get("violations") for detail in _details(payload))
     return any(
         isinstance(each, dict) and "PerDay" in str(each.get("quotaId"))
@@ -484,11 +474,8 @@ def _details(payload: Any) -> list[dict[str, Any]]:
 
 def _is_missing(status: int, payload: Any, error: ProviderError) -> bool:
     """Return whether an error's status and structured fields are about something that this one
-    request names, and not about the model.
-
-    OpenAI names the field that refers to something missing (``previous_response_id``), and
-    OpenRouter's moderation quotes the input that it flagged.
-    """
+    request names, and not about the model: OpenAI names a field (``previous_response_id``),
+    OpenRouter's moderation quotes the input that it flagged."""
     if status not in _MODEL_STATUSES:
         return False
     match payload:

@@ -1,15 +1,16 @@
-"""Rate limits in the response headers of providers.
+"""What the response headers of providers tell: rate limits, and processing times.
 
 Two families of names, and three forms of a reset:
 
 - OpenAI's ``x-ratelimit-{limit,remaining,reset}-{requests,tokens}``, which most providers use. Some
-  have several windows (Cerebras: ``-requests-day``, ``-tokens-minute``), some no unit (OpenRouter),
-  Azure often no reset.
+have several windows (Cerebras: ``-requests-day``, ``-tokens-minute``), some no unit (OpenRouter),
+Azure often no reset.
+
 - Anthropic's
   ``anthropic-ratelimit-{requests,tokens,input-tokens,output-tokens}-{limit,remaining,reset}``.
+
 - A reset is a duration (``6m0s``, ``120ms``), a number of seconds, or a moment (RFC 3339, or
-  seconds or milliseconds since 1970). Moments are relative to the response's own ``Date``, as our
-  clock may differ from theirs.
+seconds or milliseconds since 1970), relative to the response's own ``Date``.
 
 Of several windows the tightest counts. An unreadable header counts as missing: it must not fail a
 valid response.
@@ -131,10 +132,7 @@ def _until_ns(text: str, date: str | None) -> float | None:
 
 
 def processing_times(headers: Mapping[str, str]) -> dict[str, float]:
-    """Return the times in `headers` (names in lower case), by names with their units.
-
-    An unreadable duration counts as missing: a wrong header must not fail a valid response.
-    """
+    """Return the times in `headers` (names in lower case), by names with their units."""
     text = headers.get(PROCESSING_HEADER, "").strip()
     return (
         {"processing_ms": float(text)}

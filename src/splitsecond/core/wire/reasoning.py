@@ -2,19 +2,19 @@
 
 Reasoning is requested as an effort (OpenAI's ``reasoning_effort``, the level of Gemini 3), as a
 budget in tokens (Anthropic up to Claude 4.5, Gemini 2.5, Cohere, Qwen), or as on or off (DeepSeek,
-Ollama). A client's request in any of these ways becomes a `ReasoningRequest`, which is written in
-the target's way: exactly if both are the same, otherwise by one table.
+Ollama). Any of these becomes a `ReasoningRequest`, which is written in the target's way: exactly if
+both are the same, otherwise by one table.
 
     effort   none  minimal  low   medium  high   xhigh  max
     tokens   0     1024     1024  8192    24576  32768  32768
 
 Up to "high" that is the table of Google's own compatibility endpoint. In the other direction a
-budget of 0 tokens is "none", up to 2,048 "low", up to 16,384 "medium", and more "high": few models
-know the higher efforts. A request without an amount gets "medium" if the target requires an amount.
-If a model lacks the requested effort, it gets the nearest that it has.
+budget of 0 tokens is "none", up to 2,048 "low", up to 16,384 "medium", and more "high", because few
+models know the higher efforts. A request without an amount gets "medium" where one is required, and
+a missing effort becomes the nearest that the model has.
 
-The models of a provider whose reasoning can be set, and how, are data: `Quirks.thinking`. For other
-models the request is left out and reported, because it changes the answer only by degree.
+The models of a provider whose reasoning can be set, and how, are data: `Quirks.thinking`. For
+others the request is left out and reported: it changes the answer only by degree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,8 +35,7 @@ BUDGETS: Mapping[str, int] = dict(
 MIN_BUDGET = 1024
 """Tokens. Anthropic rejects smaller budgets."""
 FIELD = "reasoning"
-"""The field of a translated chat with its `ReasoningRequest`. OpenRouter's clients have an object
-of their own in it."""
+"""The field of a translated chat with its `ReasoningRequest`; an object of OpenRouter's clients."""
 _OBJECT = frozenset({"max_tokens", "enabled", "exclude"})
 """OpenRouter's keys in it that Responses does not have."""
 
@@ -45,13 +44,12 @@ ReasoningField = Literal["reasoning_effort", "reasoning", "thinking", "enable_th
 
 
 class ReasoningStyle(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields that set the reasoning of a provider's models. `models`: patterns of their names, with
+    """How to set the reasoning of a provider's models. `models`: patterns of their names, with
     ``*`` and ``?``.
 
-    `efforts`: the efforts that they know, from the least; empty: the usual ones. `field`: the field
-    of a chat in OpenAI's format. "reasoning_effort": as OpenAI; "reasoning": an object, as
-    OpenRouter; "thinking": on or off, as DeepSeek; "enable_thinking": with "thinking_budget", as
-    Qwen.
+    `efforts`: those that they know, from the least; empty: the usual ones. `field`: the field of a
+    chat in OpenAI's format. "reasoning_effort": as OpenAI; "reasoning": an object, as OpenRouter;
+    "thinking": on or off, as DeepSeek; "enable_thinking": with "thinking_budget", as Qwen.
     """
 
     models: tuple[str, ...] = ("*",)
@@ -76,9 +74,9 @@ def style_for(styles: Sequence[ReasoningStyle], model: str) -> ReasoningStyle | 
 class ReasoningRequest(Struct, frozen=True, kw_only=True):
     """Requested reasoning. `name`: the client's field.
 
-    `effort`: one of `EFFORTS`, or "" if unset; `budget` in tokens; `on`: on or off. Any of the
-    three may be set. `shown`: the answer shall include the reasoning; None: the target decides.
-    `known`: the efforts that the target has, from the least; empty: unknown.
+    `effort`: one of `EFFORTS`, or "" if unset; `budget` in tokens; `on`: on or off. `shown`: the
+    answer shall include the reasoning; None: the target decides. `known`: the efforts that the
+    target has, from the least; empty: unknown.
     """
 
     name: str
@@ -98,17 +96,17 @@ class ReasoningRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int | None:
-        """The budget in tokens, by the table if an effort is set; None without an amount; 0 if
-        `off`."""
+        """The budget in tokens, by the table if an effort is set; 0 if `off`; None without an
+        amount."""
         if self.off:
             return 0
         return self.budget if self.budget is not None or not self.effort else BUDGETS[self.effort]
 
     def level(self, call: Call, efforts: Sequence[str] = USUAL_EFFORTS) -> str:
-        """Return the nearest effort that the target has; `efforts` are used if its own are unknown.
+        """Return the nearest effort that the target has; `efforts`: if its own are unknown.
 
-        A model that always reasons gets the least effort, and the request to switch reasoning off
-        is reported as left out.
+        A model that always reasons gets the least, and the request to switch reasoning off is
+        reported as left out.
         """
         known = self.known or efforts
         if self.off and "none" in known:
@@ -137,11 +135,10 @@ def requested(
     own: str = "",
 ) -> ReasoningRequest | None:
     """Return the reasoning that the `fields` of a chat request for `model`, and remove those
-    fields.
+    fields. None: none is requested, or it cannot be set.
 
     `own`: the name that the target's API format has itself, which stays if it has that format's
-    form. None: nothing is requested, or the model's reasoning cannot be set. Raises `CallerFault`
-    for an unknown effort.
+    form. Raises `CallerFault` for an unknown effort.
     """
     found = (
         fields.pop(FIELD)
@@ -160,8 +157,8 @@ def requested(
 
 
 def _from_fields(fields: Fields, own: str) -> ReasoningRequest | None:
-    """Return the reasoning that clients of OpenAI's format request in any known field, OpenAI's own
-    first."""
+    """Return the reasoning requested in any field that clients of OpenAI's format send, OpenAI's
+    own first."""
     found = [
         each
         for each in (_reasoning_effort(fields), *(read(fields, own) for read in _READERS))
@@ -222,7 +219,7 @@ def _thinking(fields: Fields, own: str) -> ReasoningRequest | None:
 
 
 def from_messages(given: Any) -> ReasoningRequest | None:
-    """Return the reasoning requested by ``thinking`` in Anthropic's form or a form derived from it;
+    """Return the reasoning requested by ``thinking`` in Anthropic's form or one derived from it;
     None: another form."""
     shown: bool | None = None
     match given:

@@ -1,11 +1,8 @@
-"""Relay of a stream to a client, event by event and byte for byte.
+"""Relay of a stream to a client, whole event by whole event and byte for byte.
 
-A relay passes on whole events only. An event that a failure cuts in two never reaches the client,
-so the error event that follows stands alone. The bytes of events are not changed; what else a relay
-does depends on the API format.
-
-Some providers answer with one JSON object although a stream was requested. A relay collects such an
-answer and sends it as a stream when it is complete.
+An event that a failure cuts in two never reaches the client, so the error event that follows stands
+alone. An answer that is one JSON object although a stream was requested is collected, and sent as a
+stream when it is complete.
 """
 
 from collections.abc import Callable
@@ -23,8 +20,8 @@ from splitsecond.core.wire.transcoder import Transcoder
 class StreamRelay:
     """Relay of the answer to `call` by `target`.
 
-    `usage`: the client requested a chunk with token counts. `done`: the end mark was passed on;
-    nothing follows it. `decoder` and `transcoder` of the format turn a JSON answer into a stream.
+    `usage`: the client requested a chunk with token counts. `done`: the end mark was passed on.
+    `decoder` and `transcoder` of the format turn a JSON answer into a stream.
     """
 
     decoder: Callable[[], Decoder]
@@ -46,11 +43,8 @@ class StreamRelay:
         return self._collect(events) if self._cutter.is_json else events
 
     def rest(self) -> bytes:
-        """Return the end of a complete answer: an event without its blank line, or all of a JSON
-        answer as a stream.
-
-        Raises the `Fault` that a JSON answer holds.
-        """
+        """Return the end of a complete answer: an event without its blank line, or a JSON answer as
+        a stream. Raises the `Fault` in it."""
         if self._cutter.is_json:
             return self._as_stream(bytes(self._body.lstrip(LEADING)))
         return self.feed(b"\n\n") if self._cutter.tail.strip() else b""

@@ -12,13 +12,13 @@ from splitsecond.core.wire.sse import encode_event, malformed
 
 to_json = msgspec.json.Encoder().encode
 SLOT = "\0"
-"""The text in a sample of an event whose place the text of a token takes."""
+"""The text in a sample of an event in the place of a token's text."""
 _SLOT = b'"\\u0000"'
 
 
 def around_slots(event: bytes, slots: int = 1) -> list[bytes]:
-    """Return the bytes of `event` around its last `slots` times `SLOT`: a token then costs its own
-    JSON and one concatenation."""
+    """Return the bytes of `event` around its last `slots` times `SLOT`, into which the JSON of a
+    token is joined."""
     return event.rsplit(_SLOT, slots)
 
 
@@ -31,11 +31,10 @@ def function_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
 
 
 def call_arguments(name: str, arguments: str) -> msgspec.Raw:
-    """Return the arguments of a call of the tool `name` as a JSON object, for formats in which they
-    are one.
+    """Return the arguments of a call of the tool `name` as a JSON object without line feeds, which
+    would end an event.
 
-    They have no line feeds, which would end an event. Raises `ProviderFault` if they are no object:
-    no client could read the answer.
+    Raises `ProviderFault` if they are no object: no client could read the answer.
     """
     try:
         msgspec.json.decode(arguments or "{}", type=dict[str, Any])
@@ -51,8 +50,7 @@ def known(**counts: int | None) -> dict[str, int]:
 
 
 class _Parts(msgspec.Struct):
-    """The content of one choice so far. `calls`: by number, id, name and fragments of the arguments
-    of a tool call."""
+    """The content of one choice so far. `calls`: by number, id, name and fragments of arguments."""
 
     texts: dict[str, list[str]] = {}
     calls: dict[int, tuple[str, str, list[str]]] = {}

@@ -1,7 +1,6 @@
-"""Ids of what a provider keeps: those that a request refers to, and those that an answer names.
+"""Ids of what a provider keeps: those in a request, and those that an answer names.
 
-Files, containers and prompts have ids, too. They are not among these: an operator makes them for
-several clients.
+Files, containers and prompts are not among these: an operator makes them for several clients.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,11 +18,9 @@ CONTINUES = {
     "conversation": "conversation_not_found",
     "thread": "thread_not_found",
 }
-"""Fields with the id of an earlier answer or of a conversation, and the error code for an id that
-does not exist."""
+"""Fields with the id of an earlier answer or conversation, and the error code for an unknown id."""
 FIELDS = frozenset({*CONTINUES, "input"})
-"""The fields of a chat that may hold ids, in each API format: those of one are passed on by
-another."""
+"""The fields of a chat that may hold ids, in any API format."""
 _ITEM_BEGINS = b'"response.output_item.added"'
 _MAY_HOLD_ID = (b'"id"', b"\\u006")
 """One of these is in each JSON with a field ``id``, two letters that JSON may write as escapes."""
@@ -32,8 +29,8 @@ _MAY_HOLD_ID = (b'"id"', b"\\u006")
 class KeptAnswers(Struct, frozen=True):
     """The answers of an API format that a provider may keep.
 
-    `begins` is in the event that begins a stream. `requested_by`: the field of a request whose
-    answer is kept; "": every answer is.
+    `begins` is in the event that begins a stream. `requested_by`: the field that requests keeping;
+    "": every answer is kept.
     """
 
     begins: bytes
@@ -100,10 +97,8 @@ _decode_list = msgspec.json.Decoder(list[Raw]).decode
 
 
 def ids_in_request(body: Mapping[str, Raw]) -> Iterator[tuple[str, str]]:
-    """Yield the ids in the fields of a request, each with its field.
-
-    Raises `CallerFault` for more values than are decoded.
-    """
+    """Yield the ids in a request, each with its field. Raises `CallerFault` for more values than
+    are decoded."""
     for name in CONTINUES:
         given = read_json(body[name], _decode_reference) if name in body else None
         named = (given.id, given.previous_message_id) if isinstance(given, _Reference) else (given,)

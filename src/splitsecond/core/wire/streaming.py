@@ -112,7 +112,7 @@ class Decoder:
     _tokens = 0
     _json: list[bytes] | None = None
     _json_bytes = 0
-    _fed_at = 0  # when the last bytes came
+    _fed_at = 0  # at the end of the body: when its last bytes came
     _at = 0  # the time of the events that are added now
     _out: list[Event]  # the events since the last bytes
     _countable = True  # known events may come as runs, which do not show where reasoning ends
@@ -243,7 +243,7 @@ class Decoder:
         out = self._out = []
         if self._ended:
             return out
-        self._fed_at = self._at = at
+        self._at = at
         if not self._begun:
             data = data.lstrip(LEADING)
             if not data:
@@ -268,7 +268,7 @@ class Decoder:
         out = self._out = []
         if self._ended:
             return out
-        self._at = at
+        self._fed_at, self._at = self._at, at
         if self._json is not None:
             body = b"".join(self._json)
             if not self._take_plain(body) and (parsed := self._decode_whole(body)) is not None:

@@ -202,15 +202,10 @@ class TextEvents(Struct, eq=False):
         another event."""
         before = self._before
         strings = list(map(itemgetter(slice(len(before), -len(after))), parts))
-        same = before + (after + before).join(strings) + after == b"".join(parts)
-        return _decoded(strings) if same else None
-
-
-def _decoded(strings: list[bytes]) -> list[str] | None:
-    """Return the texts of JSON strings without their quotation marks; None if one is empty or
-    incomplete."""
-    try:  # a part that is no complete string makes the whole invalid
-        texts = _decode_text(b'"' + _SEPARATOR.join(strings) + b'"').split(_SEPARATOR.decode())
-    except ValueError:
-        return None
-    return texts if len(texts) == len(strings) and all(texts) else None
+        if before + (after + before).join(strings) + after != b"".join(parts):
+            return None
+        try:  # a part that is no complete string makes the whole invalid
+            texts = _decode_text(b'"' + _SEPARATOR.join(strings) + b'"').split(_SEPARATOR.decode())
+        except ValueError:
+            return None
+        return texts if len(texts) == len(strings) and all(texts) else None

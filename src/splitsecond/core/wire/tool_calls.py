@@ -1,11 +1,9 @@
-"""Rules of all API formats for tool calls and parts: the call or part to which a fragment belongs,
-and arguments.
+"""Tool calls and parts in all API formats: to which a fragment belongs, and arguments.
 
 OpenAI's format distinguishes calls by an index, which some servers omit and others set to 0 for
 every call; so another id together with a name begins a new call, and so does another name. An id
-alone does not: older versions of vLLM made up an id for each fragment. Some servers repeat the name
-with each fragment; it counts once. A fragment without id and name, with an index that no call has,
-belongs to the call that came before it.
+alone does not: older versions of vLLM made up an id for each fragment. A repeated name counts once.
+A fragment without id and name, with an index that no call has, belongs to the call before it.
 """
 
 from collections.abc import Hashable
@@ -39,10 +37,8 @@ class ToolCalls(Struct, eq=False):
     _latest: dict[int, _Call] = {}
 
     def part(self, key: Hashable, id: str = "", name: str = "", index: int = 0) -> ToolPart:
-        """Return the part for a fragment of the call with the provider's `key` in choice `index`.
-
-        `key` None: the provider gives none; then a name begins a call.
-        """
+        """Return the part for a fragment of the call with the provider's `key` in choice `index`;
+        None: it gives none, and a name begins a call."""
         call = self._begun.get((index, key))
         if call is not None and not name and call.id:  # nearly all fragments
             self._latest[index] = call
@@ -70,8 +66,8 @@ class ToolCalls(Struct, eq=False):
 class PartNumbers(Struct):
     """Numbers of the blocks or items of one answer, in the order in which they begin.
 
-    Some servers give none of them an index, or all of them the same: then a part ends where the
-    next begins.
+    Some servers give none of them an index, or all the same: then a part ends where the next
+    begins.
     """
 
     _numbers: dict[int | str | None, int] = {}
@@ -79,16 +75,14 @@ class PartNumbers(Struct):
     _open: set[int] = set()
 
     def begin(self, index: Any) -> int:
-        """Return the number of a part that begins, with the provider's `index`, which can be any
-        JSON value."""
+        """Return the number of a part that begins; `index`: the provider's, any JSON value."""
         number = self._numbers[_key(index)] = self._count
         self._count += 1
         self._open.add(number)
         return number
 
     def of(self, index: Any) -> int:
-        """Return the number of the part with this `index`; for an unknown one that of the latest
-        part."""
+        """Return the number of the part with this `index`, or else of the latest part."""
         number = self._numbers.get(_key(index), self._count - 1)
         return self.begin(index) if number < 0 else number
 
@@ -106,8 +100,8 @@ def _key(index: Any) -> int | str | None:
 
 
 def arguments_text(value: Any) -> str:
-    """Return the arguments of a tool call as text. Some servers send a JSON object for a text, or a
-    text for an object."""
+    """Return the arguments of a tool call as text. Some servers send an object for a text, or the
+    reverse."""
     if isinstance(value, Raw):
         data = bytes(value)
         text = read_json(data) if data.startswith(b'"') else None

@@ -1,18 +1,16 @@
-"""Tool results in chat messages, for formats with less expressive results than Anthropic's.
+"""Tool results in chat messages, for formats whose results hold no images or no failure flag, as
+Anthropic's do.
 
-Anthropic's results may hold images and a failure flag. For formats without images in results, they
-move into the following user message, with a note on the result that they belong to; without a
-failure flag, the text starts with one.
+Images move into the following user message, with a note on the result that they belong to; in the
+place of the flag, the text starts with a word.
 """
 
 from typing import Any
 
 FAILED = "is_error"
-"""The field that marks a message with a tool's result as a failure. OpenAI's messages have no such
-field."""
+"""The field that marks a tool's result as a failure, which OpenAI's messages lack."""
 _MEDIA = ("image_url", "file", "input_audio")
-"""OpenAI's content parts other than text. Parts of other types are the target's own, and passed
-unchanged."""
+"""OpenAI's content parts other than text. Other types are the target's own, and pass unchanged."""
 _SEE_NEXT = "See the next message."
 """Replaces a result that has only images."""
 _PREFIX = "Error: "
@@ -21,10 +19,8 @@ Fields = dict[str, Any]
 
 
 def text_results(messages: Any, *, failures: bool = False) -> Any:
-    """Return `messages` with text-only results. `failures`: the format has a failure flag.
-
-    A value that is not a list of messages is returned unchanged: its reader reports that.
-    """
+    """Return `messages` with text-only results; a value that is no list is returned unchanged.
+    `failures`: the format has a failure flag."""
     if not isinstance(messages, list) or not any(_is_result(message) for message in messages):
         return messages
     made: list[Any] = []
@@ -78,7 +74,7 @@ def _split_media(message: Fields) -> tuple[Fields, list[Fields]]:
 
 
 def _with_media(pictures: list[Fields], message: Any, made: list[Any]) -> Any:
-    """Return the message after the results with the images in it, if it is a user's; else they get
+    """Return the message after the results with the images in it, if it is a user's; else these get
     their own."""
     match message:
         case {"role": "user", "content": str(text)}:

@@ -1,10 +1,10 @@
 """Transcoding of an answer: events of one API format in, the bytes of a stream in another format
 out.
 
-The `AnswerWriter` of a format writes the events. The transcoder puts them into the order that
-writers need: the opening of a choice before its first token, the name of a tool call before its
-arguments, and finish reason, usage and end mark only when the answer is known to be complete.
-Nothing is written for an answer that broke: the server ends it with an error.
+The transcoder puts the events into the order that an `AnswerWriter` needs: the opening of a choice
+before its first token, the name of a tool call before its arguments, and finish reason, usage and
+end mark only when the answer is known to be complete. Nothing is written for an answer that broke:
+the server ends it with an error.
 
 Formats with an order of parts send tool calls one after another, but fragments of parallel calls
 may alternate. If a call begins before the arguments of the one before it are complete, all later
@@ -28,12 +28,11 @@ from splitsecond.core.wire.sse import malformed
 from splitsecond.core.wire.streaming import is_json
 
 MAX_CHARACTERS = 64 << 20
-"""Characters of one answer. Some formats repeat all of it at its end, so their writers keep it."""
+"""Characters of one answer, which writers of some formats keep to repeat it."""
 MAX_HELD = 100_000
 """Fragments of later tool calls that wait for the end of an earlier one."""
 _ID_CHARACTERS = 32
-"""Characters of the answer's id in the ids of its tool calls; OpenAI accepts ids of 40 in the next
-request."""
+"""Characters of the answer's id in the ids of its tool calls; OpenAI accepts ids of 40."""
 
 
 class WriterType(Protocol):
@@ -43,9 +42,8 @@ class WriterType(Protocol):
 
 
 class _Choice(Struct):
-    """The state of one choice. `call`: the number of the open tool call, or None, and `arguments`:
-    what has come of its arguments; `calls`: how many have begun; `held`: the tokens of later
-    calls."""
+    """The state of one choice. `call`: the open tool call, and `arguments`: what came of its
+    arguments; `calls`: how many have begun; `held`: the tokens of later calls."""
 
     reason: str = "stop"
     call: int | None = None
@@ -57,8 +55,8 @@ class _Choice(Struct):
 class Transcoder:
     """Transcoder of one answer. `identity` is part of the ids of its tool calls.
 
-    `single`: the format has one choice only; other choices are left out. `prompt_tokens`: an
-    estimate for formats whose streams begin with the number; None for none.
+    `single`: the format has one choice only; others are left out. `prompt_tokens`: an estimate for
+    formats whose streams begin with the number.
     """
 
     prompt_tokens: int | None = None
@@ -75,7 +73,7 @@ class Transcoder:
         """Encode the next `events`; b"" if nothing can be written yet.
 
         Raises `CallerFault` for content that the format cannot express, and `ProviderFault` for an
-        order of events that no format has; then nothing of `events` is written.
+        order of events that no format has.
         """
         out: list[bytes] = []
         for event in events:
@@ -186,11 +184,8 @@ def _incomplete(arguments: Sequence[str]) -> bool:
 def new_transcoder(
     writer: WriterType, prefix: str, call: Call, model: str, *, single: bool = True
 ) -> Transcoder:
-    """Return a transcoder of the answer of `model` to `call`. `prefix` begins the answer's id in
-    the client's format.
-
-    `single`: the format has one choice only.
-    """
+    """Return a transcoder of the answer of `model` to `call`, whose id begins with `prefix`;
+    `single`: see `Transcoder`."""
     identity = call.id.removeprefix("req-")
     created = int(clock.wall_time().timestamp())
     return Transcoder(

@@ -1,5 +1,4 @@
-"""Common parts of the translation of requests: reading fields, and reporting what a format cannot
-express."""
+"""Translation of requests: reading fields, and reporting what a format cannot express."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -14,15 +13,14 @@ from splitsecond.core.validation import MAX_VALUES, has_too_many_values
 Fields = dict[str, Any]
 """A JSON object."""
 MAX_LEFT_OUT = 32
-"""The most names of left-out fields that are reported for one request."""
+"""The most names of left-out fields that are reported for a request."""
 MAX_NAME_CHARACTERS = 64
 AND_MORE = "and more"
 """The last name, if there are more."""
 OTHER_FORMAT = "a target of another API format"
 MAX_TOOL_NAME = 256
-"""Characters in the name of a tool or a namespace; providers allow up to 128. Some requests repeat
-it with each result, and answers with each call, so a long name would be copied thousands of
-times."""
+"""Characters in the name of a tool or a namespace; providers allow up to 128. Results and calls
+repeat it, so a long name would be copied thousands of times."""
 MAX_MESSAGES = 20_000
 """Messages and their parts in a conversation that is translated."""
 
@@ -49,24 +47,21 @@ def plain_fields(call: Call, *without: str) -> Fields:
 
 
 def leave_out(call: Call, fields: Fields, name: str, usual: Sequence[Any] = ()) -> None:
-    """Remove the field `name` from `fields`, and report it in the call's notes if it was set to no
-    `usual` value."""
+    """Remove the field `name`, and report it in the call's notes unless its value is `usual`."""
     value = fields.pop(name, None)
     if value is not None and value not in usual:
         left_out(call, name)
 
 
 def shared_fields(call: Call, fields: Fields, shared: Collection[str]) -> Fields:
-    """Return those of `fields` that are in `shared`, and report the others in the call's notes as
-    left out."""
+    """Return those of `fields` that are in `shared`, and report the others in the call's notes."""
     for name in [name for name in fields if name not in shared]:
         leave_out(call, fields, name)
     return fields
 
 
 def leave_out_unknown(call: Call, part: Mapping[str, Any], known: Collection[str]) -> None:
-    """Report in the call's notes the fields of `part`, of a message or a tool, that are not `known`
-    and are set."""
+    """Report in the call's notes the fields of `part` that are set and not `known`."""
     for name, value in part.items():
         if value and name not in known:
             left_out(call, name)
@@ -76,8 +71,7 @@ def left_out(call: Call, name: str) -> None:
     """Report in the call's notes, once, that `name` was left out; the gateway sends the names in a
     header.
 
-    Clients choose the names of some fields, so the notes hold a limited number of names of limited
-    length.
+    Clients choose some names, so the notes hold a limited number of limited length.
     """
     dropped, name = call.notes.dropped, name[:MAX_NAME_CHARACTERS]
     if len(dropped) <= MAX_LEFT_OUT and name not in dropped:
@@ -91,8 +85,7 @@ _INSTEAD = dict.fromkeys(("functions", "function_call"), "Use tools and tool_cho
 def refuse(
     fields: Fields, harmless: Mapping[str, Sequence[Any]], api_format: str = OTHER_FORMAT
 ) -> None:
-    """Remove the fields in `harmless` from `fields`. Raises `CallerFault` if one has another value
-    than these."""
+    """Remove the fields in `harmless`. Raises `CallerFault` if one has another value than these."""
     for name, values in harmless.items():
         if (value := fields.pop(name, None)) is not None and value not in values:
             hint = _INSTEAD.get(name, "Leave it out.")
@@ -100,9 +93,8 @@ def refuse(
 
 
 def without_tools(call: Call, messages_field: str, kinds: Sequence[str]) -> Call:
-    """Return `call` without the tools whose type begins with one of `kinds`, and without items of
-    the conversation that show such a tool's run at its provider. The call's notes name the types of
-    the tools."""
+    """Return `call` without the tools whose type begins with one of `kinds`, which the notes name,
+    and without items that show such a tool's run at its provider."""
     body = plain_fields(call)
     items = body.get(messages_field)
     if isinstance(items, list):
@@ -124,8 +116,7 @@ def _type(value: Any) -> str:
 
 
 def take_tools(fields: Fields) -> list[Any]:
-    """Return ``tools``, which are removed from `fields`; empty if absent. Raises `CallerFault` if
-    it is no list."""
+    """Return ``tools``, which are removed from `fields`. Raises `CallerFault` if it is no list."""
     tools = fields.pop("tools", None) or []
     if not isinstance(tools, list):
         raise CallerFault(f"tools must be a list, got {short(tools)}")
@@ -133,8 +124,7 @@ def take_tools(fields: Fields) -> list[Any]:
 
 
 def checked_name(name: str, place: str) -> str:
-    """Return `name`, of the tool or namespace at `place`. Raises `CallerFault` if it is longer than
-    `MAX_TOOL_NAME`."""
+    """Return the `name` of the tool or namespace at `place`. Raises `CallerFault` if too long."""
     if len(name) > MAX_TOOL_NAME:
         raise CallerFault(
             f"{place}.name has {len(name):,} characters; the maximum is {MAX_TOOL_NAME}"
@@ -143,8 +133,7 @@ def checked_name(name: str, place: str) -> str:
 
 
 def not_translatable(what: str, api_format: str = OTHER_FORMAT, hint: str = "") -> CallerFault:
-    """Return the fault of a request for `what`, a field or a field with its value, which API format
-    `api_format` lacks."""
+    """Return the fault of a request for `what`, which `api_format` lacks."""
     return CallerFault(
         f"{what} cannot be translated for {api_format}", kind="not_translatable", hint=hint
     )
@@ -157,9 +146,8 @@ def nested_too_deeply() -> CallerFault:
 
 
 def _check_entries(name: str, value: Any) -> None:
-    """Raise `CallerFault` if the field `name` is a list of more than `MAX_MESSAGES` objects, with
-    the objects in lists in them: messages and their parts. Translation takes about 4 µs for each,
-    and nothing else runs meanwhile."""
+    """Raise `CallerFault` if the field `name` is a list of too many objects, with the objects in
+    lists in them: translation takes about 4 µs for each, and nothing else runs meanwhile."""
     if not isinstance(value, list):
         return
     found = 0

@@ -1,8 +1,4 @@
-"""Anthropic's API format, Messages, in both roles.
-
-`pass_on` encodes a request of this format for a target of the same format, `to_chat` rewrites it in
-the common chat form for targets of other formats.
-"""
+"""Anthropic's API format, Messages, in both roles. `pass_on` and `to_chat`: see `RequestReader`."""
 
 from splitsecond.core.wire.anthropic.answers import (
     StreamWriter,

@@ -1,7 +1,5 @@
-"""Server role: answers of Anthropic's Messages as bytes.
-
-The writer takes OpenAI's finish reasons and writes Anthropic's.
-"""
+"""Server role: answers of Anthropic's Messages as bytes. Finish reasons are OpenAI's in,
+Anthropic's out."""
 
 import re
 from collections.abc import Sequence
@@ -34,11 +32,8 @@ _BLOCKS: dict[TokenKind, tuple[Fields, dict[str, str]]] = {
     "refusal": _TEXT,
     "tool": ({}, {"type": "input_json_delta", "partial_json": SLOT}),
 }
-"""The start of a block and a delta, for each kind of token.
-
-The block of a tool call starts with its name. A refusal is a text, and the stop reason tells that
-it is one.
-"""
+"""The start of a block and a delta, for each kind of token. A refusal is a text, and the stop
+reason tells that it is one."""
 
 _REASONS = {
     "stop": "end_turn",
@@ -66,9 +61,8 @@ def _stop_reason(finish: str, *, refused: bool) -> str:
 class StreamWriter(AnswerWriter):
     """Writer of one answer: see `AnswerWriter`. There is one choice.
 
-    A block begins with the first token of its kind and ends with the first token of another. Finish
-    reason and usage share an event, so `finish` only ends the last block; the event comes with
-    `usage`, or with `done` if there is no usage.
+    A block begins with the first token of its kind and ends with the first of another. Finish
+    reason and usage share an event, which comes with `usage`, or with `done` if there is none.
     """
 
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
@@ -85,8 +79,7 @@ class StreamWriter(AnswerWriter):
     def resume(self, blocks: int, kind: TokenKind | None, *, is_open: bool) -> None:
         """Continue an answer that another writer began, with that number of blocks.
 
-        `is_open`: the last block has not ended; `kind`: the kind of tokens that it takes, None for
-        none.
+        `is_open`: the last block has not ended; `kind`: the kind of tokens that it takes.
         """
         self._block, self._open, self._kind = blocks - 1, is_open, kind
         if kind is not None:
@@ -107,8 +100,8 @@ class StreamWriter(AnswerWriter):
         return begun + to_json(text).join(self._around)
 
     def tool_call(self, name: str, call_id: str, index: int = 0) -> bytes:
-        """Return the start of a tool call. Dots and colons in ids of other providers are replaced:
-        Anthropic rejects them."""
+        """Return the start of a tool call. Anthropic rejects dots and colons in ids of other
+        providers."""
         return self._begin(
             "tool",
             {"type": "tool_use", "id": NOT_IN_AN_ID.sub("_", call_id), "name": name, "input": {}},
@@ -176,8 +169,8 @@ class StreamWriter(AnswerWriter):
 def error_body(
     status: int, message: str, type: str = "", code: str | None = None, param: str | None = None
 ) -> bytes:
-    """Return the body of an error response. Anthropic's error type follows from the status; of
-    codes only those about threads have a place."""
+    """Return the body of an error response. Its type follows from the status; of codes only those
+    about threads have a place."""
     kind = _ERROR_TYPES.get(status, "invalid_request_error" if 400 <= status < 500 else "api_error")
     details = {"details": {"error_code": code}} if code and code.startswith(THREADS) else {}
     return to_json({"type": "error", "error": {"type": kind, "message": message, **details}})

@@ -31,7 +31,7 @@ class MessageRelay(StreamRelay):
 
 
 class MessageAssembly(Assembly):
-    """Assembly of a message, block by block. Fields of events that are unknown here are kept."""
+    """Assembly of a message, block by block, with unknown fields of events."""
 
     done_ends = False
 
@@ -92,8 +92,7 @@ _BOUNDS = b'"content_block_st'
 
 
 def continuation_encoder(call: Call) -> "MessageEncoder | None":
-    """Return the encoder for the answer to `call`; None if the answer may hold blocks of unknown
-    types."""
+    """Return the encoder for the answer to `call`; None if it may hold blocks of unknown types."""
     return (
         MessageEncoder(call) if call.operation == "chat" and only_tools(call.body, _TOOLS) else None
     )

@@ -1,8 +1,6 @@
-"""Client role: the body of an answer from Anthropic to events, and an error response to a fault.
+"""Client role: the body of an answer from Anthropic to events.
 
-One structure, `MessageEvent`, serves stream events, whole answers and errors; every field may be
-absent or null. The ``type`` of an event decides, or the name in its ``event:`` line if that is
-missing.
+The ``type`` of an event decides, or the name in its ``event:`` line if that is missing.
 
 Content: deltas of text, thinking and tool arguments, and the name at the start of a tool call. Not
 content: signatures and encrypted thinking (data of `Quiet`), citations, results of the provider's
@@ -14,9 +12,9 @@ parts of the one answer, so all tokens have index 0.
 
 Input is counted in three parts, which add up: ``input_tokens`` (neither read from the cache nor
 written to it), ``cache_creation_input_tokens`` and ``cache_read_input_tokens``. ``output_tokens``
-includes thinking. A stream reports usage at least twice, each time for the message so far; a count
-that a later event omits, or reports as 0, keeps its value. The ``output_tokens`` of
-``message_start`` are a placeholder and are ignored.
+includes thinking. A stream reports usage at least twice, for the message so far; a count that a
+later event omits, or reports as 0, keeps its value. The ``output_tokens`` of ``message_start`` are
+a placeholder and are ignored.
 """
 
 from typing import Any
@@ -33,8 +31,7 @@ from splitsecond.core.wire.tool_calls import PartNumbers, arguments_text
 
 
 class Block(Shape):
-    """A block of content, whole or at its start. `id`, `name`, `input`: of a tool call. `data`:
-    encrypted thinking."""
+    """A block of content, whole or at its start. `data`: encrypted thinking."""
 
     type: str = ""
     text: str | None = None
@@ -55,17 +52,14 @@ class Delta(Shape):
 
 
 class Message(Shape):
-    """The message in ``message_start``, which has only its usage, raw as in `MessageEvent`."""
+    """The message in ``message_start``, which has only its usage."""
 
     usage: Raw = ABSENT
 
 
 class MessageEvent(Shape):
     """One event of a stream, or a whole answer (`content` and later fields). `index`: the number of
-    the block.
-
-    `usage` (`TokenUsage`) is raw, so that a wrong count in it fails no answer.
-    """
+    the block. `usage` (`TokenUsage`) is raw, so that a wrong count in it fails no answer."""
 
     type: str = ""
     index: Any = None
@@ -144,8 +138,7 @@ class AnthropicDecoder(Decoder):
                 self._add_token(arguments_text(block.input), "tool", self._calls.begun(number))
 
     def _count(self, data: Raw, *, opening: bool = False) -> None:
-        """Add the counts so far, if there are any. `opening`: `data` came with
-        ``message_start``."""
+        """Add the counts so far, if there are any. `opening`: they came with ``message_start``."""
         shape = self._read_counts(data, _decode_usage)
         if shape is None:
             return

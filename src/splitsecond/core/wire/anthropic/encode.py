@@ -3,9 +3,8 @@
 Anthropic requires a limit on output tokens: a call without one gets the maximum of the model
 (`default_max_tokens` of the quirks), or `DEFAULT_MAX_TOKENS` where that is not known, and the
 call's notes say so. Fields and tools of Anthropic's own pass unchanged and win over a field of
-OpenAI's with the same meaning; unknown fields are left out, and the call's notes name them. The
-version of the format is in a header: the client's own, or the one set here. On Vertex it is in the
-body, and the model is in the path.
+OpenAI's with the same meaning. The version of the format is in a header, the client's own or the
+usual one; on Vertex it is in the body, and the model is in the path.
 """
 
 import re
@@ -37,7 +36,7 @@ DEFAULT_MAX_TOKENS = 8192
 """Enough for a long answer, and accepted by every model that is still served."""
 
 _JSON_ONLY = "Respond with one JSON object and nothing else: no other text, no code fence."
-"""The instruction in the place of the format "json_object", which Anthropic does not have."""
+"""The instruction in the place of the format "json_object"."""
 
 _STOP_HINT = "A stop sequence must have more than whitespace there."
 
@@ -141,11 +140,11 @@ def _default_limit(thinking: Any, quirks: Quirks) -> int:
 
 
 def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Encode `call`, whose body is in Anthropic's form, for `model`: its fields pass unchanged.
+    """Encode `call`, whose body is in Anthropic's form, for `model`: only unsigned reasoning is
+    removed (`messages`).
 
-    Only unsigned reasoning is removed (`messages`). The version of the format and the names of beta
-    features are the client's, if the call's hints hold them. Raises `CallerFault` for a ``thread``,
-    unless the provider keeps them.
+    The version of the format and the names of beta features are the client's, if the call's hints
+    hold them. Raises `CallerFault` for a ``thread``, unless the provider keeps them.
     """
     if call.body.get("thread") not in NO_THREAD and not quirks.threads:
         raise no_threads()
@@ -163,8 +162,7 @@ def count(call: Call, model: str) -> Encoded:
 
 
 def _client_headers(hints: Mapping[str, str]) -> tuple[Headers, Headers]:
-    """Return the header of the version if it is the usual one, and the headers that are the
-    client's own."""
+    """Return the header of the version if it is the usual one, and the client's own headers."""
     own = {"anthropic-version": hints.get("version", ""), "anthropic-beta": hints.get("betas", "")}
     given = tuple((name, value) for name, value in own.items() if value)
     return () if own["anthropic-version"] else (_VERSION_HEADER,), given
@@ -199,8 +197,7 @@ def _request(
 
 
 def _refuse_sampling(fields: Fields) -> None:
-    """Remove sampling fields that Anthropic does not have; refuse values that would change the
-    answer."""
+    """Remove sampling fields that Anthropic lacks; refuse values that would change the answer."""
     refuse(fields, {"presence_penalty": (0,), "frequency_penalty": (0,)}, "Anthropic")
     temperature = fields.get("temperature")
     if isinstance(temperature, int | float) and temperature > 1:
@@ -210,8 +207,8 @@ def _refuse_sampling(fields: Fields) -> None:
 
 
 def _leave_sampling(call: Call, fields: Fields) -> None:
-    """Leave out what Anthropic rejects together with thinking: a temperature other than 1, top_k,
-    top_p below 0.95."""
+    """Leave out what Anthropic rejects with thinking: a temperature other than 1, top_k, a low
+    top_p."""
     temperature, top_p = fields.get("temperature"), fields.get("top_p")
     if temperature != 1:
         leave_out(call, fields, "temperature")
@@ -268,8 +265,8 @@ def _thinking(
     Claude chooses the amount of thinking itself since 4.6, and has a budget before that, which is
     part of the limit on output tokens; before 3.7 it does not think. Other providers' models with
     this API format have the budget. A model that thinks cannot be forced to call a tool, and with a
-    budget it needs the thinking before the tool calls that are being answered; in these cases
-    thinking stays off.
+    budget it needs the thinking before the tool calls that are being answered; then thinking stays
+    off.
     """
     if wanted.off:
         return {"thinking": {"type": "disabled"}}, {}

@@ -6,12 +6,11 @@ calls together. System messages go to the front, as at Anthropic's own compatibi
 types that only Anthropic has pass unchanged, and so do the marks of its prompt cache
 (``cache_control``).
 
-Anthropic accepts reasoning only in its own blocks, which have a signature. Plain text of reasoning
-is left out of a translated request. In a conversation of Anthropic's own form, answers of other
-targets leave blocks without a signature, and those are removed: only the types and signatures are
-decoded, and the rest only if one is missing. If a tool call that is being answered loses the
-reasoning before it, a model with a reasoning budget would reject the request, so reasoning is
-switched off.
+Anthropic accepts reasoning only in its own signed blocks. Plain text of reasoning is left out of a
+translated request. In a conversation of Anthropic's own form, answers of other targets leave blocks
+without a signature, and those are removed: only the types and signatures are decoded, and the rest
+only if one is missing. If a tool call that is being answered loses the reasoning before it, a model
+with a reasoning budget would reject the request, so reasoning is switched off.
 """
 
 import re
@@ -61,8 +60,8 @@ _decode_turns = msgspec.json.Decoder(list[_Turn]).decode
 
 
 def translate(messages: Sequence[Message]) -> tuple[Blocks, list[Fields]]:
-    """Return the blocks of ``system``, and ``messages``. Raises `CallerFault` for content that
-    Anthropic rejects."""
+    """Return the blocks of ``system``, and ``messages``. Raises `CallerFault` for what Anthropic
+    rejects."""
     system: Blocks = []
     turns: list[Fields] = []
     for number, message in enumerate(messages):
@@ -90,11 +89,11 @@ def _without_trailing_space(block: Fields) -> Fields:
 
 
 def mark_end(system: Blocks, turns: Sequence[Fields]) -> None:
-    """Mark the last block of the system prompt, or else of the last turn, for the prompt cache: all
+    """Mark the last block of the system prompt, or else of the last turn, unless it has a mark: all
     up to it is cached.
 
     The cache finds a prompt by everything before a mark, so parts that change from request to
-    request belong after it. An existing mark stays.
+    request belong after it.
     """
     blocks = system or (turns[-1]["content"] if turns else [])
     if blocks:
@@ -156,11 +155,8 @@ def _inline(url: str, place: str, kinds: tuple[str, ...]) -> Fields:
 
 
 def own_body(call: Call) -> Mapping[str, Any]:
-    """Return the body of `call`, in Anthropic's form, without unsigned reasoning; otherwise
-    unchanged.
-
-    The call's notes name what was left out.
-    """
+    """Return the body of `call`, in Anthropic's form, without unsigned reasoning, which the notes
+    name."""
     body = call.body
     given = body.get("messages")
     if not isinstance(given, Raw) or not _REASONING.search(given):
@@ -189,15 +185,7 @@ def without_unsigned_reasoning(messages: Raw) -> Any:
     for turn in turns if isinstance(turns, list) else ():
         match turn:
             case {"role": "assistant", "content": [*blocks]}:
-                signed = [
-                    block
-                    for block in blocks
-                    if not (
-                        isinstance(block, dict)
-                        and block.get("type") == "thinking"
-                        and not block.get("signature")
-                    )
-                ]
+                signed = [block for block in blocks if not _is_unsigned(block)]
                 found = found or len(signed) < len(blocks)
                 if signed or not blocks:
                     kept.append({**turn, "content": signed})
@@ -206,21 +194,22 @@ def without_unsigned_reasoning(messages: Raw) -> Any:
     return kept if found else messages
 
 
+def _is_unsigned(block: Any) -> bool:
+    match block:
+        case {"type": "thinking"}:
+            return not block.get("signature")
+    return False
+
+
 def lacks_reasoning(turns: Sequence[Any]) -> bool:
     """Return whether the assistant's last turn calls a tool and does not begin with reasoning."""
-    last = next(
-        (
-            turn
-            for turn in reversed(turns)
-            if isinstance(turn, dict) and turn.get("role") == "assistant"
-        ),
-        {},
-    )
-    match last.get("content"):
-        case [{"type": "thinking" | "redacted_thinking"}, *_]:
-            return False
-        case [*blocks]:
-            return any(
-                isinstance(block, dict) and block.get("type") == "tool_use" for block in blocks
-            )
+    for turn in reversed(turns):
+        match turn:
+            case {"role": "assistant", "content": [{"type": "thinking" | "redacted_thinking"}, *_]}:
+                return False
+            case {"role": "assistant"}:
+                blocks = turn.get("content")
+                return isinstance(blocks, list) and any(
+                    isinstance(block, dict) and block.get("type") == "tool_use" for block in blocks
+                )
     return False

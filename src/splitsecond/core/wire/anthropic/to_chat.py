@@ -1,11 +1,10 @@
-"""Server role: a request for ``/messages`` in the common chat form, which every target's API format
-can encode.
+"""Server role: a request for ``/messages`` in the common chat form.
 
 Results of tools become messages of their own before the rest of their turn, where OpenAI requires
 them. They keep their images and their error flag for targets that support these (`tool_results`).
 Reasoning passes as text, for targets that take it back. Fields that are left out do not change the
-answer, and the call's notes name them. Requests for Anthropic's own services (its tools, its files,
-conversations that it has kept) are refused by name.
+answer, and the call's notes name them. Anthropic's own services (its tools, its files, kept
+conversations) are refused by name.
 """
 
 import hashlib
@@ -54,7 +53,7 @@ _PASSED = frozenset((
 ))  # fmt: skip
 """Fields of messages, blocks and tools that have an equivalent, or only sign reasoning."""
 _LONGEST_USER = 64
-"""Characters, at OpenAI. Agents send longer ids; their digest is passed instead."""
+"""Characters, at OpenAI. The digest of a longer id is passed instead."""
 
 _Notice = Callable[[Fields], None]
 """Reports the fields of a part that are left out."""
@@ -81,11 +80,8 @@ def to_chat(call: Call) -> Call:
 
 
 def no_threads() -> CallerFault:
-    """Return the fault of a request that continues a conversation which only Anthropic's own API
-    has kept.
-
-    Anthropic's libraries know the code, and send the whole conversation.
-    """
+    """Return the fault of a request that continues a conversation kept by Anthropic's own API. Its
+    libraries know the code, and send the whole conversation."""
     fault = not_translatable(
         "thread", "a target that keeps no conversations", "Send the whole conversation, without it."
     )
@@ -315,8 +311,7 @@ def _output(call: Call, fields: Fields) -> Fields:
 
 
 def _thinking(given: Any, effort: Any) -> reasoning.ReasoningRequest | None:
-    """Return the requested reasoning; None if unset. Anthropic's effort is for the whole answer,
-    elsewhere for reasoning."""
+    """Return the requested reasoning; None if unset. Anthropic's effort is for the whole answer."""
     if effort is not None:
         check_word("output_config.effort", effort, _EFFORTS)
     if given is None:

@@ -1,8 +1,7 @@
 """Server role: answers of Cohere's chat as bytes.
 
 A stream consists of blocks (text, thinking, tool calls), each with a start event and an end event.
-The writer starts and ends them itself, so that the caller only passes the content. Finish reason
-and counts share the last event, so `finish` and `usage` only store them.
+Finish reason and counts share the last event.
 """
 
 from collections.abc import Sequence
@@ -29,8 +28,7 @@ _FINISH = {
     "tool_calls": "TOOL_CALL",
     "content_filter": "COMPLETE",
 }
-"""OpenAI's finish reasons, and Cohere's for them. Cohere has none for a filter; other reasons pass
-unchanged."""
+"""OpenAI's finish reasons, and Cohere's for them, which has none for a filter."""
 
 
 class StreamWriter(AnswerWriter):
@@ -124,9 +122,7 @@ class StreamWriter(AnswerWriter):
         return self._numbers[name]
 
 
-def error_body(
-    status: int, message: str, type: str, code: str | None = None, param: str | None = None
-) -> bytes:
+def error_body(status: int, message: str, *_others: object) -> bytes:
     return to_json({"message": message})
 
 

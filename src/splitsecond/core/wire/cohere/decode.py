@@ -1,12 +1,11 @@
 """Client role: the body of an answer from Cohere to events.
 
-The fields of an event decide, not its type; but no answer is complete without ``message-end``. One
-structure serves the events of a stream, whose fields are in `delta`, and a whole answer; every
-field may be absent or null. A tool plan, the text before a call, is reasoning.
+The fields of an event decide, not its type; but no answer is complete without ``message-end``. A
+tool plan, the text before a call, is reasoning.
 
 Usage is ``usage.tokens``: everything that the model read and wrote, including Cohere's own text
-around the prompt. ``billed_units`` excludes that text, and is used only if the other is missing.
-Cached tokens are part of the input.
+around the prompt; or else ``billed_units``, which exclude that text. Cached tokens are part of the
+input.
 """
 
 from functools import partial
@@ -37,18 +36,14 @@ class Message(Shape):
 
 
 class UsageShape(Shape):
-    """``usage``: the tokens that the model read and wrote (`tokens`), and those that are billed."""
-
     tokens: TokenUsage | None = None
     billed_units: TokenUsage | None = None
     cached_tokens: Count | None = None
 
 
 class Delta(Shape):
-    """The change that an event makes. The last one has the finish reason, the counts, or an error.
-
-    `usage` (`UsageShape`) is raw here and in `Chunk`, so that a wrong count in it fails no answer.
-    """
+    """The change that an event makes. `usage` (`UsageShape`) is raw here and in `Chunk`, so that a
+    wrong count in it fails no answer."""
 
     message: Message | None = None
     finish_reason: str | None = None
@@ -57,8 +52,8 @@ class Delta(Shape):
 
 
 class Chunk(Shape):
-    """One event of a stream, or a whole answer. A `message` that is a string is an error's; `index`
-    is the block's."""
+    """One event of a stream, whose fields are in `delta`, or a whole answer. A `message` that is a
+    string is an error's; `index` is the block's."""
 
     type: str = ""
     index: Any = None

@@ -1,10 +1,8 @@
 """Client role: a call in the common chat form as a request for ``/v2/chat``.
 
-Many fields are the same in both, others have another name. Cohere cannot force the call of one
-tool: only that tool is offered, and a call is required. Strictness applies to all tools or none.
-Fields of Cohere's own (``documents``, ``thinking``, ``safety_mode``, ``citation_options``) pass
-unchanged and override a translated one; unknown fields are left out, and the call's notes name
-them.
+Cohere cannot force the call of one tool: only that tool is offered, and a call is required.
+Strictness applies to all tools or none. Fields of Cohere's own (``documents``, ``thinking``,
+``safety_mode``, ``citation_options``) pass unchanged and override a translated one.
 """
 
 from typing import Any
@@ -74,8 +72,7 @@ def _thinking(wanted: ReasoningRequest) -> Fields:
 
 
 def _message(message: chat_form.Message, where: str) -> Fields:
-    """Return a message in Cohere's form. Reasoning before a tool call is its plan, other reasoning
-    a block."""
+    """Return a message in Cohere's form. Reasoning before a tool call is its plan, else a block."""
     fields: Fields = {"role": message.role}
     content: Any = message.content or message.refusal or ""
     if isinstance(content, list):

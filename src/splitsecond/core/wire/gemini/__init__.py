@@ -1,6 +1,6 @@
 """Gemini's API format: ``generateContent`` and ``streamGenerateContent?alt=sse``, in both roles.
 
-Paths begin after the API's version, so that the base URL selects Google's own API or Vertex
+Paths begin after the API's version: the base URL selects Google's own API or Vertex
 (``…/publishers/google``).
 """
 

@@ -1,7 +1,5 @@
-"""Server role: answers of Gemini as bytes, with Google's line ends (CR LF).
-
-The writer takes OpenAI's finish reasons and writes Gemini's.
-"""
+"""Server role: answers of Gemini as bytes, with Google's line ends (CR LF). Finish reasons are
+OpenAI's in, Gemini's out."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,9 +40,8 @@ class StreamWriter(AnswerWriter):
     """Writer of one answer: see `AnswerWriter`.
 
     Gemini sends neither an opening nor an end mark. Its last event has the finish reasons and the
-    token counts, so `finish` keeps the reason until then. It sends a function call in one piece:
-    `tool_call` and tokens of kind "tool" return no bytes until the next call or `finish` completes
-    the call.
+    token counts, so `finish` keeps the reason until then. It sends a function call in one piece,
+    with the next call or `finish`.
     """
 
     has_marker = False
@@ -115,18 +112,9 @@ class StreamWriter(AnswerWriter):
 
 
 def error_body(
-    status: int,
-    message: str,
-    type: str = "",
-    code: str | None = None,
-    param: str | None = None,
-    retry_after_s: float | None = None,
+    status: int, message: str, *_others: object, retry_after_s: float | None = None
 ) -> bytes:
-    """Return the body of an error response. Gemini has a word for each status, and no place for the
-    rest.
-
-    `retry_after_s` is in the body instead of a header.
-    """
+    """Return the body of an error response; `retry_after_s` is in it instead of a header."""
     fields = _error(status, message)
     if retry_after_s is not None:
         delay = {

@@ -1,7 +1,7 @@
 """Client role: the body of an answer from Gemini to events, and an error response to a fault.
 
 Each event is a whole ``GenerateContentResponse``; a body that begins with ``[`` is the list of them
-from a server that ignores ``alt=sse``. Every field may be absent or null.
+from a server that ignores ``alt=sse``.
 
 An answer is complete when every candidate has its ``finishReason``, or the prompt was blocked
 (``promptFeedback``), whose reason is then the `Finish`. There is no end mark. An error in the
@@ -35,8 +35,7 @@ class PartialArg(Shape, rename="camel"):
 
 
 class FunctionCall(Shape, rename="camel"):
-    """A function call: whole, or in pieces if the request asked Vertex for that
-    (``partialArgs``)."""
+    """A function call: whole, or in pieces (``partialArgs``) if Vertex was asked for that."""
 
     id: str | None = None
     name: str | None = None
@@ -83,9 +82,6 @@ class PromptFeedback(Shape, rename="camel"):
 
 
 class UsageMetadata(Shape, rename="camel"):
-    """The counts so far. `prompt_token_count` includes cached tokens, `candidates_token_count`
-    excludes reasoning."""
-
     prompt_token_count: Count | None = None
     cached_content_token_count: Count | None = None
     tool_use_prompt_token_count: Count | None = None
@@ -95,20 +91,13 @@ class UsageMetadata(Shape, rename="camel"):
 
 
 class Chunk(Shape, rename="camel"):
-    """One event of a stream, or a whole answer: a ``GenerateContentResponse``, or an error.
-
-    `usage_metadata` (`UsageMetadata`) is raw, so that a wrong count in it fails no answer.
-    """
+    """One event of a stream, or a whole answer, or an error. `usage_metadata` (`UsageMetadata`) is
+    raw, so that a wrong count in it fails no answer."""
 
     candidates: list[Candidate] | None = None
     usage_metadata: Raw = ABSENT
     prompt_feedback: PromptFeedback | None = None
     error: Any = None
-
-    @property
-    def quiet_kind(self) -> str:
-        """The kind of `Quiet` that the event is if it holds nothing else."""
-        return "empty" if self.candidates else "no candidates"
 
 
 _decode_usage = msgspec.json.Decoder(UsageMetadata, strict=False).decode
@@ -170,7 +159,7 @@ class GeminiDecoder(Decoder):
             self._out.append(Finish(self._at, chunk.prompt_feedback.block_reason))
         self._add_usage(usage)
         if len(self._out) == before:
-            self._add_quiet(chunk.quiet_kind)
+            self._add_quiet("empty" if chunk.candidates else "no candidates")
 
     def _so_far(
         self, kind: TokenKind, shape: UsageMetadata | None, usage: Usage | None
@@ -178,8 +167,8 @@ class GeminiDecoder(Decoder):
         """Return the running count with the next token, of this `kind`, if its chunk (`shape`,
         `usage`) has one.
 
-        It counts reasoning only if that is shown, which makes it part of the stream. None also if
-        the chunk does not count its content: reasoning, or visible text.
+        It counts reasoning only if that is shown. None also if the chunk does not count its
+        content: reasoning, or visible text.
         """
         thought = kind == "reasoning"
         if thought:
@@ -211,8 +200,7 @@ class GeminiDecoder(Decoder):
 
 
 def _piece(part: Part, index: int, calls: ToolCalls) -> tuple[TokenKind, str, ToolPart | None]:
-    """Return the content of a part; "" if it has none. Results of the provider's own tools are not
-    content."""
+    """Return the content of a part; "" for none, and for results of the provider's own tools."""
     if part.text:
         return ("reasoning" if part.thought else "text"), part.text, None
     call = part.function_call

@@ -1,11 +1,11 @@
-"""Client role: a call in the common chat form as a request for ``streamGenerateContent`` or
-``generateContent``.
+"""Client role: a call in the common chat form as a request for ``generateContent``, streamed or
+not.
 
 Gemini's own fields pass unchanged (``safetySettings``, ``generationConfig``, ``contents`` instead
-of messages) and override a translated field; unknown fields are left out, and the call's notes name
-them. Tools without a ``type`` are Gemini's own too (``{"googleSearch": {}}``). Consecutive turns of
-one role become one, because Gemini expects the results of parallel calls together. A result names
-the function that it answers, so the call must be among the messages.
+of messages) and override a translated field. Tools without a ``type`` are Gemini's own too
+(``{"googleSearch": {}}``). Consecutive turns of one role become one, because Gemini expects the
+results of parallel calls together. A result names the function that it answers, so the call must be
+among the messages.
 
 Models from Gemini 3 on refuse a function call in the conversation without the signature of the
 reasoning before it. Clients return it in the form of Google's own compatibility endpoint
@@ -45,7 +45,7 @@ CONFIG = {
     "n": "candidateCount",
     "stop": "stopSequences",
 }
-"""OpenAI's name (for `top_k` the common one) to the one in ``generationConfig``; the first of two
+"""OpenAI's name (for `top_k` the common one) to that in ``generationConfig``; the first of two
 wins."""
 
 _KNOWN = ("n", "service_tier")
@@ -58,7 +58,7 @@ _OWN = (
 )  # fmt: skip
 
 _LEVELS = ("low", "medium", "high", "xhigh", "minimal")
-"""Levels from Gemini 3 on, where thinking cannot be turned off; all models have the first."""
+"""Levels from Gemini 3 on, which always thinks; all models have the first."""
 _BUDGETS = (0, 24576)
 _BUDGETS_OF_PRO = (128, 32768)
 """The minimum and maximum thinking budget of Gemini 2.5."""
@@ -123,8 +123,7 @@ def _config(fields: Fields) -> Fields:
 
 
 def _thinking(call: Call, wanted: ReasoningRequest, model: str) -> Fields:
-    """Return ``thinkingConfig``: a level from Gemini 3 on, a budget before; nothing for models that
-    do not reason."""
+    """Return ``thinkingConfig``: a level from Gemini 3 on, a budget before; nothing before 2.5."""
     if _NOT_THINKING.search(model):
         if wanted.is_set and not wanted.off:
             left_out(call, wanted.name)
@@ -150,15 +149,14 @@ def _budget(call: Call, wanted: ReasoningRequest, model: str) -> int:
 
 
 def _is_new(model: str) -> bool:
-    """Return whether the model is Gemini 3 or later, with levels and signed reasoning;
-    "gemini-flash-latest" is."""
+    """Return whether the model is Gemini 3 or later, as "gemini-flash-latest", with levels and
+    signatures."""
     version = re.search(r"gemini-(\d+)", model)
     return int(version[1]) >= 3 if version else "gemini" in model
 
 
 def _tools(call: Call, tools: Any) -> list[Fields]:
-    """Return OpenAI's functions in one tool, as Gemini expects them, followed by Gemini's own
-    tools."""
+    """Return OpenAI's functions in one tool, followed by Gemini's own tools."""
     declarations: list[Fields] = []
     native: list[Fields] = []
     for tool in tools if isinstance(tools, list) else [tools]:
@@ -201,7 +199,7 @@ Parts = list[Fields]
 
 
 def _media(url: str, place: str) -> Fields:
-    """Return the data of a data URL, or a link that Google fetches."""
+    """Return the data of a data URL, or a link."""
     if not url.startswith("data:"):
         known = chat_form.media_type(url)
         return {"fileData": {"fileUri": url, **({"mimeType": known} if known else {})}}

@@ -1,5 +1,4 @@
-"""Server role: a request for ``generateContent`` in the common chat form, which every target's API
-format can encode.
+"""Server role: a request for ``generateContent`` in the common chat form.
 
 Names of fields are in camel or in snake case, and an object may be written in the place of a list
 that has only it, as in Google's own examples. A function's result belongs to the call with its id,

@@ -1,8 +1,5 @@
-"""Ollama's own API format, ``/api/chat``: one JSON object per line (NDJSON), in both roles.
-
-The last line of an answer reports the server's own durations of loading the model, reading the
-prompt and writing the output, to compare with the measured times.
-"""
+"""Ollama's own API format, ``/api/chat``: one JSON object per line (NDJSON), in both roles. The
+last line of an answer reports the server's own durations."""
 
 from splitsecond.core.wire import embeddings as _embeddings
 from splitsecond.core.wire.ollama.answers import (

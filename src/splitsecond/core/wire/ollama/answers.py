@@ -56,8 +56,7 @@ class StreamWriter(AnswerWriter):
         self._durations: dict[str, int] = {}
 
     def report_times(self, took: ServerTimes, form: TimesForm | None) -> None:
-        """Report the times as Ollama's durations. The wait before the prompt counts as loading the
-        model."""
+        """Report the times as Ollama's durations; waiting counts as loading the model."""
         self._durations = {
             "total_duration": took.total_ns,
             "load_duration": took.queue_ns,
@@ -138,9 +137,7 @@ class GenerateWriter(StreamWriter):
         return {"response": message["content"], **thinking}
 
 
-def error_body(
-    status: int, message: str, type: str, code: str | None = None, param: str | None = None
-) -> bytes:
+def error_body(status: int, message: str, *_others: object) -> bytes:
     return to_json({"error": message})
 
 
@@ -156,8 +153,7 @@ def model_list(names: Sequence[str]) -> bytes:
 
 
 def model_details(name: str, context_tokens: int | None) -> bytes:
-    """Return the description of one model, which clients ask for its abilities and its context
-    length in tokens."""
+    """Return the description of one model, for its abilities and its context length in tokens."""
     about: Fields = {"general.architecture": _FAMILY, "general.basename": name}
     if context_tokens is not None:
         about[f"{_FAMILY}.context_length"] = context_tokens

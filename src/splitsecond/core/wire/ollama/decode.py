@@ -1,9 +1,9 @@
 """Client role: the body of an answer from Ollama to events.
 
-Each line is one event; an answer that was not streamed is one such line. Every field may be absent
-or null. An answer is complete when a line with ``done`` has come. An error after the first line is
-a line too (``{"error": …}``). `Usage.input_tokens` is ``prompt_eval_count``, the whole prompt,
-cached or not; ``eval_count`` includes thinking.
+Each line is one event; an answer that was not streamed is one such line. An answer is complete when
+a line with ``done`` has come. An error after the first line is a line too (``{"error": …}``).
+`Usage.input_tokens` is ``prompt_eval_count``, the whole prompt, cached or not; ``eval_count``
+includes thinking.
 """
 
 from functools import partial
@@ -41,8 +41,8 @@ class Message(Shape):
 
 
 class ResponseLine(Shape):
-    """A line, or a whole answer. The last one has `done`, and beside it `Counts` and
-    `Durations`."""
+    """A line, or a whole answer. The last one has `done`, and beside it `Counts`, decoded apart so
+    that a wrong one fails no answer, and `Durations`."""
 
     message: Message | None = None
     done: bool = False
@@ -51,8 +51,6 @@ class ResponseLine(Shape):
 
 
 class Counts(Shape):
-    """The counts of the last line. They are decoded apart, so that a wrong one fails no answer."""
-
     prompt_eval_count: Count | None = None
     eval_count: Count | None = None
 
@@ -87,8 +85,7 @@ class LineDecoder(SseDecoder):
 
 
 class OllamaDecoder(Decoder):
-    """Decoder of one answer. `server_timings` holds the durations of the last line, in nanoseconds,
-    under Ollama's names."""
+    """Decoder of one answer. `server_timings`: nanoseconds under Ollama's names."""
 
     event_form = msgspec.json.Decoder(ResponseLine)
     events_of = LineDecoder
@@ -119,12 +116,13 @@ class OllamaDecoder(Decoder):
             self._add_quiet("empty" if line.message is not None else "no message")
 
     def _take_message(self, message: Message) -> None:
-        self._add_token(message.thinking or "", "reasoning")
+        if message.thinking:
+            self._add_token(message.thinking, "reasoning")
         if message.content and self.as_tool:
             part = self._calls.part("", name=self.as_tool)
             self._add_token(part.name + message.content, "tool", part)
-        else:
-            self._add_token(message.content or "")
+        elif message.content:
+            self._add_token(message.content)
         for call in message.tool_calls or ():
             if call.function is not None and call.function.name:
                 part = self._calls.part(None, call.id or "", call.function.name)

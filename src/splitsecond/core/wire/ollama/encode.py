@@ -3,8 +3,7 @@
 Ollama has no tool choice: for "none" the tools are left out, and "auto" is its default. A call that
 must be of one tool is requested as an answer in the form of the tool's arguments, which the decoder
 reads as the call (`as_tool`); others are refused. Ollama's own fields (``options``, ``think``,
-``keep_alive``, ``format``) pass unchanged and override a translated one; unknown fields are left
-out, and the call's notes name them.
+``keep_alive``, ``format``) pass unchanged and override a translated one.
 
 A message is one string of text, with images in base64 beside it. A tool's result names the function
 that it answers, so the call must be among the messages, unless the result has a name itself.
@@ -102,8 +101,7 @@ def _check_tools(call: Call, tools: Any) -> None:
 
 
 def _only_tool(choice: Any, tools: Any) -> Fields:
-    """Return the function that `choice` requires. Raises `CallerFault` if it does not require a
-    single one."""
+    """Return the function that `choice` requires. Raises `CallerFault` unless it is one."""
     match choice:
         case "required":
             functions = functions_named(tools)
@@ -119,8 +117,7 @@ def _only_tool(choice: Any, tools: Any) -> Fields:
 
 
 def _think(call: Call, wanted: ReasoningRequest) -> bool | str:
-    """Return ``think``: whether to reason, or a level, which few models know; the others treat any
-    level as on."""
+    """Return ``think``: whether to reason, or a level, which most models treat as on."""
     if wanted.off:
         return False
     return True if wanted.tokens is None else wanted.level(call, _EFFORTS)

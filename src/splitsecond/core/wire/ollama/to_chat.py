@@ -1,8 +1,8 @@
 """Server role: requests for ``/api/chat`` and ``/api/generate`` in the common chat form.
 
 Calls of tools have no ids here: each gets one, and a tool's result belongs to the first call of
-that tool which has no result, or to the first of all. Options that only Ollama's own models have
-are left out, and the call's notes name them.
+that tool which has no result, or to the first of all. Options of Ollama's own models are left out,
+and the call's notes name them.
 """
 
 from collections.abc import Mapping
@@ -105,20 +105,11 @@ def _messages(given: Any) -> list[Fields]:
                 made.append(assistant_message(*_texts(message), calls))
             case {"role": "tool", "content": str(text)}:
                 content = _content(text, message.get("images"), f"{where}.images")
-                made.append(
-                    {
-                        "role": "tool",
-                        "tool_call_id": _answered(message, open_calls, where),
-                        "content": content,
-                    }
-                )
+                identity = _answered(message, open_calls, where)
+                made.append({"role": "tool", "tool_call_id": identity, "content": content})
             case {"role": "system" | "user" as role, "content": str(text)}:
-                made.append(
-                    {
-                        "role": role,
-                        "content": _content(text, message.get("images"), f"{where}.images"),
-                    }
-                )
+                content = _content(text, message.get("images"), f"{where}.images")
+                made.append({"role": role, "content": content})
             case _:
                 raise CallerFault(
                     f"{where} must have a role, one of {', '.join(_ROLES)}, and content, a text"
@@ -151,8 +142,7 @@ def _call(call: Any, identity: str, where: str) -> Fields:
 
 
 def _answered(message: Fields, open_calls: list[tuple[str, str]], where: str) -> str:
-    """Return the id of the call that a tool's message answers, which is removed from
-    `open_calls`."""
+    """Return the id of the call that a tool's message answers, which is no longer open."""
     known, name = message.get("tool_call_id"), message.get("tool_name") or message.get("name")
     alike = [each for each in open_calls if each[0] == known] or [
         each for each in open_calls if each[1] == name

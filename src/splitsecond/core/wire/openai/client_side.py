@@ -2,33 +2,35 @@
 continuation.
 
 The relay looks into an event only if it may be the usage chunk that the client did not request: the
-one without choices.
-
-The chunks of a continuation keep the id, the model and the time of the first one.
+one without choices. The chunks of a continuation keep the head of the first one. For clients of
+formats whose requests become a chat as they come in, the answer's chunks are decoded, and encoded
+in the client's format (`TranslatedRelay`, `TranslatedAssembly`).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import Any
 
 import msgspec
 
-from splitsecond.core.events import Event, Usage
+from splitsecond.core import clock
+from splitsecond.core.events import Broken, Done, Event, Usage
 from splitsecond.core.service import Call, Operation
 from splitsecond.core.validation import read_json
 from splitsecond.core.wire.assembly import Added, Assembly, decoded, merge, plain, too_deep
 from splitsecond.core.wire.chat_form import REASONING_FIELD
 from splitsecond.core.wire.continuation import ContinuationEncoder
 from splitsecond.core.wire.openai.answers import StreamWriter, usage_fields
-from splitsecond.core.wire.openai.decode import decoder, texts_of, tool_fragments
+from splitsecond.core.wire.openai.decode import OpenAIDecoder, decoder, texts_of, tool_fragments
 from splitsecond.core.wire.openai.plain_stream import LAST_FIELDS, plain_answer
 from splitsecond.core.wire.openai.shapes import Delta
-from splitsecond.core.wire.relay import StreamRelay
+from splitsecond.core.wire.relay import StreamRelay, whole_events
+from splitsecond.core.wire.server_answer import collected
 from splitsecond.core.wire.sse import SseDecoder, encode_event, end_of_events, events_in, malformed
 from splitsecond.core.wire.streaming import fitted
 from splitsecond.core.wire.tool_calls import ToolCalls
-from splitsecond.core.wire.transcoder import new_transcoder
+from splitsecond.core.wire.transcoder import WriterType, new_transcoder
 from splitsecond.core.wire.translation import Fields
 
 _NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
@@ -76,7 +78,7 @@ class ChunkRelay(StreamRelay):
 
 
 def _without_usage(events: bytes) -> bytes:
-    """Return `events` without those that hold usage only. They are cut apart only from the first on
+    """Return `events` without those that hold usage only. They are cut apart only from the first
     that may be one: many providers write in each chunk that it has no usage."""
     first = _NO_CHOICES.search(events)
     if first is None:
@@ -95,11 +97,8 @@ def _is_usage(event: bytes) -> bool:
 
 
 def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
-    """Yield a whole answer as the chunks of a stream: all of its content in one, then its usage, if
-    it is known and requested.
-
-    Raises `ProviderFault` if `body` is not an answer.
-    """
+    """Yield a whole answer as the chunks of a stream: its content in one, then its usage, if known
+    and requested. Raises `ProviderFault` if `body` is no answer."""
     fields = decoded(body, msgspec.json.decode)
     if not isinstance(fields, dict):
         raise malformed("the answer is not a JSON object")
@@ -120,8 +119,8 @@ def chunks(body: bytes, *, usage: bool) -> Iterator[bytes]:
 
 
 class ChunkAssembly(Assembly):
-    """Assembly of a chat or a completion. What has several forms in a stream is read by the
-    decoder's rules first."""
+    """Assembly of a chat or a completion. What has several forms is read by the decoder's rules
+    first."""
 
     plain_answer = staticmethod(plain_answer)
 
@@ -159,8 +158,7 @@ class ChunkAssembly(Assembly):
         return fields | last
 
     def answer(self) -> bytes:
-        """Return the whole answer. One that came as JSON is returned as it came, but with
-        ``usage``."""
+        """Return the whole answer; one that came as JSON as it came, but with ``usage``."""
         body = super().answer()
         if self._json is None:
             return body
@@ -181,8 +179,7 @@ class ChunkAssembly(Assembly):
 
 
 def _usage_elsewhere(fields: Fields) -> Fields:
-    """Return the ``usage`` of an answer without it: what the decoder finds in another place, or
-    zeros."""
+    """Return the ``usage`` of an answer without it: from another place, or zeros."""
     reading = decoder("chat")
     events = [*reading.feed(msgspec.json.encode(fields), 0), *reading.close(0)]
     return usage_fields(
@@ -191,8 +188,7 @@ def _usage_elsewhere(fields: Fields) -> Fields:
 
 
 def _read_delta(delta: Fields, index: int, calls: ToolCalls) -> None:
-    """Give the content of `delta` its usual form: one text, and numbered fragments of tool calls,
-    each named once."""
+    """Give the content of `delta` its usual form: one text, and numbered calls, each named once."""
     try:
         read = msgspec.convert(delta, Delta)
     except ValueError:
@@ -216,8 +212,7 @@ def _read_delta(delta: Fields, index: int, calls: ToolCalls) -> None:
 
 
 def _whole_choice(choice: Fields) -> Fields:
-    """Return a choice as in an answer that was not streamed: with explicit nulls, and without
-    numbers of tool calls."""
+    """Return a choice as in a whole answer: with explicit nulls, without numbers of calls."""
     delta = choice.pop("delta", None)
     if delta is None:
         return choice
@@ -267,11 +262,8 @@ def _objects(fields: Fields, name: str) -> list[Fields]:
 
 
 def without_logprobs(answer: bytes) -> bytes:
-    """Return `answer`, a whole body, streamed or not, with null in the place of all
-    log-probabilities.
-
-    Only the events that hold some are encoded again.
-    """
+    """Return `answer`, a whole body, with null for all log-probabilities; only events that hold
+    some are encoded again."""
     if b'"logprobs"' not in answer:
         return answer
     if answer.lstrip().startswith(b"{"):
@@ -350,3 +342,63 @@ class ChunkEncoder(ContinuationEncoder):
             read_json(event.data or b"", decode_head) for event in SseDecoder().feed(self._first)
         )
         return next((head for head in heads if head and head.id), AnswerHead())
+
+
+class TranslatedRelay(StreamRelay):
+    """Relay of a stream of chunks as a stream of the format of `writer`.
+
+    `error_event`: what is around the body of an error. `single`: the format has one choice only.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        target: str,
+        *,
+        usage: bool,
+        writer: WriterType,
+        error_event: tuple[bytes, bytes],
+        single: bool = False,
+    ) -> None:
+        super().__init__(call, target, usage=usage)
+        self._chunks = OpenAIDecoder()
+        self._translated = new_transcoder(writer, "", call, target, single=single)
+        self._around_error = error_event
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the events of the client's format for `data`. Raises the `Fault` that the stream
+        holds."""
+        return self._encoded(self._chunks.feed(data, clock.now_ns()))
+
+    def rest(self) -> bytes:
+        return self._encoded(self._chunks.close(clock.now_ns()))
+
+    def error(self, body: bytes) -> bytes:
+        before, after = self._around_error
+        return before + body + after
+
+    def _encoded(self, events: list[Event]) -> bytes:
+        if events and isinstance(events[-1], Broken):
+            raise events[-1].fault
+        self.done = self.done or any(isinstance(event, Done) for event in events)
+        return self._translated.encode(events)
+
+
+class TranslatedAssembly(ChunkAssembly):
+    """Assembly of chunks as one answer, which `write` turns into the client's format."""
+
+    def __init__(self, write: Callable[[bytes], bytes]) -> None:
+        super().__init__()
+        self._write = write
+
+    def answer(self) -> bytes:
+        """Return the whole answer as JSON. Raises the `Fault` that the body holds."""
+        return self._write(super().answer())
+
+
+def translated_answer(writer: WriterType, body: bytes) -> bytes:
+    choices, usage = collected(whole_events(OpenAIDecoder(), body))
+    head = read_json(body, decode_head) or AnswerHead()
+    return writer("chat", head.model or "", id=head.id or "", created=head.created_s).whole(
+        choices, usage
+    )

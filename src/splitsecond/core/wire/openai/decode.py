@@ -1,11 +1,9 @@
 """Client role: the body of an answer of chat or completions to events.
 
-Each event is decoded once, to the fields of `shapes`.
-
 An answer is complete if every choice that began has its ``finish_reason``, or if a chunk with usage
 only closed the stream. ``[DONE]`` alone proves nothing (llama-cpp-python sends it after an answer
 that it cut short), nor does the status 200 (vLLM sends an ``error`` inside it, then ``[DONE]``).
-The first event that ends a stream decides; later ones are ignored.
+The first event that ends a stream decides.
 """
 
 from collections.abc import Sequence
@@ -55,8 +53,7 @@ _decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 _decode_plain = msgspec.json.Decoder(PlainAnswer).decode
 
 MAX_CHOICES = 4_096
-"""The most choices of one answer. OpenAI returns 128, and 2,048 if it completes several prompts at
-once."""
+"""The most choices of one answer. OpenAI returns up to 2,048, for several prompts."""
 
 
 _Piece = tuple[TokenKind, str, ToolPart | None]
@@ -65,8 +62,7 @@ _PLAIN_REASONS = ("stop", "length")
 
 
 def decoder(operation: Operation) -> Decoder:
-    """Return a decoder for one answer. The body shows whether it is streamed, and whether it is a
-    chat."""
+    """Return a decoder for one answer, streamed or not."""
     return ItemsDecoder(operation) if operation in WHOLE_OPERATIONS else OpenAIDecoder(operation)
 
 
@@ -143,8 +139,9 @@ class OpenAIDecoder(Decoder):
         if chunk.service_tier is not None:
             self._note_tier(chunk.service_tier)
         groq = chunk.x_groq
-        may_fail = chunk.error or groq is not None or chunk.base_resp is not None
-        if may_fail and self._failed(chunk, data):
+        if (chunk.error or groq is not None or chunk.base_resp is not None) and self._failed(
+            chunk, data
+        ):
             return
         counted = None
         if chunk.usage is not ABSENT or groq is not None:
@@ -167,8 +164,8 @@ class OpenAIDecoder(Decoder):
         counted: Usage | None,
         data: bytes,
     ) -> Usage | None:
-        """Take one choice of an event. `fresh`: nothing was streamed before the event. Return the
-        counts so far: those of the choice, or else `counted`."""
+        """Take one choice of an event; `fresh`: the first event with content. Return its counts, or
+        else `counted`, those so far."""
         index = choice.index
         if index not in self._choices:
             if len(self._choices) == MAX_CHOICES:
@@ -196,11 +193,8 @@ class OpenAIDecoder(Decoder):
 
     def _text_of(self, data: bytes) -> str | None:
         chunk = read_json(data, _CHUNK.decode)
-        pieces = (
-            _pieces(chunk.choices[0], False, self._calls)
-            if chunk is not None and chunk.choices
-            else []
-        )
+        choices = None if chunk is None else chunk.choices
+        pieces = _pieces(choices[0], False, self._calls) if choices else []
         return pieces[0][1] if len(pieces) == 1 else None
 
     def _count(self, chunk: Chunk) -> Usage | None:
@@ -232,8 +226,8 @@ class OpenAIDecoder(Decoder):
 def _pieces(choice: Choice, fresh: bool, calls: ToolCalls) -> list[_Piece]:
     """Return the content of a choice, one piece for each field that holds any.
 
-    A ``message`` in a stream repeats what was streamed (MiniMax, Perplexity), unless nothing was
-    streamed: `fresh`.
+    A ``message`` in a stream repeats what was streamed (MiniMax, Perplexity), unless nothing was:
+    `fresh`.
     """
     delta = choice.delta
     if delta is None:
@@ -290,10 +284,11 @@ def texts_of(parts: Sequence[Part]) -> tuple[str, str]:
 def tool_fragments(
     delta: Delta, index: int, calls: ToolCalls, *, whole: bool
 ) -> list[tuple[ToolPart, str]]:
-    """Return the tool calls in the `delta` of choice `index`, each with the text of its arguments.
+    """Return the tool calls in the `delta` of choice `index`, each with the text of its arguments;
+    `whole`: it is a message.
 
-    `whole`: it is a message, with one entry for each call. The older `function_call` counts only
-    without `tool_calls`: llama-cpp-python sends the same call under both names.
+    The older `function_call` counts only without `tool_calls`: llama-cpp-python sends a call under
+    both names.
     """
     fragments = []
     made = delta.tool_calls or ToolCall("function_call", "", delta.function_call)
@@ -320,10 +315,8 @@ def _reported(chunk: Chunk) -> ProviderError | None:
 
 
 def _token_logprobs(value: Raw) -> tuple[float, ...] | None:
-    """Return the natural log-probability of each token; None if there are none.
-
-    A chat has ``{"content": [{"token", "logprob", …}]}``, a completion ``{"token_logprobs": [-0.1,
-    …]}``. Other forms are ignored: they are no reason to lose an answer.
+    """Return the natural log-probability of each token, in the form of a chat, ``{"content":
+    [{"logprob": -0.1}]}``, or of a completion, ``{"token_logprobs": [-0.1]}``; None for any other.
     """
     if value in NOTHING:
         return None

@@ -2,8 +2,7 @@
 never a stream.
 
 The answer begins with its first item, so that a large batch is passed on while it still arrives.
-The items are not decoded: at the end of the body msgspec skips them, finds the usage, and shows
-whether the body is complete.
+The items are not decoded: at the end of the body msgspec skips them and finds the usage.
 """
 
 import re
@@ -44,8 +43,7 @@ _decode_usage = msgspec.json.Decoder(UsageShape, strict=False).decode
 
 
 class ItemsDecoder(Decoder):
-    """Decoder of one answer: a `Token` when the first vector or result begins, all other events at
-    the end."""
+    """Decoder of one answer: a `Token` when the first item begins, all other events at the end."""
 
     whole_form = msgspec.json.Decoder(_Answer)
     max_json_bytes = MAX_BYTES

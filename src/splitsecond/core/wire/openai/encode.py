@@ -1,14 +1,12 @@
 """Client role: a call as a request for a provider of OpenAI's API format.
 
-The fields of a call pass unchanged, byte for byte, but for ``model``, ``stream``,
-``stream_options``, the name of the limit on output tokens and, for Gemini's models
-(`thought_signatures`), missing signatures of tool calls.
+The fields of a call pass byte for byte, but for ``model``, ``stream``, ``stream_options``, the name
+of the limit on output tokens and, for Gemini's models (`thought_signatures`), missing signatures of
+tool calls.
 
-A chat that was translated from another API format must not hold fields that its client never wrote,
-because some providers reject a request for an unknown field. So of the fields that few providers
-accept only those stay that the provider's quirks name, reasoning goes to providers that take it
-back, and the reasoning effort is written in the provider's own way. What is left out is reported:
-it does not change the answer, or only by degree.
+A chat translated from another API format must hold no fields that some providers reject: of those
+that few accept only those stay that the quirks name, reasoning goes to providers that take it back,
+and the reasoning effort is written in the provider's own way. What is left out is reported.
 """
 
 import re
@@ -83,8 +81,7 @@ _UNSIGNED = {"google": {"thought_signature": NO_SIGNATURE}}
 
 
 def _with_signatures(value: Any) -> Any:
-    """Return the messages `value`; tool calls without a signature of the reasoning before them get
-    a placeholder."""
+    """Return the messages `value`; unsigned tool calls get a placeholder."""
     messages: Any = value
     if isinstance(value, msgspec.Raw):
         messages = read_json(value) if _CALLS.search(value) else None
@@ -106,7 +103,7 @@ _FEW_TAKE = (
     "top_k", "user", "service_tier", "safety_identifier", "prompt_cache_key",
     "prompt_cache_retention", "verbosity",
 )  # fmt: skip
-"""Fields of a chat that few providers of OpenAI's format accept, beside OpenAI itself."""
+"""Fields of a chat that few providers accept, beside OpenAI itself."""
 _USUAL = ("top_k", "user")
 """Those that are taken unless the quirk `takes` names others."""
 _OF_EMBEDDINGS = ("input", "dimensions")
@@ -115,8 +112,7 @@ _DEFAULTS: Mapping[str, tuple[str]] = {"service_tier": ("auto",), "verbosity": (
 
 
 def fit_to_provider(chat: Call, model: str, quirks: Quirks) -> Call:
-    """Fit `chat`, or embeddings, translated from another API format, to `model` at a provider with
-    these `quirks`."""
+    """Fit `chat`, or embeddings, translated from another API format, to `model` at a provider."""
     body = dict(chat.body)
     if chat.operation == "embeddings":
         return structs.replace(chat, body=shared_fields(chat, body, _OF_EMBEDDINGS))
@@ -162,10 +158,7 @@ def _reasoning_object(wanted: ReasoningRequest) -> Fields:
 
 def _messages(chat: Call, messages: list[Fields], quirks: Quirks) -> list[Fields]:
     """Return the messages with their media in standard form, and with their reasoning if the
-    provider takes it back.
-
-    A provider that takes it back requires it with every tool call, even if it is empty.
-    """
+    provider takes it back: it then requires it with every tool call, even if it is empty."""
     messages = [
         {**each, "content": [standard_part(part) for part in content]}
         if isinstance(content := each.get("content"), list)

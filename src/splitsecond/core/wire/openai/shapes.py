@@ -15,8 +15,8 @@ class CacheCreation(Shape):
 
 
 class CachedDetails(Shape):
-    """``prompt_tokens_details``, in Responses ``input_tokens_details``. Tokens written to the cache
-    are reported by OpenRouter and, under the longer names, by LiteLLM."""
+    """``prompt_tokens_details``, in Responses ``input_tokens_details``. OpenRouter, and under the
+    longer names LiteLLM, report tokens written to the cache."""
 
     cached_tokens: Count | None = None
     cache_write_tokens: Count | None = None
@@ -33,9 +33,8 @@ class OutputDetails(Shape):
 
 
 class TokenUsage(Shape):
-    """``usage`` of Responses (input includes cached tokens, output includes reasoning) and of
-    Anthropic (`input_tokens` excludes tokens read from the cache or written to it). Cohere has two
-    in its own."""
+    """``usage`` of Responses (input includes cached tokens, output reasoning) and of Anthropic
+    (`input_tokens` excludes tokens read from the cache or written to it)."""
 
     input_tokens: Count | None = None
     output_tokens: Count | None = None
@@ -155,11 +154,8 @@ class PlainUsage(UsageShape):
 
 
 class PlainAnswer(Shape):
-    """The most frequent whole answer of a chat: one text, and its usage. Any other does not decode
-    as this.
-
-    So msgspec checks at C speed that nothing else must be read.
-    """
+    """The most frequent whole answer of a chat: one text, and its usage. No other decodes as this,
+    so msgspec checks at C speed that nothing else must be read."""
 
     choices: tuple[PlainChoice]
     usage: PlainUsage
@@ -186,11 +182,8 @@ class BaseResponse(Shape):
 
 
 class Chunk(Shape):
-    """One event of a stream, or a whole answer.
-
-    `usage` (`UsageShape`) and the server's times (objects) are raw, so that a wrong number in them
-    fails no answer.
-    """
+    """One event of a stream, or a whole answer. `usage` (`UsageShape`) and the server's times
+    (objects) are raw, so that a wrong number in them fails no answer."""
 
     choices: list[Choice] | None = None
     usage: Raw = ABSENT

@@ -1,9 +1,9 @@
 """Sum of the usage that a provider reports, in any of its places, as one `Usage`.
 
 Usage beside a choice (vLLM's ``continuous_usage_stats``, Mistral, Moonshot, Groq) is for that
-choice: the last report of each choice counts, and the choices add up. Usage in a chunk without
-choices is for the whole answer and takes precedence; but llama.cpp sends one such chunk for each of
-several choices, and they add up. Input tokens never add up: all choices have the same prompt.
+choice: the last report of each counts, and they add up. Usage in a chunk without choices is for the
+whole answer and takes precedence; but llama.cpp sends one such chunk for each of several choices,
+and they add up. Input tokens never add up: all choices have the same prompt.
 """
 
 from itertools import islice
@@ -21,7 +21,7 @@ _MAX_TIMINGS, _LONGEST_NAME, _LARGEST_TIMING = 32, 64, 1 << 63
 
 class UsageTally(Struct, eq=False):
     """The last report of each choice, their sum, and that of the reports without a choice. Adding
-    one takes constant time, because a provider may send any number of them."""
+    one takes constant time."""
 
     _by_choice: dict[int, Usage] = {}
     _beside: Usage | None = None
@@ -55,15 +55,12 @@ def _sum(total: Usage | None, usage: Usage, before: Usage | None = None) -> Usag
     """Return `total` with `usage`, and without `before`, an earlier report that it replaces."""
     if total is None:
         return usage
+    before = before or Usage(0)
     return Usage(
         usage.at,
         _most(total.input_tokens, usage.input_tokens),
-        _plus(total.output_tokens, usage.output_tokens, before.output_tokens if before else None),
-        _plus(
-            total.reasoning_tokens,
-            usage.reasoning_tokens,
-            before.reasoning_tokens if before else None,
-        ),
+        _plus(total.output_tokens, usage.output_tokens, before.output_tokens),
+        _plus(total.reasoning_tokens, usage.reasoning_tokens, before.reasoning_tokens),
         _most(total.cached_tokens, usage.cached_tokens),
         _most(total.cache_write_tokens, usage.cache_write_tokens),
         _most(total.cache_write_1h_tokens, usage.cache_write_1h_tokens),

@@ -1,4 +1,4 @@
-"""Replicate's API format, in both roles: one request creates a prediction, and another reads its
+"""Replicate's API format, in both roles: one request creates a prediction, another reads its
 output.
 
 The models take a prompt and a system prompt, and return text. Only an answer that is not streamed

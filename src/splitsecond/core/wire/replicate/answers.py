@@ -12,8 +12,7 @@ from splitsecond.core.wire.sse import encode_event
 
 
 class StreamWriter(AnswerWriter):
-    """Writer of one output: see `AnswerWriter`. A stream holds text only; reasoning and refusals
-    are text."""
+    """Writer of one output: see `AnswerWriter`. A stream holds text only."""
 
     def __init__(self, operation: Operation, model: str, *, id: str, created: int) -> None:
         self._head = _head(id, model, created)
@@ -54,9 +53,7 @@ def created(model: str, *, id: str, created: int, stream: str) -> bytes:
     )
 
 
-def error_body(
-    status: int, message: str, type: str = "", code: str | None = None, param: str | None = None
-) -> bytes:
+def error_body(status: int, message: str, type: str = "", *_others: object) -> bytes:
     return to_json({"title": type or "error", "detail": message, "status": status})
 
 

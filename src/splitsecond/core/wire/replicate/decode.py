@@ -1,7 +1,6 @@
 """Client role: the output of a prediction to events.
 
-A stream has events with four kinds of names: ``output`` (its data is the text itself, not JSON),
-``error``, ``done``, and others without content. ``done`` ends the output, as a failure if it has a
+``output`` events hold the text itself, not JSON; ``done`` ends the output, as a failure if it has a
 reason. An answer that was not streamed is the prediction as JSON: ``output`` is a text or a list of
 its pieces, and ``metrics`` holds the only counts.
 """
@@ -36,8 +35,8 @@ class _Times(Shape):
 
 
 class Prediction(Shape):
-    """A prediction, as it is created or when it has ended. `metrics` (`_Counts` and `_Times`) is
-    raw, so that a wrong number in it fails no answer."""
+    """A prediction, as it is created or has ended. `metrics` (`_Counts` and `_Times`) is raw, so
+    that a wrong number in it fails no answer."""
 
     status: str | None = None
     output: Any = None
@@ -59,8 +58,8 @@ _decode_done = msgspec.json.Decoder(_DoneEvent).decode
 
 
 class ReplicateDecoder(Decoder):
-    """Decoder of one answer. `server_timings` holds the metrics of one that was not streamed, in
-    seconds, under Replicate's names."""
+    """Decoder of one answer. `server_timings`: seconds under Replicate's names, if it is not
+    streamed."""
 
     whole_form = _PREDICTION
     end_name = "done"

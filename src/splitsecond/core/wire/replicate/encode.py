@@ -1,11 +1,11 @@
 """Client role: a call in the common chat form as a request for a prediction, and the address of its
 output.
 
-A prediction's ``input`` has the model's own fields; the names used here are those that most
-language models there share. They take one prompt, so only one user message can be translated, with
-the system prompt before it; a conversation is refused, as are tools. Every field that OpenAI does
-not define goes into ``input``, and fields of the call's own ``input`` win. A stream has no token
-counts, and the call's notes say so.
+A prediction's ``input`` has the model's own fields; the names used here are those of most language
+models there. They take one prompt, so only one user message can be translated, with the system
+prompt before it; a conversation is refused, as are tools. Every field that OpenAI does not define
+goes into ``input``, and fields of the call's own ``input`` win. A stream has no token counts, and
+the call's notes say so.
 """
 
 from typing import Any
@@ -49,12 +49,8 @@ _FAILED = ("failed", "canceled")
 
 
 def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Encode `call` for the model "owner/name" or "owner/name:version". Of `quirks`, `stream_whole`
-    and `thinking` are used.
-
-    Raises `CallerFault` for an invalid model name; its kind is "not_translatable" for a field that
-    a prediction does not have.
-    """
+    """Encode `call` for the model "owner/name" or "owner/name:version". Raises `CallerFault` for an
+    invalid name, and for a field that a prediction does not have."""
     body: Fields = {"stream": True} if (streamed := quirks.streamed(call)) else {}
     given = (
         _chat_input(call, model, quirks) if call.operation == "chat" else _completion_input(call)
@@ -80,8 +76,7 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 def output_address(body: bytes) -> str:
     """Return the URL of a prediction's output stream, from the response to its creation.
 
-    Raises `ProviderFault` if there is none: the prediction has failed already, or its model does
-    not stream.
+    Raises `ProviderFault` if there is none: it has failed already, or its model does not stream.
     """
     try:
         prediction = decode_prediction(body)

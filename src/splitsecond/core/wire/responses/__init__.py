@@ -1,8 +1,4 @@
-"""OpenAI's API format Responses, in both roles.
-
-`pass_on` encodes a request of this format for a target of the same format, `to_chat` rewrites it in
-the common chat form for targets of other formats.
-"""
+"""OpenAI's API format Responses, in both roles. `pass_on` and `to_chat`: see `RequestReader`."""
 
 from splitsecond.core.wire.openai.answers import error_body
 from splitsecond.core.wire.provider_errors import fault_from_response

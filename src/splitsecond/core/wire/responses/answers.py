@@ -1,10 +1,8 @@
 """Server role: answers of OpenAI's Responses as bytes.
 
 An answer is a list of items (reasoning, a message, tool calls), and each begins, grows by deltas
-and ends. The writer begins and ends them itself, so that the caller gives only the content. The
-constant part of the deltas of an item is encoded once; a token then costs the JSON of its own text,
-the sequence number of the event, and one concatenation. The events that end an item or the answer
-repeat all of it, so texts are kept until then.
+and ends. The constant part of the deltas of an item is encoded once. The events that end an item or
+the answer repeat all of it, so texts are kept until then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,16 +23,15 @@ _INCOMPLETE = {
     "max_output_tokens": "max_output_tokens",
     "content_filter": "content_filter",
 }
-"""Finish reasons of incomplete answers, in a chat or in this format, as this format names them. All
-others: complete."""
+"""Finish reasons of incomplete answers, as this format names them."""
 
 
 class Growth(Struct, frozen=True):
     """Growth of an item of one kind. `field` holds the sum of its deltas.
 
     If that field is in a part of the item: `part` is the type of the part, `parts` the item's field
-    with its parts, `place` the event field with the number of the part, and `around` the common
-    beginning of the names of the events that begin and end the part.
+    with its parts, `place` the event field with the number of the part, and `around` the beginning
+    of the names of the events that begin and end the part.
     """
 
     deltas: str
@@ -62,17 +59,15 @@ GROWTHS: Sequence[tuple[TokenKind, Growth]] = (
     *_KINDS.items(),
     ("reasoning", Growth("response.reasoning_text", "text", "reasoning_text")),
 )
-"""All the ways in which an item grows. The last is for models that show their reasoning, not a
-summary of it."""
+"""All the ways in which an item grows. The last is for models that show all their reasoning."""
 
 
 class Position(Struct):
-    """Position in an answer. `head` holds the fields of the response in its first event, `sequence`
-    the next number.
+    """Position in an answer. `head`: the response in its first event; `sequence`: the next number.
 
-    `is_open`: the last of `items` has not ended. `grows`: how deltas of `kind` extend it; None: it
-    has no open part. `place`: the number of that part; `texts`: its deltas so far; `text_ended`: no
-    more of them come.
+    `is_open`: the last of `items` has not ended. `grows`: how deltas of `kind` extend its open
+    part, if there is one. `place`: the number of that part; `texts`: its deltas so far;
+    `text_ended`: no more of them come.
     """
 
     head: Fields = {}
@@ -97,9 +92,8 @@ _NO_TOOLS: Mapping[str, CarriedTool] = {}
 class StreamWriter(AnswerWriter):
     """Writer of one answer: see `AnswerWriter`. There is one choice.
 
-    Finish reason and usage are in the last event, so `finish` only ends the open item, and `usage`
-    returns no bytes. `tools`: the client's tools that are carried as functions. The input of a
-    custom tool is part of a function's arguments, so it is written when these are complete.
+    Finish reason and usage are in the last event. `tools`: the client's tools that are carried as
+    functions. The input of a custom tool is written when the function's arguments are complete.
     """
 
     repeats_text = True
@@ -219,8 +213,8 @@ class StreamWriter(AnswerWriter):
         return self._event("response.output_item.done", output_index=len(items) - 1, item=items[-1])
 
     def _begin(self, kind: TokenKind) -> bytes:
-        """Return the start of a part for tokens of `kind`: in the open item if it has the right
-        type and no open part, otherwise in a new item."""
+        """Return the start of a part for tokens of `kind`, in the open item if that has the right
+        type and no open part, otherwise in a new one."""
         grows, position = _KINDS[kind], self._position
         name = "reasoning" if kind == "reasoning" else "message"
         place, added = 0, b""
@@ -318,8 +312,7 @@ def _call_item(identity: str, call_id: str, name: str) -> Fields:
 
 
 def _image_item(identity: str, url: str) -> Fields:
-    """Return the item of a generated image. The format has no links, so a link takes the place of
-    the data."""
+    """Return the item of a generated image; a link takes the place of the data."""
     head, _, data = url.partition(";base64,")
     form = {"output_format": head.rpartition("/")[2]} if data else {}
     return {

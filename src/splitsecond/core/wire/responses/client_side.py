@@ -2,7 +2,7 @@
 
 A continued response keeps the id and the fields of the first target's; the numbers of items and
 events go on. The events that end an item or the answer repeat all of it, so the content so far is
-kept: from the deltas while a part is open, and from the end of the part or item once that has come.
+kept.
 """
 
 import re
@@ -35,8 +35,8 @@ def transcoder(call: Call, model: str) -> Transcoder:
 
 
 class ResponseRelay(StreamRelay):
-    """Relay of a stream of Responses. It keeps the last events, because an error event continues
-    their numbers."""
+    """Relay of a stream of Responses. It keeps the last events: an error event continues their
+    numbers."""
 
     decoder = ResponsesDecoder
     transcoder = staticmethod(transcoder)
@@ -78,8 +78,8 @@ _decode_fields = msgspec.json.Decoder(dict[str, Raw]).decode
 class ResponseAssembly(Assembly):
     """Assembly of a response: the event that ends it holds all of it, and its bytes are the answer.
 
-    Some servers leave the output out of that event; then it is the items that ended before, or what
-    the deltas say.
+    Some servers leave the output out of it; then it is the items that ended before, or what the
+    deltas say.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ _TOOLS = ("function",)
 
 
 def continuation_encoder(call: Call) -> "ResponseEncoder | None":
-    """Return the encoder for the answer to `call`; None if it may hold items of unknown types, or
+    """Return the encoder for the answer to `call`; None if it may hold unknown items, or
     log-probabilities."""
     if (
         call.operation != "chat"
@@ -187,8 +187,7 @@ class ResponseEncoder(PartsEncoder):
 
     def _take_item(self, item: dict[str, Any], event: _Event) -> None:
         position = self._position
-        self._ends(position.kind)
-        position.kind, position.grows = None, None
+        self._end_part()
         if position.is_open and event.type == "response.output_item.done":
             position.items[-1], position.is_open = item, False
             return
@@ -217,8 +216,11 @@ class ResponseEncoder(PartsEncoder):
                 known.append(part)
             else:
                 item[parts] = [part]
-            self._ends(position.kind)
-            position.kind, position.grows = None, None
+            self._end_part()
+
+    def _end_part(self) -> None:
+        self._ends(self._position.kind)
+        self._position.kind = self._position.grows = None
 
     def _take_delta(self, event: _Event) -> None:
         position = self._position

@@ -1,8 +1,6 @@
 """Client role: the body of an answer of OpenAI's Responses to events.
 
-One structure, `ResponseEvent`, serves stream events, whole answers and errors; every field may be
-absent or null. The ``type`` of an event decides, or the name in its ``event:`` line if that is
-missing.
+The ``type`` of an event decides, or the name in its ``event:`` line if that is missing.
 
 Content: deltas of text, refusals, reasoning (or its summaries), tool arguments and audio, the name
 at the start of a tool call, and an image, which comes whole. Content that only the end of a part,
@@ -52,10 +50,8 @@ class Incomplete(Shape):
 
 
 class Response(Shape):
-    """An answer as far as it has come; the events that end a stream hold it with its usage.
-
-    `usage` (`TokenUsage`) is raw, so that a wrong count in it fails no answer.
-    """
+    """An answer as far as it has come. `usage` (`TokenUsage`) is raw, so that a wrong count in it
+    fails no answer."""
 
     status: str | None = None
     output: list[Item] | None = None
@@ -148,8 +144,7 @@ class ResponsesDecoder(Decoder):
             self._add_token(arguments_text(text), content, tool)
 
     def _take_item(self, item: Item, number: int, *, whole: bool) -> None:
-        """Take item `number` at its start or (`whole`) at its end: the content that no delta
-        held."""
+        """Take item `number` at its start or (`whole`) its end: the content that no delta held."""
         if item.type in _CALLS:
             identity = item.call_id or ""
             self._called.add(identity)

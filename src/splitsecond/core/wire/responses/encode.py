@@ -1,10 +1,9 @@
 """Client role: a call in the common chat form as a request for ``/responses``.
 
 Two fields have other defaults here: answers are stored, and the schemas of tools are strict; both
-are set to what a chat has. Fields of Responses' own pass and win over the translation of a field of
-chat; so do tools that are not functions, and types of parts that only this API has. Unknown fields
-are left out, and the call's notes name them. Earlier reasoning is left out, too: the API accepts
-only its own, by id.
+are set to what a chat has. Fields, tools and types of parts that only Responses has pass, and win
+over the translation of a field of chat. Earlier reasoning is left out: the API accepts only its
+own, by id.
 
 A request in the client's own form may hold items of answers that other targets gave and the gateway
 wrote as Responses. Their ids (made from the answer's own, which begins with "resp_") are unknown to
@@ -39,7 +38,6 @@ _KNOWN = (
     "safety_identifier",
     "service_tier", "store", "user", "verbosity",
 )  # fmt: skip
-"""Fields of chat that few other formats have and this one has."""
 _OWN = (
     *(name for name in _KNOWN if name != "verbosity"), "temperature", "top_p", "background",
     "context_management",
@@ -87,10 +85,8 @@ def encode(call: Call, model: str, quirks: Quirks) -> Encoded:
 
 
 def pass_on(call: Call, model: str, quirks: Quirks) -> Encoded:
-    """Encode `call`, whose body is in this format, for `model`: its fields pass unchanged.
-
-    Only items of other targets are changed in the conversation.
-    """
+    """Encode `call`, whose body is in this format, for `model`: only items of other targets are
+    changed."""
     streamed = quirks.streamed(call)
     body = {**call.body, "model": model, "stream": streamed, **quirks.extra_fields}
     if "input" in body:
@@ -105,8 +101,7 @@ def count(call: Call, model: str) -> Encoded:
 
 
 def _reasoning(call: Call, wanted: ReasoningRequest) -> Fields:
-    """Return ``reasoning``. The answer holds a summary of the reasoning only if that is
-    requested."""
+    """Return ``reasoning``. The answer holds a summary of it only on request."""
     made = {"effort": wanted.level(call, EFFORTS)} if wanted.is_set else {}
     return {**made, "summary": "auto"} if wanted.shown else made
 
@@ -209,8 +204,7 @@ _BEGINS = re.compile(r"[a-z]+_resp_")
 
 
 def _without_foreign_items(call: Call) -> Any:
-    """Return ``input`` of `call` without reasoning and ids of other targets; unchanged if there are
-    none."""
+    """Return ``input`` of `call` without reasoning and ids of other targets."""
     given = call.body["input"]
     if not isinstance(given, Raw) or not _FOREIGN.search(given):
         return given

@@ -1,13 +1,12 @@
-"""Server role: a request for ``/responses`` in the common chat form, which every target's API
-format can encode.
+"""Server role: a request for ``/responses`` in the common chat form.
 
 A chat has no items: consecutive reasoning, text and tool calls of the assistant become one message.
 Reasoning passes as text, for targets that take it back. Custom tools and namespaces become
 functions (`tools`).
 
-Requests for what a provider would have to remember or run itself are refused by name: earlier
-answers by id, its own tools, files that it holds. What is left out does not change the answer, or
-is unknown here, and the call's notes name it.
+What a provider would have to remember or run itself is refused by name: earlier answers by id, its
+own tools, files that it holds. What is left out does not change the answer, or is unknown here, and
+the call's notes name it.
 """
 
 from collections.abc import Mapping
@@ -56,7 +55,7 @@ _LEFT_OUT: Mapping[str, tuple[Any, ...]] = {
     "max_tool_calls": (),
     "client_metadata": (),
 }
-"""Fields that do not change the answer, and the values that are left out without a report."""
+"""Fields that do not change the answer, and values that are left out without a report."""
 _REFUSED = ("conversation", "prompt", "background", "top_logprobs", "context_management")
 _SHARED = (
     "temperature", "top_p", "user", "safety_identifier", "prompt_cache_key",
@@ -76,8 +75,8 @@ _HOLDS_CONTENT = (
     "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call",
     "apply_patch_call_output",
 )  # fmt: skip
-"""Types of items that hold a part of the conversation in a form that only the provider can read, or
-that no chat has. They are refused; items of other unknown types are left out."""
+"""Types of items that hold a part of the conversation in a form that no chat has. They are refused;
+other unknown items are left out."""
 _OF_ITEMS = frozenset((
     "type", "id", "status", "role", "content", "summary", "call_id", "name", "namespace",
     "arguments", "input",
@@ -88,8 +87,7 @@ _OF_PARTS = frozenset((
     "annotations", "logprobs",
 ))  # fmt: skip
 _OF_TOOLS = frozenset(("type", "name", "description", "parameters", "strict", "format", "tools"))
-"""Fields of items, of their parts and of tools that have an equivalent, or only describe what the
-client received."""
+"""Fields of items, parts and tools that have an equivalent, or only describe an answer."""
 _ROLES = ("user", "assistant", "system", "developer")
 
 
@@ -117,8 +115,8 @@ def to_chat(call: Call) -> Call:
 
 
 def _refuse_continuation(previous: Any) -> None:
-    """Raise `CallerFault` if a request continues an earlier answer, with the code after which
-    clients send it whole."""
+    """Raise `CallerFault` if a request continues an earlier answer; after its code clients send
+    all."""
     if previous not in (None, ""):
         hint = "Send the whole conversation as input; the gateway stores no answers."
         fault = not_translatable(f"{_CONTINUES} {short(previous)}", hint=hint)
@@ -133,7 +131,7 @@ def sources(call: Call) -> list[int]:
 
 
 class _Assistant(msgspec.Struct):
-    """A message of the assistant that is still growing. Its texts are joined once, at the end."""
+    """A message of the assistant that is still growing."""
 
     texts: list[str] = []
     reasoning: list[str] = []
@@ -141,8 +139,7 @@ class _Assistant(msgspec.Struct):
 
 
 class _Chat(msgspec.Struct):
-    """The messages so far. `sources`: the number of the first item of each; `number`: of the next
-    item."""
+    """The messages so far. `sources`: the first item of each; `number`: of the next item."""
 
     call: Call
     sources: list[int] = []
@@ -378,8 +375,7 @@ def _text(call: Call, fields: Fields) -> Fields:
 
 
 def _set_fields(name: str, fields: Fields) -> Fields:
-    """Return the object in the field `name`, which is removed from `fields`, without its null
-    values."""
+    """Return the object in the field `name`, which is removed, without null values."""
     return {
         key: value
         for key, value in object_field(name, fields.pop(name, {})).items()

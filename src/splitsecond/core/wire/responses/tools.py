@@ -3,8 +3,7 @@ namespace.
 
 A function of a namespace gets the name of both. A custom tool, whose input is a text, becomes a
 function with that text as its only argument; a grammar for the text is added to the description.
-`carried_tools` finds the tool of a function that is called, so that the answer names the client's
-own tool.
+The answer names the client's own tool again (`carried_tools`).
 """
 
 import contextlib
@@ -47,11 +46,8 @@ def function_name(name: str, namespace: Any) -> str:
 
 
 def functions(tool: Any, place: str, namespace: str = "") -> Iterator[tuple[Fields, CarriedTool]]:
-    """Yield the functions for a tool of the request, each in the common chat form and with the tool
-    that it carries.
-
-    Raises `CallerFault` for a tool that only the provider can run.
-    """
+    """Yield the functions for a tool of the request, in the common chat form, each with the tool
+    that it carries. Raises `CallerFault` for a tool that only the provider can run."""
     match tool:
         case {"type": "function", "name": str(name)}:
             named = {
@@ -107,8 +103,7 @@ def _description(tool: Fields) -> str:
 
 
 def carried_tools(body: Mapping[str, Any]) -> dict[str, CarriedTool]:
-    """Return the tools of a request that are carried in another form, by the names of their
-    functions."""
+    """Return the tools of a request that are carried in another form, by their functions' names."""
     given, items = body.get("tools"), body.get("input")
     if isinstance(given, Raw):
         data = bytes(given)
@@ -128,8 +123,7 @@ def carried_tools(body: Mapping[str, Any]) -> dict[str, CarriedTool]:
 
 
 def custom_input(arguments: str) -> str:
-    """Return the text in the arguments of a function that carries a custom tool; all of them if
-    they hold none."""
+    """Return the text in the arguments of a function that carries a custom tool, or else all."""
     try:
         return msgspec.json.decode(arguments, type=dict[str, str])[INPUT]
     except (ValueError, RecursionError, KeyError):
