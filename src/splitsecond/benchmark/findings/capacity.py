@@ -16,7 +16,12 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from splitsecond.benchmark.findings.causes import cause_of_row, evidence, with_evidence
+from splitsecond.benchmark.findings.causes import (
+    cause_of_row,
+    evidence,
+    throttled_by,
+    with_evidence,
+)
 from splitsecond.benchmark.rows.figures import ended, ttft_figure
 from splitsecond.benchmark.rows.records import (
     Capacity,
@@ -360,11 +365,7 @@ def _own_cause(found: Capacity, failed: Row) -> list[Statement]:
         "throttling": "The GPUs are throttled",
         "computing": "No request waits, so computing takes the time",
     }[found.cause]
-    capped = [("power cap", view.power_capped), ("heat", view.heat_capped)]
-    reported = [
-        *evidence(view),
-        *(f"{name} for {percent(round(share, 2))} of the time" for name, share in capped if share),
-    ]
+    reported = [*evidence(view), *throttled_by(view)]
     return [with_evidence(f"{cause} {level(failed)}", reported)]
 
 
@@ -405,10 +406,8 @@ def _saturation(found: Capacity, rows: Mapping[float, Row]) -> list[Statement]:
                 f"{number(speeds[most])}{_batching(rows[most])}."
             )
         ]
-    knee, grown = (
-        f"{number(speeds[found.knee])}{_batching(rows[found.knee])}",
-        speeds[most] / speeds[found.knee] - 1,
-    )
+    knee = f"{number(speeds[found.knee])}{_batching(rows[found.knee])}"
+    grown = speeds[most] / speeds[found.knee] - 1
     if grown < SAME_THROUGHPUT:
         return [Statement(f"System tokens/s saturate at {load(rows[found.knee])}: {knee}.")]
     beyond = f"{number(speeds[most])} at {load(rows[most])} ({change(grown)})"

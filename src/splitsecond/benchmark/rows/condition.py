@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -48,6 +47,10 @@ from splitsecond.log.statistics.summary import Floats, percentile, ratio_interva
 MAX_EFFICIENCY = 1.1
 """Most batching efficiency, divided by the concurrency. The bound is 1; the rest is allowed for
 chance."""
+_ASKED = (
+    "condition", "target", "concurrency", "rate", "cache_reuse", "workload", "region", "inputs",
+)  # fmt: skip
+"""Fields of a row that are those of its settings."""
 
 
 def condition_findings(
@@ -78,14 +81,7 @@ def condition_findings(
     error_kinds, error_examples = failures_by_kind(measured)
 
     findings = ConditionFindings(
-        condition=asked.condition,
-        target=asked.target,
-        concurrency=asked.concurrency,
-        rate=asked.rate,
-        cache_reuse=asked.cache_reuse,
-        workload=asked.workload,
-        region=asked.region,
-        inputs=asked.inputs,
+        **{name: getattr(asked, name) for name in _ASKED},
         requests=len(measured),
         errors=sum(error_kinds.values()),
         error_kinds=error_kinds,
@@ -121,7 +117,7 @@ def condition_findings(
         searched=searched,
     )
     nodes = node_findings(inputs, sent)
-    findings = msgspec.structs.replace(
+    findings = replace(
         findings,
         nodes=nodes,
         invalid=invalid_reasons(inputs),
@@ -209,10 +205,8 @@ def node_findings(inputs: CheckInputs, sent: Sequence[Observation]) -> list[Node
 def _part(name: str, inputs: CheckInputs, sent: Sequence[Observation]) -> NodeFindings:
     load = inputs.load
     if sent:
-        load = msgspec.structs.replace(
-            load, curve=in_flight(sent, open_loop=inputs.asked.open_loop)
-        )
-    own = msgspec.structs.replace(
+        load = replace(load, curve=in_flight(sent, open_loop=inputs.asked.open_loop))
+    own = replace(
         inputs,
         measured=[o for o in inputs.measured if o.node == name],
         answered=[o for o in inputs.answered if o.node == name],
@@ -351,7 +345,7 @@ def condition_rows(
     ]
     computed = [total for total in TOTALS.values() if total.of]
     return [
-        msgspec.structs.replace(row, **{total.name: total.value(row) for total in computed})
+        replace(row, **{total.name: total.value(row) for total in computed})
         for row in with_fallen(with_batching_efficiency(rows))
     ]
 
@@ -364,18 +358,12 @@ def with_batching_efficiency(rows: Sequence[ConditionFindings]) -> list[Conditio
     chance and counts as the concurrency; beyond `MAX_EFFICIENCY`, one of the two rows is wrong, and
     the ratio stays None.
     """
-    alone = {
-        (row.target, row.cache_reuse, row.workload): row.output_tokens_per_s
-        for row in rows
-        if row.concurrency == 1
-    }
+    alone = {_key(row): row.output_tokens_per_s for row in rows if row.concurrency == 1}
     return [
-        msgspec.structs.replace(
-            row, batching_efficiency=min(row.output_tokens_per_s / one, row.concurrency)
-        )
+        replace(row, batching_efficiency=min(row.output_tokens_per_s / one, row.concurrency))
         if row.concurrency is not None
         and row.output_tokens_per_s is not None
-        and (one := alone.get((row.target, row.cache_reuse, row.workload)))
+        and (one := alone.get(_key(row)))
         and row.output_tokens_per_s <= MAX_EFFICIENCY * row.concurrency * one
         else row
         for row in rows

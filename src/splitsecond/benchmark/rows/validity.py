@@ -44,6 +44,8 @@ UNPRIMED_SHARE, UNPRIMED_RATIO = 0.2, 3.0
 """Share of first turns that may miss a cache that was primed, and how many times that of later
 turns it may be: what misses as often in later turns is the provider's cache, not the priming."""
 NAMES_SHOWN = 3
+ALLOWED = f"allowed: {percent(ERROR_SHARE)}"
+LESS_BUSY = "Use more workers or a less busy machine."
 
 
 def sessions_late(inputs: CheckInputs) -> str:
@@ -58,8 +60,7 @@ def sessions_late(inputs: CheckInputs) -> str:
     mean_ms = late_ns / sum(map(len, paths)) / NS_PER_MS
     return (
         f"client overloaded: turns were sent {number(mean_ms)} ms late on average, so session time "
-        f"is {percent(late_ns / length_ns)} too long (allowed: {percent(ERROR_SHARE)}). Use more "
-        "workers or a less busy machine."
+        f"is {percent(late_ns / length_ns)} too long ({ALLOWED}). {LESS_BUSY}"
     )
 
 
@@ -152,8 +153,8 @@ def _read_lag_in_ttft(inputs: CheckInputs) -> str:
     name, value, error = found
     return (
         f"client overloaded: first tokens were read late, so {figure.label} of {number(value)} ms "
-        f"at {name} may be wrong by {number(error)} ms (allowed: {percent(ERROR_SHARE)}, at least "
-        f"{ERROR_MS:g} ms). Use more workers or a less busy machine."
+        f"at {name} may be wrong by {number(error)} ms ({ALLOWED}, at least {ERROR_MS:g} ms). "
+        f"{LESS_BUSY}"
     )
 
 
@@ -175,8 +176,8 @@ def _dispatch_late(inputs: CheckInputs) -> str:
     name, value, error = found
     return (
         "client overloaded: requests were sent later than they were due, which makes "
-        f"{name} of {figure.label} up to {number(error)} ms too high: {number(value)} ms (allowed: "
-        f"{percent(ERROR_SHARE)}). Use more workers or a less busy machine."
+        f"{name} of {figure.label} up to {number(error)} ms too high: {number(value)} ms "
+        f"({ALLOWED}). {LESS_BUSY}"
     )
 
 
@@ -211,7 +212,7 @@ def _read_lag_in_tps(inputs: CheckInputs) -> str:
             sparse = any(o.last_merged_ns for o in inputs.answered)
             return (
                 f"client overloaded: tokens were read late, so {name} of TPS may be wrong by "
-                f"{percent(error)} (allowed: {percent(ERROR_SHARE)}). Use "
+                f"{percent(error)} ({ALLOWED}). Use "
                 f"{'`--itl exact`' if sparse else 'more workers'} or a less busy machine."
             )
     return ""
@@ -280,8 +281,8 @@ def _clocks_of_nodes(inputs: CheckInputs) -> str:
         return ""
     return (
         f"the clocks of the nodes are known to ±{number(error_ns / NS_PER_MS)} ms only, so "
-        f"throughput may be wrong by {percent(share)} (allowed: {percent(ERROR_SHARE)}). Use "
-        "longer rounds, or a faster network to the nodes."
+        f"throughput may be wrong by {percent(share)} ({ALLOWED}). Use longer rounds, or a faster "
+        "network to the nodes."
     )
 
 
