@@ -2,14 +2,13 @@
 
 `proportion` decides whether the share of requests that meet the limits is surely as high as
 required, by the scatter between batches of requests (`batches_of`). Failures count as independent,
-so that a search soon stops sending to a server that fails. A refusal of excess load (429, 503) is
-no such failure: it missed its limit. An INVALID row shows nothing about the server, unless it is
-only not stationary: then its queue grows, and the load may fail, but never holds.
+so that a search soon stops sending to a server that fails; a refusal of excess load (429, 503) only
+missed its limit. An INVALID row shows nothing about the server, unless it is only not stationary:
+then the load may fail, but never holds.
 
-Where sessions fail, the cause is eviction or computing. What the server computes again, which its
-prompt cache should have had, is compared with the new tokens and with the heaviest load that held.
-The server's own series tells the other causes (`causes`). The knee is the lightest load for which
-every clearly heavier one has little more throughput.
+Where sessions fail, what the server computes again, although its prompt cache should have had it,
+tells eviction from computing. The server's own series tells the other causes (`causes`). The knee
+is the lightest load for which every clearly heavier one has little more throughput.
 """
 
 import math
@@ -303,7 +302,7 @@ def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
             )
         ]
     if why == "breaks":
-        failed = f"{row.errors:,} of {counted_as(row.requests, 'request', 'requests')} failed"
+        failed = f"{row.errors:,} of {counted_as(row.requests, 'request')} failed"
         kinds = counted(row.error_kinds)
         return [
             Statement(
@@ -314,7 +313,7 @@ def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
     if not step.missed:
         return []
     (first, most), *others = step.missed.items()
-    shares = [f"{most:,} of {counted_as(step.sent, 'request', 'requests')} missed {_limit(first)}"]
+    shares = [f"{most:,} of {counted_as(step.sent, 'request')} missed {_limit(first)}"]
     shares += [f"{count:,} missed {_limit(name)}" for name, count in others]
     bottleneck = f"The bottleneck is {_limit(first)}:"
     return [

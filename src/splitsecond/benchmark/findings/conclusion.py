@@ -217,7 +217,7 @@ def _prices(usd_per_million: Mapping[str, float]) -> str:
     ranked = sorted(usd_per_million.items(), key=lambda each: each[1])
     prices = [f"{usd(price) if price else 'nothing'} at {name}" for name, price in ranked]
     others = len(ranked) - MAX_NAMED
-    more = f" and more at {counted_as(others, 'other', 'others')}" if others > 0 else ""
+    more = f" and more at {counted_as(others, 'other')}" if others > 0 else ""
     return f"{listed(prices[:MAX_NAMED])}{more}"
 
 

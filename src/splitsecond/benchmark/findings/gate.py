@@ -1,12 +1,10 @@
 """Conditions on which a run fails: ``ttft_ms.p95 > +10%`` against a baseline, ``errors > 0`` by
 itself.
 
-A gate fails where the 95% interval of the figure is beyond the limit, so the scatter of a run alone
-seldom fails one. The changes of a comparison that gates judge are corrected together for their
-number (Holm). Numbers without an interval are judged as they are.
-
-If a figure or a row is missing, a percentile has too few requests, or the bound that decides is
-unknown, the gate could not be checked (`Unchecked`), which is no pass.
+A gate fails where the 95% interval of the figure is beyond the limit; numbers without an interval
+are judged as they are. The changes of a comparison that gates judge are corrected together for
+their number (Holm). A gate that could not be checked (`Unchecked`) is no pass: a figure or a row is
+missing, a percentile has too few requests, or the bound that decides is unknown.
 
 `Equivalence` shows that nothing changed: ``ttft_ms.p50 ±5%`` passes where the change is certainly
 within 5%, by two one-sided tests at 5% (Schuirmann, 1987): the 90% interval lies within. All rows

@@ -76,7 +76,7 @@ class LoadSearchDriver:
         requests, over_s = settings.requests, settings.over_s
         if requests is not None and requests * ROUNDS < fewest(share, ROUNDS):
             raise CallerFault(
-                f"{ROUNDS} times {counted_as(requests, 'request', 'requests')} cannot show that "
+                f"{ROUNDS} times {counted_as(requests, 'request')} cannot show that "
                 f"{percent(share)} meet "
                 f"the limits: that takes at least {fewest(share, ROUNDS):,} requests",
                 kind="bad_load",

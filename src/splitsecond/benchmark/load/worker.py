@@ -24,6 +24,7 @@ from typing import Protocol, Self
 
 import msgspec
 import uvloop
+from msgspec.structs import replace
 
 from splitsecond.benchmark.load.block import MAX_IN_FLIGHT, BlockRun, Hold, Pacing
 from splitsecond.benchmark.load.calibration import calibrate, fault_note
@@ -210,7 +211,7 @@ class LoadWorker:
     def _calibrating(self, service: Service, condition: str) -> Service:
         async def calibrating(call: Call) -> Reply:
             notes = Notes(condition=condition, role="calibration", observer=self._report)
-            return await service(msgspec.structs.replace(call, notes=notes))
+            return await service(replace(call, notes=notes))
 
         return calibrating
 
@@ -220,7 +221,7 @@ class LoadWorker:
     def _report_reading(self, before: PacketCounts | None, reading: InstrumentReading) -> None:
         now = self._packet_counts()
         packets = None if now is None else now.since(before or PacketCounts())
-        reading = msgspec.structs.replace(reading, worker=self._number, packets=packets)
+        reading = replace(reading, worker=self._number, packets=packets)
         self._put(ReadingReport(reading))
 
     def _service(self, target: str) -> Service:

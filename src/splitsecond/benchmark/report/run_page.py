@@ -105,7 +105,7 @@ def _context(run: Run) -> dict[str, Any]:
 
 def _title(run: Run) -> str:
     targets = rows.targets(run)
-    subject = targets[0] if len(targets) == 1 else counted_as(len(targets), "target", "targets")
+    subject = targets[0] if len(targets) == 1 else counted_as(len(targets), "target")
     return f"{'Capacity' if run.capacity else 'Inference speed'} of {subject}"
 
 
@@ -123,7 +123,7 @@ def _lead(run: Run, levels: Sequence[rows.LoadLevel]) -> str:
     )
     sent = sum(condition.requests for condition in run.conditions)
     failed = sum(condition.errors for condition in run.conditions)
-    requests = f"{counted_as(sent, 'request', 'requests')}{_in_sessions(run)}"
+    requests = f"{counted_as(sent, 'request')}{_in_sessions(run)}"
     return (
         f"{requests} to {listed(rows.targets(run))} at {listed(_loads(levels))}{reuse}{kinds}; "
         f"{f'{failed:,}' if failed else 'none'} failed."
@@ -151,7 +151,7 @@ def _invalid(run: Run) -> dict[str, Any] | None:
     reasons += [
         (f"{c.target}, {rows.load_words(c)}: ", reason) for c in affected for reason in c.invalid
     ]
-    some = f"INVALID: {len(affected)} of {counted_as(len(run.conditions), 'row', 'rows')}"
+    some = f"INVALID: {len(affected)} of {counted_as(len(run.conditions), 'row')}"
     return {
         "heading": "INVALID" if run.invalid else some,
         "reasons": reasons,

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -71,7 +71,7 @@ def fitting(console: Console, tables: Tables) -> list[Table]:
     names = [table.columns[0] for table in tables(layout)]
     widest = max(console.measure(cell).maximum for column in names for cell in column.cells)
     room = max(room_left(console, tables(layout)), 0)
-    return tables(msgspec.structs.replace(layout, name_width=max(widest, SHORTEST_NAME) + room))
+    return tables(replace(layout, name_width=max(widest, SHORTEST_NAME) + room))
 
 
 def fit(console: Console, tables: Tables) -> bool:

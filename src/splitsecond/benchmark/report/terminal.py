@@ -423,7 +423,7 @@ def round_lines(one: WatchRound, news: Mapping[str, Sequence[RoundNews]]) -> lis
 
 
 def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
-    done = f"{found.answered:,} of {counted_as(found.requests, 'request', 'requests')} answered"
+    done = f"{found.answered:,} of {counted_as(found.requests, 'request')} answered"
     earlier = f", {found.earlier:,} earlier" if found.earlier else ""
     yield f"{done} in {number(found.seconds)} s{earlier}.", "bold"
     if found.answered:
@@ -441,7 +441,7 @@ def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
     )
     if found.cuts or found.again:
         retried = f", {again} retried" if found.again else ""
-        yield f"Targets refused load {counted_as(found.cuts, 'time', 'times')}{retried}.", "dim"
+        yield f"Targets refused load {counted_as(found.cuts, 'time')}{retried}.", "dim"
     if found.refused:
         yield f"{refused} refused permanently.", "red"
     if found.left:
@@ -457,7 +457,7 @@ def _cost_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
         if found.low_usd != found.high_usd:
             yield f"The cost is {bounds_words(found.low_usd, found.high_usd)}", "dim"
     if found.estimated:
-        attempts = counted_as(found.estimated, "attempt", "attempts")
+        attempts = counted_as(found.estimated, "attempt")
         yield (
             f"The cost of {attempts} is estimated: closed early, or with token counts that "
             f"cannot be true.",

@@ -305,7 +305,7 @@ def _burst(inputs: CheckInputs) -> str:
 
 def _collections(inputs: CheckInputs) -> str:
     ran = inputs.findings.instrument.collections
-    times = counted_as(ran, "time", "times")
+    times = counted_as(ran, "time")
     return (
         f"Python's garbage collection ran {times} during the measurement, expected 0."
         if ran
@@ -397,7 +397,7 @@ def _sparse(inputs: CheckInputs) -> str:
     if not found.sparse:
         return ""
     merged = found.last_tokens_merged and (
-        f" {counted_as(found.last_tokens_merged, 'last token', 'last tokens')} may have come up to "
+        f" {counted_as(found.last_tokens_merged, 'last token')} may have come up to "
         f"{number(found.last_merged_max_ms)} ms earlier."
     )
     return (
@@ -421,7 +421,7 @@ def _few_rounds(inputs: CheckInputs) -> str:
     if not 0 < rounds < MIN_ROUNDS:
         return ""
     return (
-        f"measured in {counted_as(rounds, 'round', 'rounds')}: the intervals describe this short "
+        f"measured in {counted_as(rounds, 'round')}: the intervals describe this short "
         f"time only. {MIN_ROUNDS} rounds or more also show the scatter between them."
     )
 
@@ -454,7 +454,7 @@ def _cancelled(inputs: CheckInputs) -> str:
 
 def _resent(inputs: CheckInputs) -> str:
     again = sum(o.resent for o in inputs.measured)
-    requests = counted_as(again, "request", "requests")
+    requests = counted_as(again, "request")
     return f"{requests} resent: the server had closed the idle connection." if again else ""
 
 

@@ -4,14 +4,13 @@ drift.
 The production figure is total TPS: output tokens divided by the time from the arrival of the call
 to its end, for successful requests only. Its median decides the grade (Straive, "How fast are LLMs
 in production?", September 2024: 1 from 100 tokens/s, 2 from 70, 3 from 50, 4 from 30, else 5;
-models with fewer than 500 requests are not graded there either). TTFT is that of streamed
-responses; attempts closed before their first token, and those that timed out, are censored samples.
+models with fewer than 500 requests are not graded). TTFT is that of streamed responses; attempts
+closed before their first token, and those that timed out, are censored samples.
 
 Requests of one hour resemble each other, and so do neighbouring days, so intervals, drifts and
 comparisons take periods of several hours or days as their units. Two targets that serve one model
 are compared at common hours and lengths (`traffic`). Drifts and comparisons of one report are each
-tested together (Holm, Scandinavian Journal of Statistics, 1979), so at most one report in twenty
-names one that is not there.
+tested together (Holm, Scandinavian Journal of Statistics, 1979).
 """
 
 import math

@@ -181,7 +181,7 @@ def _adjusted(of: PricedSpeed, bound: Literal[0, 1]) -> float:
 
 
 def _correlation_statement(r: float | None, interval: Interval, targets: int) -> Statement:
-    over = counted_as(targets, "target", "targets")
+    over = counted_as(targets, "target")
     low, high = interval
     if r is None or low is None or high is None:
         if targets < NEEDS:

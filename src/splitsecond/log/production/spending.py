@@ -16,7 +16,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
 import numpy as np
-from msgspec import Struct, convert, structs
+from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.catalog.price import MILLION, Price
@@ -334,7 +335,7 @@ class SpendingLedger:
         tokens, priced = row.input_tokens + row.output_tokens, row.usd > 0 or not row.unpriced
         per_million = row.usd / tokens * MILLION if priced and tokens else None
         tps = None if number is None else median(self._tps.of([number]))
-        return structs.replace(
+        return replace(
             row,
             stated_usd=self._stated.get(None if number is None else name),
             rented_usd=self._rent(machines, span_s / S_PER_HOUR),
