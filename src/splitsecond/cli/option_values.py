@@ -134,7 +134,7 @@ def _ownership(text: str, figures: str) -> Ownership:
     if not (0 <= purchase < 1e9 and 0 < years <= 100 and 0 <= watts < 1e7 and 0 <= kwh_usd < 1e3):
         expected = (
             f"USD,YEARS,WATTS,USD/KWH such as 1500,3,450,0.15, or {' or '.join(known)} "
-            f"with YEARS,USD/KWH"
+            "with YEARS,USD/KWH"
         )
         raise wrong("--owned", text, f"{expected}; for one target TARGET=…")
     return Ownership(purchase_usd=purchase, life_years=years, watts=watts, usd_per_kwh=kwh_usd)

@@ -237,5 +237,5 @@ def _difference(check: TtftCheck) -> str:
         )
     return (
         f"the server counts {number(-rest)} ms more than a client sees, so the two clocks do "
-        f"not begin alike."
+        "not begin alike."
     )

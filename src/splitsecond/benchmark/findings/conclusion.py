@@ -70,7 +70,7 @@ def _of_use(run: Run, found: Recommendation, use: str) -> str:
     met = [each.target for each in found.candidates if each.keeps == "yes"]
     return (
         f"For {use}, {listed(met)} {'meets' if len(met) == 1 else 'meet'} {limit}{at}{tense}; "
-        f"none is clearly first."
+        "none is clearly first."
     )
 
 
@@ -299,7 +299,7 @@ def _alone(row: Row, *, brief: bool = False) -> str:
             return ""
         return (
             f"{row.target} answers {level(row)} after {number(latency)} ms (p50): {number(speed)} "
-            f"inputs per second."
+            "inputs per second."
         )
     ttft, tps = ttft_figure(open_loop=row.concurrency is None).summary(row).p50, row.tps.p50
     if ttft is None or tps is None:

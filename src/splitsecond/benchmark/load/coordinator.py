@@ -312,7 +312,7 @@ class _Lane:
         if self._crashes >= MAX_CRASHES:
             self._lost(
                 block,
-                f"not sent: "
+                "not sent: "
                 f"{counted_as(self._crashes, 'worker process has', 'worker processes have')} died",
             )
             return {}

@@ -4,11 +4,9 @@ splitsecond.benchmark.load.worker [CLOCK [exact]]`.
 CLOCK is the best clock for arrival times ("packets", "kernel" or "process"), by default packets.
 With "exact", no stream is read so seldom that its ITL is not exact.
 
-Nothing else runs here: no screen, no disk, no statistics. A separate thread encodes and writes the
-reports, so that the event loop never waits for the parent or for a full pipe.
-
-Ctrl-C at the terminal reaches every process of the group. It is ignored here, because the parent
-decides what it means.
+Nothing else runs here: no screen, no disk, no statistics. A thread encodes and writes the reports,
+so that the event loop never waits for the parent. Ctrl-C at the terminal is ignored here, because
+the parent decides what it means.
 """
 
 import asyncio

@@ -110,7 +110,7 @@ def packet_clock_advice(refusal: str) -> str:
         )
     return (
         f"The packet clock is not available: {refusal}. To allow it, start a container with "
-        f"--cap-add NET_RAW, or copy "
+        "--cap-add NET_RAW, or copy "
         "the Python interpreter and run: sudo setcap cap_net_raw,cap_sys_nice+ep PYTHON."
     )
 
@@ -124,7 +124,7 @@ def send_advice(delays_ms: Summary) -> str:
     p50, p99 = _error(delays_ms.p50), _error(delays_ms.p99)
     return (
         f"On the loopback, a request leaves the kernel {p50} ms (p50) and {p99} ms (p99) after "
-        f"it was written."
+        "it was written."
     )
 
 
@@ -138,7 +138,7 @@ def card_advice(cards: Sequence[CardStamps]) -> str:
     if able:
         return (
             f"Hardware receive timestamps: available at {listed(able)}. Arrival times are the "
-            f"kernel's nevertheless."
+            "kernel's nevertheless."
         )
     alike = grouped(cards, lambda card: card.reason)
     why = "; ".join(

@@ -50,7 +50,7 @@ def render_run(
 
 def _context(run: Run) -> dict[str, Any]:
     levels = rows.levels(run)
-    priced, card = [c for c in run.conditions if c.cost_usd is not None], _cost_card(run)
+    card = _cost_card(run)
     return {
         "title": _title(run),
         "lead": _lead(run, levels),
@@ -67,9 +67,7 @@ def _context(run: Run) -> dict[str, Any]:
             (level.heading, _level_table(run, level), _remark_lines(rows.remarks(level)))
             for level in levels
         ],
-        "sessions": [
-            _session_table(level, own) for level in levels if (own := sessions.of_sessions(level))
-        ],
+        "sessions": _session_tables(levels),
         "sessions_note": sessions.note(sessions.columns_of(run.conditions), whole_headings=True),
         "turn_classes": _class_table(run),
         "more": _metric_tables(run),
@@ -79,7 +77,7 @@ def _context(run: Run) -> dict[str, Any]:
         "savings_note": savings.NOTE,
         "inputs": any(level.inputs for level in levels),
         "several_loads": len({(level.open_loop, level.load) for level in levels}) > 1,
-        "money": [*_condition_tables(run, MONEY, priced), *card],
+        "money": [*_money_tables(run), *card],
         "money_note": call_costs.NOTE if card else "",
         "prices": rows.price_sentences(run),
         "stages": _condition_tables(run, [("Means of the stages, ms", _stage_columns(run))])
@@ -213,6 +211,10 @@ def _main_columns(level: rows.LoadLevel) -> list[MetricColumn]:
     return [c for c in found if c.percentile] + [
         c for c in found[: len(found) // 2] if not c.percentile
     ]
+
+
+def _session_tables(levels: Iterable[rows.LoadLevel]) -> list[HtmlTable]:
+    return [_session_table(level, own) for level in levels if (own := sessions.of_sessions(level))]
 
 
 def _session_table(level: rows.LoadLevel, own: Sequence[ConditionFindings]) -> HtmlTable:
@@ -354,6 +356,10 @@ def _condition_tables(
             head = ["target", "load", *(name for name, _ in kept)]
             made.append(HtmlTable(caption=caption, head=head, body=body, export=True))
     return made
+
+
+def _money_tables(run: Run) -> list[HtmlTable]:
+    return _condition_tables(run, MONEY, [c for c in run.conditions if c.cost_usd is not None])
 
 
 def _cost_card(run: Run) -> list[HtmlTable]:

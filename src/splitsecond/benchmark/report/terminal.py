@@ -279,7 +279,7 @@ def _session_change_table(shown: Sequence[ConditionChange], layout: TableLayout)
     columns = [[_moved(c, each.column) for c in shown] for each in own]
     title = (
         f"{sessions.TITLE} at {rows.level_title(shown[0]).lower()}: the second run, and how "
-        f"it differs"
+        "it differs"
     )
     return filled(
         title, [each.heading for each in own], [(c.name, False) for c in shown], columns, layout
@@ -460,7 +460,7 @@ def _cost_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
         attempts = counted_as(found.estimated, "attempt")
         yield (
             f"The cost of {attempts} is estimated: closed early, or with token counts that "
-            f"cannot be true.",
+            "cannot be true.",
             "dim",
         )
     if found.unpriced:

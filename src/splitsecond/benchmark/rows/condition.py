@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from splitsecond.benchmark.rows.check_inputs import CheckInputs
 from splitsecond.benchmark.rows.figures import FIGURES, TOTALS, ended, successful
@@ -47,10 +47,6 @@ from splitsecond.log.statistics.summary import Floats, percentile, ratio_interva
 MAX_EFFICIENCY = 1.1
 """Most batching efficiency, divided by the concurrency. The bound is 1; the rest is allowed for
 chance."""
-_ASKED = (
-    "condition", "target", "concurrency", "rate", "cache_reuse", "workload", "region", "inputs",
-)  # fmt: skip
-"""Fields of a row that are those of its settings."""
 
 
 def condition_findings(
@@ -81,7 +77,7 @@ def condition_findings(
     error_kinds, error_examples = failures_by_kind(measured)
 
     findings = ConditionFindings(
-        **{name: getattr(asked, name) for name in _ASKED},
+        **_of_settings(asked),
         requests=len(measured),
         errors=sum(error_kinds.values()),
         error_kinds=error_kinds,
@@ -126,6 +122,11 @@ def condition_findings(
     return with_cost(
         findings, observations, prices, hours=load.whole.length_ns / NS_PER_S / S_PER_HOUR
     )
+
+
+def _of_settings(asked: AskedCondition) -> dict[str, Any]:
+    left_out = ("output_tokens", "shared_blocks", "usage")
+    return {name: value for name, value in asdict(asked).items() if name not in left_out}
 
 
 def _load(

@@ -117,9 +117,8 @@ FIGURES = _by_name(
         "TTFT after sending",
         "ms",
         "Latency",
-        "Time to first token, from when the kernel had taken the last byte of the "
-        "request. It is shorter than "
-        "TTFT where the kernel did not take all bytes at once, as of a long prompt.",
+        "Time to first token, from when the kernel had taken the last byte of the request. It is "
+        "shorter than TTFT where the kernel did not take all bytes at once, as of a long prompt.",
         of=lambda o: o.ttft_sent_ns,
         listed=(),
     ),

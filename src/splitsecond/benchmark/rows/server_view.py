@@ -3,10 +3,8 @@
 States (requests that wait, KV cache, power) are those of the readings while the load was up: in
 each round from the first measured request to the last token of one. Counts and mean times are
 differences between the readings at the edges of the row's blocks, so they cover all of its
-requests, warm-up and cool-down included.
-
-A server that answers others too counts their requests as well. Then its mean times are not those of
-our requests, and TTFT is not split.
+requests, warm-up and cool-down included. A server that answers others too counts their requests as
+well; then TTFT is not split.
 """
 
 from collections.abc import Callable, Iterator, Sequence

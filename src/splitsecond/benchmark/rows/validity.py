@@ -358,7 +358,7 @@ def _cached(inputs: CheckInputs) -> str:
         return ""
     return (
         f"{hits:,} of {len(inputs.answered):,} prompts came partly from the provider's cache, "
-        f"although each was new."
+        "although each was new."
     )
 
 
@@ -380,7 +380,7 @@ def _merged_first_tokens(inputs: CheckInputs) -> str:
         return ""
     return (
         f"{counted_as(found.first_tokens_merged, 'first token was', 'first tokens were')} read "
-        f"together with later "
+        "together with later "
         f"ones, and dated back by at most {number(found.first_merged_max_ms)} ms."
     )
 
@@ -435,7 +435,7 @@ def _load_fell(inputs: CheckInputs) -> str:
         return ""
     return (
         f"{outside:,} of {len(inputs.measured):,} requests ended when the load had begun to "
-        f"fall, and may be too fast."
+        "fall, and may be too fast."
     )
 
 

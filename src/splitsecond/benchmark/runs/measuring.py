@@ -547,7 +547,7 @@ class Measurement:
             self._unwritten.append(write)
             raise FolderFailed(
                 f"{cannot_write(self._folder.path, error)}; the run was stopped, what was "
-                f"measured is reported",
+                "measured is reported",
                 kind="disk",
                 phase="queue",
                 hint="Free some space, or use another folder.",
@@ -578,7 +578,7 @@ def _cost_limit_notes(plan: RunPlan, observations: Sequence[Observation]) -> lis
     counts = Counter(o.condition for o in ended(observations))
     return [
         f"{c.condition}: ended early, after {counts[c.condition]} of {c.requests} requests: the "
-        f"cost limit was reached."
+        "cost limit was reached."
         for c in plan.conditions
         if counts[c.condition] < c.requests
     ]

@@ -325,7 +325,7 @@ def _of_images(images: str) -> list[str]:
     several = counted_as(found.count, f"{found.format.upper()} image")
     return [
         f"Each request has {several} of {found.width}x{found.height} pixels. No cost below "
-        f"includes their tokens."
+        "includes their tokens."
     ]
 
 

@@ -102,7 +102,7 @@ def with_model(server: Server, headers: Mapping[str, str]) -> Server:
         raise wrong(
             "model",
             "",
-            f"the name of the model: a server of API format "
+            "the name of the model: a server of API format "
             f"{server.api_format} is not asked for it",
         )
     key = api_key(spec, os.environ)
@@ -195,7 +195,7 @@ def parse_policies(texts: Sequence[str], file: PolicyFile | None) -> dict[str, l
         if only_here := [name for name in user_policies(policy) if name not in own]:
             raise CallerFault(
                 f"{only_here[0]} is a policy of this process; a run sends its requests from other "
-                f"processes",
+                "processes",
                 kind="bad_policy",
                 hint="Put it into a file of its own, and name this file.",
             )

@@ -136,7 +136,7 @@ def read_trace(
     if form is _MOONCAKE and _probably_seconds(times_ns):
         words = (
             f"{path}: its timestamps are probably seconds, but those of Mooncake's format are "
-            f"milliseconds"
+            "milliseconds"
         )
         _refuse(
             words,

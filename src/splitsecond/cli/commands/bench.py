@@ -55,7 +55,7 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
         of_results(
             "--for",
             metavar="USE",
-            help=f"Plan the run for a verdict on this use: its limits, and "
+            help="Plan the run for a verdict on this use: its limits, and "
             f"enough requests. {USE_NAMES}.",
         ),
     ] = ""

@@ -62,7 +62,7 @@ def init(
         typer.Option(
             "--for",
             metavar="AGENT",
-            help=f"Print the settings of a client for the gateway of FILE, and write nothing: "
+            help="Print the settings of a client for the gateway of FILE, and write nothing: "
             f"{listed(AGENTS, 'or')}.",
             show_default=False,
         ),

@@ -161,7 +161,7 @@ def _notes(found: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]:
         examples = ", ".join(f"{tiered.target}@{name}" for name in sorted(tiered.tiers))
         yield (
             f"Speed tiers are targets: {examples}. Their prices: splitsecond providers "
-            f"PROVIDER, or --json."
+            "PROVIDER, or --json."
         )
 
 

@@ -269,7 +269,7 @@ def _bounded(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
         return []
     return [
         Statement(
-            f"TTFT is uncertain where attempts were closed before their first token: "
+            "TTFT is uncertain where attempts were closed before their first token: "
             f"{'; '.join(rows)}. Races close "
             "attempts with long prompts later, so the figures may be too high.",
             in_a_line("TTFT is uncertain, as races closed attempts: ", rows),
@@ -319,7 +319,7 @@ def _of_models(comparisons: Sequence[SpeedComparison]) -> list[Statement]:
             sentences.append(
                 Statement(
                     f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal "
-                    f"hours and lengths.",
+                    "hours and lengths.",
                     in_a_line(
                         f"At equal hours and lengths, {first} is ",
                         [_times(each, short=True) for each in tested],
@@ -350,7 +350,7 @@ def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:
     said = (
         [
             f"Without a grade: {len(few):,} of {len(speeds):,}. A grade needs {few[0].needs:,} "
-            f"successful requests."
+            "successful requests."
         ]
         if few
         else []

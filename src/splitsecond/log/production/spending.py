@@ -1,10 +1,10 @@
 """Spending by target, model, route, client or day, and how much of it was wasted.
 
-The cost of a call is that of all its attempts, at today's prices: a response that lost a race is
-paid for, too. `lost_usd` went to attempts whose response nobody received: losers of a race or a
-hedge, discarded drafts of small models, broken responses. What an attempt cost that we closed early
-depends on the provider's rule (`closed_early`); `low_usd` and `high_usd` are the bounds of `usd`,
-where an answer can be as long as the target's longest.
+The cost of a call is that of all its attempts, at today's prices. `lost_usd` went to attempts whose
+response nobody received: losers of a race or a hedge, discarded drafts of small models, broken
+responses. What an attempt cost that we closed early depends on the provider's rule
+(`closed_early`); `low_usd` and `high_usd` are the bounds of `usd`, where an answer can be as long
+as the target's longest.
 
 A machine paid by the hour has no price per token. It is listed with its cost if it ran all of the
 time (`rented_usd`).

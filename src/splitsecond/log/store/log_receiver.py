@@ -210,6 +210,6 @@ class LogReceiver:
         elif self._file.records:
             say(
                 f"log {self._log.where}: what is not written is kept in {self._file.path}; the "
-                f"next start writes it."
+                "next start writes it."
             )
         self._file.close()

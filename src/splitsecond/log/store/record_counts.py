@@ -41,7 +41,7 @@ class RecordCounts:
         except OSError as error:
             say(
                 f"{path} cannot be written: {error.strerror}. What is lost if worker {worker} "
-                f"dies is not counted."
+                "dies is not counted."
             )
             self.cells = memoryview(bytearray(_SIZE)).cast("q")
 

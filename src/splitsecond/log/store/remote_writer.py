@@ -183,7 +183,7 @@ class RemoteLogWriter:
             files = ", ".join(map(str, self._files))
             self._say(
                 f"{words}: {kept:,}. They are kept in {files}; the hub or "
-                f"the next start writes them."
+                "the next start writes them."
             )
 
     def _left_to_do(self) -> bool:
