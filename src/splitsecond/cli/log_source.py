@@ -88,17 +88,15 @@ class LoggedTraffic:
     def price(self, targets: Sequence[str]) -> Callable[[str], Price | None]:
         """Return the prices of targets by the configuration, or by the public list and the
         catalogue without one."""
-        if self._settings is None:
-            return prices(targets).get
-
-        facts = TargetDirectory(self._settings)
-        facts.learn(facts.look_up(targets))
-        return facts.price
+        return prices(targets).get if self._settings is None else self._directory(targets).price
 
     def facts(self, targets: Sequence[str]) -> Callable[[str], TargetInfo]:
+        return self._directory(targets).facts
+
+    def _directory(self, targets: Sequence[str]) -> TargetDirectory:
         directory = TargetDirectory(self._settings or RouterSettings())
         directory.learn(directory.look_up(targets))
-        return directory.facts
+        return directory
 
     def policy(self, route: str) -> Expression | None:
         """Return the policy of a route by the configuration; that of a target is the target. None:
@@ -230,10 +228,7 @@ def _settings(log: str, config: Path | None) -> GatewaySettings | None:
     """Load the gateway's configuration: `config`, or without a `log` the default file. Keys are not
     needed."""
     path = config if log else config_file(config)
-    if path is None:
-        return None
-
-    return load(path, os.environ, serving=False)
+    return None if path is None else load(path, os.environ, serving=False)
 
 
 def _url(log: str, settings: GatewaySettings | None) -> str:

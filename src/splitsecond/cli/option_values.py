@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.recommendation import AtLoad
 from splitsecond.benchmark.load.sweep import BUILT_IN, NamedWorkload, read_workloads
@@ -110,16 +110,12 @@ def prices(
             before = found.get(target, Price(as_of=today, source="the command line"))
             if option == "--price":
                 rates = _figures(option, text, figures, 2, len(RATES))
-                found[target] = msgspec.structs.replace(
-                    before, **dict(zip(RATES, rates, strict=False))
-                )
+                found[target] = replace(before, **dict(zip(RATES, rates, strict=False)))
             elif option == "--owned":
                 machine = _ownership(text, figures)
-                found[target] = msgspec.structs.replace(
-                    before, per_hour_usd=machine.usd_per_hour, owned=machine
-                )
+                found[target] = replace(before, per_hour_usd=machine.usd_per_hour, owned=machine)
             else:
-                found[target] = msgspec.structs.replace(
+                found[target] = replace(
                     before, per_hour_usd=_figures(option, text, figures, 1, 1)[0]
                 )
     return found
@@ -138,7 +134,7 @@ def _ownership(text: str, figures: str) -> Ownership:
     if not (0 <= purchase < 1e9 and 0 < years <= 100 and 0 <= watts < 1e7 and 0 <= kwh_usd < 1e3):
         expected = (
             f"USD,YEARS,WATTS,USD/KWH such as 1500,3,450,0.15, or {' or '.join(known)} "
-            f"with YEARS,USD/KWH"
+            "with YEARS,USD/KWH"
         )
         raise wrong("--owned", text, f"{expected}; for one target TARGET=…")
     return Ownership(purchase_usd=purchase, life_years=years, watts=watts, usd_per_kwh=kwh_usd)
@@ -208,7 +204,7 @@ def workloads(
         ]
     known = BUILT_IN | (read_workloads(file) if file else {})
     found = [known[one_of("--workload", name, tuple(known))] for name in names]
-    return found if keep_rate else [msgspec.structs.replace(each, rate=None) for each in found]
+    return found if keep_rate else [replace(each, rate=None) for each in found]
 
 
 def _batches_or_efforts(

@@ -196,7 +196,7 @@ def _print_robust(robust: Robust, console: Console) -> None:
         return
     words = (
         f"Doubly robust, by the probabilities of the log's choices ({robust.effective_calls:,.0f} "
-        f"calls of equal weight): "
+        "calls of equal weight): "
     )
     if not robust.differs:
         print_item(console, "  ", f"{words}the same, up to chance.", "dim")
@@ -209,7 +209,7 @@ def _print_robust(robust: Robust, console: Console) -> None:
 def _print_coverage(coverage: Coverage, console: Console) -> None:
     words = (
         f"{percent(coverage.share)} of {counted_as(coverage.calls, 'call')} rest on at least "
-        f"20 similar attempts."
+        "20 similar attempts."
     )
     if coverage.left_out:
         reasons = sorted(coverage.left_out.items(), key=lambda one: -one[1])
@@ -223,7 +223,7 @@ def _print_coverage(coverage: Coverage, console: Console) -> None:
         share = percent(coverage.over_load / coverage.calls)
         words = (
             f"{share} met more calls at a target than it ever had in the log: taken to be no "
-            f"slower (--any-load)."
+            "slower (--any-load)."
         )
         print_item(console, "  ", words, "yellow")
 

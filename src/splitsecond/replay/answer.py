@@ -173,7 +173,7 @@ def what_if(
     if len(logged.calls.came_us) < MIN_CALLS:
         raise CallerFault(
             f"the log has {len(logged.calls.came_us):,} calls to the route {route!r}; {MIN_CALLS} "
-            f"are needed",
+            "are needed",
             kind="nothing_logged",
             hint="Look further back with --since.",
         )

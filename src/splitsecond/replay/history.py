@@ -3,11 +3,11 @@
 A call that was sent to a target answers with that attempt. For any other target its answer is drawn
 from attempts of other calls there that are similar: with a prompt of about its length, streamed or
 not, with the session in the target's cache or not, and near in time. The nearest attempt to a
-moment close to the call's answers. So all calls of one slow minute meet the attempts of this
-minute, and it does not matter that a policy sends more calls to a target while it is fast.
+moment close to the call's answers, so all calls of one slow minute meet the attempts of this
+minute.
 
-A race or a hedge closes its loser before its first token. Such a time is censored: the answer takes
-longer, and is drawn from similar attempts that took longer.
+A race or a hedge closes its loser before its first token. Such a time is censored: the answer is
+drawn from similar attempts that took longer.
 """
 
 from bisect import bisect_left

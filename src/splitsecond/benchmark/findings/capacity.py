@@ -2,21 +2,25 @@
 
 `proportion` decides whether the share of requests that meet the limits is surely as high as
 required, by the scatter between batches of requests (`batches_of`). Failures count as independent,
-so that a search soon stops sending to a server that fails. A refusal of excess load (429, 503) is
-no such failure: it missed its limit. An INVALID row shows nothing about the server, unless it is
-only not stationary: then its queue grows, and the load may fail, but never holds.
+so that a search soon stops sending to a server that fails; a refusal of excess load (429, 503) only
+missed its limit. An INVALID row shows nothing about the server, unless it is only not stationary:
+then the load may fail, but never holds.
 
-Where sessions fail, the cause is eviction or computing. What the server computes again, which its
-prompt cache should have had, is compared with the new tokens and with the heaviest load that held.
-The server's own series tells the other causes (`causes`). The knee is the lightest load for which
-every clearly heavier one has little more throughput.
+Where sessions fail, what the server computes again, although its prompt cache should have had it,
+tells eviction from computing. The server's own series tells the other causes (`causes`). The knee
+is the lightest load for which every clearly heavier one has little more throughput.
 """
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from splitsecond.benchmark.findings.causes import cause_of_row, evidence, with_evidence
+from splitsecond.benchmark.findings.causes import (
+    cause_of_row,
+    evidence,
+    throttled_by,
+    with_evidence,
+)
 from splitsecond.benchmark.rows.figures import ended, ttft_figure
 from splitsecond.benchmark.rows.records import (
     Capacity,
@@ -298,7 +302,7 @@ def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
             )
         ]
     if why == "breaks":
-        failed = f"{row.errors:,} of {counted_as(row.requests, 'request', 'requests')} failed"
+        failed = f"{row.errors:,} of {counted_as(row.requests, 'request')} failed"
         kinds = counted(row.error_kinds)
         return [
             Statement(
@@ -309,7 +313,7 @@ def _bottleneck(why: str, step: CapacityStep, row: Row) -> list[Statement]:
     if not step.missed:
         return []
     (first, most), *others = step.missed.items()
-    shares = [f"{most:,} of {counted_as(step.sent, 'request', 'requests')} missed {_limit(first)}"]
+    shares = [f"{most:,} of {counted_as(step.sent, 'request')} missed {_limit(first)}"]
     shares += [f"{count:,} missed {_limit(name)}" for name, count in others]
     bottleneck = f"The bottleneck is {_limit(first)}:"
     return [
@@ -360,11 +364,7 @@ def _own_cause(found: Capacity, failed: Row) -> list[Statement]:
         "throttling": "The GPUs are throttled",
         "computing": "No request waits, so computing takes the time",
     }[found.cause]
-    capped = [("power cap", view.power_capped), ("heat", view.heat_capped)]
-    reported = [
-        *evidence(view),
-        *(f"{name} for {percent(round(share, 2))} of the time" for name, share in capped if share),
-    ]
+    reported = [*evidence(view), *throttled_by(view)]
     return [with_evidence(f"{cause} {level(failed)}", reported)]
 
 
@@ -405,10 +405,8 @@ def _saturation(found: Capacity, rows: Mapping[float, Row]) -> list[Statement]:
                 f"{number(speeds[most])}{_batching(rows[most])}."
             )
         ]
-    knee, grown = (
-        f"{number(speeds[found.knee])}{_batching(rows[found.knee])}",
-        speeds[most] / speeds[found.knee] - 1,
-    )
+    knee = f"{number(speeds[found.knee])}{_batching(rows[found.knee])}"
+    grown = speeds[most] / speeds[found.knee] - 1
     if grown < SAME_THROUGHPUT:
         return [Statement(f"System tokens/s saturate at {load(rows[found.knee])}: {knee}.")]
     beyond = f"{number(speeds[most])} at {load(rows[most])} ({change(grown)})"

@@ -66,6 +66,11 @@ def is_throttled(view: ServerView) -> bool:
     return max(view.power_capped or 0.0, view.heat_capped or 0.0) >= THROTTLED
 
 
+def throttled_by(view: ServerView) -> list[str]:
+    causes = (("power cap", view.power_capped), ("heat", view.heat_capped))
+    return [f"{name} for {percent(round(part, 2))} of the time" for name, part in causes if part]
+
+
 def evidence(view: ServerView) -> list[str]:
     """Return what the series says about waiting: "11 waiting at the median", "KV cache 97%", "34
     preemptions"."""
@@ -182,15 +187,8 @@ def _cache(levels: Sequence[Row]) -> Iterator[Statement]:
 def _throttling(levels: Sequence[Row]) -> Iterator[Statement]:
     for row in reversed(levels):
         if row.server and is_throttled(row.server):
-            causes = (("power cap", row.server.power_capped), ("heat", row.server.heat_capped))
-            words = [
-                f"{cause} for {percent(round(share, 2))} of the time"
-                for cause, share in causes
-                if share
-            ]
-            yield Statement(
-                f"The GPUs of {row.target} were throttled {level(row)}: {', '.join(words)}."
-            )
+            words = ", ".join(throttled_by(row.server))
+            yield Statement(f"The GPUs of {row.target} were throttled {level(row)}: {words}.")
             return
 
 
@@ -239,5 +237,5 @@ def _difference(check: TtftCheck) -> str:
         )
     return (
         f"the server counts {number(-rest)} ms more than a client sees, so the two clocks do "
-        f"not begin alike."
+        "not begin alike."
     )

@@ -70,7 +70,7 @@ def _of_use(run: Run, found: Recommendation, use: str) -> str:
     met = [each.target for each in found.candidates if each.keeps == "yes"]
     return (
         f"For {use}, {listed(met)} {'meets' if len(met) == 1 else 'meet'} {limit}{at}{tense}; "
-        f"none is clearly first."
+        "none is clearly first."
     )
 
 
@@ -217,7 +217,7 @@ def _prices(usd_per_million: Mapping[str, float]) -> str:
     ranked = sorted(usd_per_million.items(), key=lambda each: each[1])
     prices = [f"{usd(price) if price else 'nothing'} at {name}" for name, price in ranked]
     others = len(ranked) - MAX_NAMED
-    more = f" and more at {counted_as(others, 'other', 'others')}" if others > 0 else ""
+    more = f" and more at {counted_as(others, 'other')}" if others > 0 else ""
     return f"{listed(prices[:MAX_NAMED])}{more}"
 
 
@@ -299,7 +299,7 @@ def _alone(row: Row, *, brief: bool = False) -> str:
             return ""
         return (
             f"{row.target} answers {level(row)} after {number(latency)} ms (p50): {number(speed)} "
-            f"inputs per second."
+            "inputs per second."
         )
     ttft, tps = ttft_figure(open_loop=row.concurrency is None).summary(row).p50, row.tps.p50
     if ttft is None or tps is None:

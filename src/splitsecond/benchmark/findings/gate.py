@@ -1,12 +1,10 @@
 """Conditions on which a run fails: ``ttft_ms.p95 > +10%`` against a baseline, ``errors > 0`` by
 itself.
 
-A gate fails where the 95% interval of the figure is beyond the limit, so the scatter of a run alone
-seldom fails one. The changes of a comparison that gates judge are corrected together for their
-number (Holm). Numbers without an interval are judged as they are.
-
-If a figure or a row is missing, a percentile has too few requests, or the bound that decides is
-unknown, the gate could not be checked (`Unchecked`), which is no pass.
+A gate fails where the 95% interval of the figure is beyond the limit; numbers without an interval
+are judged as they are. The changes of a comparison that gates judge are corrected together for
+their number (Holm). A gate that could not be checked (`Unchecked`) is no pass: a figure or a row is
+missing, a percentile has too few requests, or the bound that decides is unknown.
 
 `Equivalence` shows that nothing changed: ``ttft_ms.p50 ±5%`` passes where the change is certainly
 within 5%, by two one-sided tests at 5% (Schuirmann, 1987): the 90% interval lies within. All rows
@@ -47,6 +45,7 @@ _GATE = re.compile(
     r"\s*+(?P<compare>[<>]=?)"
     r"\s*+(?P<limit>[+\-−]?(?:\d++(?:\.\d++)?|\.\d++))\s*+(?P<percent>%?)\s*+"
 )
+_NO_ROW = "this run lacks a row of the baseline"
 _EXAMPLES = (
     "Examples: 'ttft_ms.p95 > 300', 'errors > 0', and against a baseline 'tps.p50 < -5%'. "
     "docs/reference/figures.md lists the figures."
@@ -101,9 +100,7 @@ class Gate(Struct, frozen=True, kw_only=True):
         if bound is None:
             if value is not None or interval not in (None, (None, None)):
                 return self._unbounded(row(findings))
-            return Unchecked(
-                f"{row(findings)}: {self._name} is missing, so {self.text!r} cannot be checked."
-            )
+            return self._unchecked(f"{row(findings)}: {self._name} is missing")
         if _COMPARE[self.compare](bound, self.limit):
             measured = "beyond what was answered" if value is None else number(value)
             return (
@@ -114,10 +111,7 @@ class Gate(Struct, frozen=True, kw_only=True):
 
     def _against(self, old: ConditionFindings, new: ConditionFindings | None) -> str:
         if new is None:
-            return Unchecked(
-                f"{row(old)}: this run lacks a row of the baseline, so {self.text!r} cannot be "
-                f"checked."
-            )
+            return self._unchecked(f"{row(old)}: {_NO_ROW}")
         (before, *_), (after, interval, needs) = self._judged(old), self._judged(new)
         if needs:
             return self._too_few(row(new))
@@ -126,10 +120,7 @@ class Gate(Struct, frozen=True, kw_only=True):
             return self._unbounded(row(new))
         if before is None or bound is None or before == 0:
             missing = "this run" if bound is None else "the baseline"
-            return Unchecked(
-                f"{row(new)}: {self._name} of {missing} is missing or 0, so {self.text!r} cannot "
-                f"be checked."
-            )
+            return self._unchecked(f"{row(new)}: {self._name} of {missing} is missing or 0")
         if _COMPARE[self.compare](_moved(before, bound), self.limit):
             measured = "beyond what was answered" if after is None else number(after)
             moved = "" if after is None else f" ({_change(_moved(before, after))})"
@@ -150,16 +141,14 @@ class Gate(Struct, frozen=True, kw_only=True):
 
     def _unbounded(self, name: str) -> str:
         which = "lower" if self.compare.startswith(">") else "upper"
-        return Unchecked(
-            f"{name}: the interval of {self._name} has no {which} bound, so {self.text!r} cannot "
-            f"be checked."
-        )
+        return self._unchecked(f"{name}: the interval of {self._name} has no {which} bound")
 
     def _too_few(self, name: str) -> str:
-        return Unchecked(
-            f"{name}: {self._name} needs more requests, so {self.text!r} cannot be checked. Use "
-            f"{_enough(self.statistic)}."
-        )
+        advice = f" Use {_enough(self.statistic)}."
+        return self._unchecked(f"{name}: {self._name} needs more requests", advice)
+
+    def _unchecked(self, why: str, advice: str = "") -> Unchecked:
+        return Unchecked(f"{why}, so {self.text!r} cannot be checked.{advice}")
 
     @property
     def _name(self) -> str:
@@ -195,12 +184,7 @@ def check_changes(gates: Sequence[Gate], comparison: Comparison) -> list[str]:
                 kind="bad_gate",
                 hint=f"Use one of .{', .'.join(PERCENTILES)}.",
             )
-        breaches += [
-            Unchecked(
-                f"{name}: this run lacks a row of the baseline, so {gate.text!r} cannot be checked."
-            )
-            for name in comparison.only_before
-        ]
+        breaches += [gate._unchecked(f"{name}: {_NO_ROW}") for name in comparison.only_before]
         for changed in comparison.conditions:
             found = _found(changed, gate.figure, gate.statistic)
             if found is not None and found.ci95 is not None:
@@ -270,19 +254,15 @@ def _without_interval(gate: Gate, changed: ConditionChange, found: FigureChange 
         or (found.after is None and not found.real)
         or found.before == 0
     ):
-        return Unchecked(
-            f"{name}: {gate._name} is missing or 0 on one side, so {gate.text!r} cannot be checked."
-        )
+        return gate._unchecked(f"{name}: {gate._name} is missing or 0 on one side")
     if found.needs:
         return gate._too_few(name)
     if found.percentile and found.after is None:
         worse = gate.compare.startswith(">") != FIGURES[gate.figure].higher_is_better
         return f"{name}: {gate._name} is now beyond what was answered." if worse else ""
     if found.percentile:
-        return Unchecked(
-            f"{name}: {gate._name} has too few rounds or requests to be tested, so {gate.text!r} "
-            f"cannot be checked."
-        )
+        few = "has too few rounds or requests to be tested"
+        return gate._unchecked(f"{name}: {gate._name} {few}")
     assert found.after is not None
     moved = _moved(found.before, found.after)
     if not _COMPARE[gate.compare](moved, gate.limit):
@@ -307,9 +287,7 @@ class Equivalence(Struct, frozen=True, kw_only=True):
 
     def check(self, comparison: Comparison) -> list[str]:
         sentences = [
-            Unchecked(
-                f"{name}: this run lacks a row of the baseline, so {self.text!r} is not shown."
-            )
+            Unchecked(f"{name}: {_NO_ROW}, so {self.text!r} is not shown.")
             for name in comparison.only_before
         ]
         return sentences + [
@@ -343,11 +321,8 @@ def parse_equivalence(text: str) -> Equivalence:
     match = _EQUIVALENT.fullmatch(text)
     if match is None:
         raise _not_equivalence(text, "it is not a figure and ± a percentage")
-    figure, statistic, share = (
-        match["figure"],
-        match["statistic"] or "",
-        float(match["limit"]) / 100,
-    )
+    figure, statistic = match["figure"], match["statistic"] or ""
+    share = float(match["limit"]) / 100
     if figure in FIGURES and statistic not in PERCENTILES:
         raise _not_equivalence(text, f"{figure} needs one of .{', .'.join(PERCENTILES)}")
     if figure not in FIGURES and (statistic or figure not in _TESTED):

@@ -6,10 +6,9 @@ to `QUEUEING` times its value at the lightest load, and the interval of p95 lies
 interval; without intervals, it is only possible.
 
 The sweet spot is the load with the highest power, system tokens/s ÷ E2E p50 (Kleinrock, "Power and
-deterministic rules of thumb for probabilistic problems in computer communications", 1979). If that
-is the heaviest load, the run has not reached it.
-
-Intervals of a change combine the ends of both intervals, so they are wider than 95%.
+deterministic rules of thumb for probabilistic problems in computer communications", 1979), unless
+that is the heaviest load. Intervals of a change combine the ends of both intervals, so they are
+wider than 95%.
 """
 
 import math

@@ -4,11 +4,10 @@ A target meets the limit of a use (`core.timing.uses`) if the whole 95% interval
 does, and misses it if none of the interval does; between the two, the requests cannot tell yet. One
 with more than one failed request in twenty misses it.
 
-A run judges targets at its heaviest load where many users wait at once, because a limit that holds
-for one user says nothing about many; at the lightest for completion, because one user waits for one
-request; for a batch, where a dollar buys most tokens, and among such loads at the one with the
-highest throughput. A target without a usable row there is judged at its nearest lighter load, and
-its verdict is "unsure" at best.
+A run judges targets at its heaviest load where many users wait at once; at the lightest for
+completion, because one user waits for one request; for a batch, where a dollar buys most tokens,
+and among such loads at the one with the highest throughput. A target without a usable row there is
+judged at its nearest lighter load, and its verdict is "unsure" at best.
 
 In a log, prices are compared at the mix of input and output of all targets, and the time of an
 agent is computed from the medians of TTFT and TPS.

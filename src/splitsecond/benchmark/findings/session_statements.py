@@ -75,7 +75,7 @@ def _troubles(found: SessionFindings) -> Iterator[str]:
     if found.broken:
         yield (
             f"{found.broken:,} of {counted_as(found.broken + found.finished, 'session')} that "
-            f"ended broke."
+            "ended broke."
         )
 
 

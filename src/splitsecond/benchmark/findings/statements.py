@@ -6,9 +6,9 @@ that is not real. Where a difference is not certain, the sentence says what this
 seen, and what it takes to see 10%. A run whose rounds follow each other too closely names no target
 first.
 
-The built-in engine, a toy model on this machine, is ranked only against itself. Targets whose
-tokens are counted differently are not compared on tokens per second. With the limits of a named
-use, the first sentences are its `verdicts`.
+The built-in engine is ranked only against itself. Targets whose tokens are counted differently are
+not compared on tokens per second. With the limits of a named use, the first sentences are its
+`verdicts`.
 """
 
 import math

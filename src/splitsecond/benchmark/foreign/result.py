@@ -1,8 +1,8 @@
 """The requests that another benchmark tool measured, as observations of a run.
 
 Such a file has no rounds, so the requests of a load are divided by time into `BLOCKS` blocks of the
-same size. Their scatter gives intervals for the time that was measured. It says nothing about
-other times, and reports say so. Nothing is known of the tool's own delays.
+same size. Their scatter gives intervals for the time that was measured only. Nothing is known of
+the tool's own delays.
 """
 
 import hashlib

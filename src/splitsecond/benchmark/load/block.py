@@ -3,16 +3,14 @@
 Warm-up requests build the complete load up; cool-down requests keep it up until the last measured
 one has ended, in all processes that send a part of the block.
 
-Starting all slots of a closed loop at once would measure a stampede, so the first request goes
-alone, and the other slots start spread over the time that its first token took. Responses of equal
-length would keep the slots in step. So the first warm-up of each slot has a uniformly random
-length. A slot whose warm-up ends before most others have their first token sends another one, of
-full length: short ones would wait for a first token more often than the measured requests do, and
-lower the throughput.
+The first request of a closed loop goes alone, and the other slots start spread over the time that
+its first token took. The first warm-up of each slot has a uniformly random length, or responses of
+equal length would keep the slots in step. A slot whose warm-up ends before most others have their
+first token sends another one, of full length: short ones would wait for a first token more often
+than the measured requests do, and lower the throughput.
 
 An open loop sends at given times, whatever the target does. A request beyond the cap on the
-requests in flight is not delayed, which would falsify the schedule, but counted as a failure of the
-client.
+requests in flight is counted as a failure of the client.
 """
 
 import asyncio
@@ -21,6 +19,7 @@ from itertools import count
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.load.measured_call import MeasuredCall
 from splitsecond.benchmark.load.self_monitor import SelfMonitor
@@ -206,9 +205,7 @@ class BlockRun:
 
     def _emit(self, observation: Observation) -> None:
         inputs = self._composer.workload.inputs
-        self._on_observation(
-            msgspec.structs.replace(observation, round=self._block.round, inputs=inputs)
-        )
+        self._on_observation(replace(observation, round=self._block.round, inputs=inputs))
         if self._account is not None:
             self._account.observed(observation)
 

@@ -1,14 +1,14 @@
 """Calibration: the first requests to each target, which test whether it can be measured and fit the
 prompts' length.
 
-The endpoint reports how many input tokens it counted, so no tokenizer is needed: their number is
-nearly linear in the number of plain words. Two short requests give the line, and a third one of the
-required length checks it. If it is off, it is corrected along the line through the last two. The
-line of a trace is drawn through its shortest request and one of the median length.
+The endpoint reports how many input tokens it counted, a number that is nearly linear in the number
+of plain words. Two short requests give the line, and a third one of the required length checks it;
+if it is off, the line through the last two corrects it. The line of a trace is drawn through its
+shortest request and one of the median length.
 
 A fault that every other request would meet ends the run before anything is measured; a target that
 cannot be reached, or has another API, only if that holds for every target. After any other failure
-the request is sent again, because without it every length would be an estimate.
+the request is sent again.
 
 The last request is a pilot of full length. Its duration tells how long the warm-up of an open loop
 must last, and about how long the run takes.
@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.workload.prompt_files import LENGTH_FIELDS
 from splitsecond.benchmark.workload.traced_prompts import INSTRUCTION, PromptScale
@@ -115,25 +116,23 @@ async def calibrate(
             round(median(each.turns[0].input_tokens for each in workload.sessions.sessions)),
         )
         prompt = TracedRequest(0, tokens, round(workload.sessions.mean("output_tokens")) or 1)
-        like = msgspec.structs.replace(workload, sessions=None, traced=[prompt])
+        like = replace(workload, sessions=None, traced=[prompt])
         found = await calibrate(service, like, input_tokens=input_tokens, name=name, pilot=pilot)
-        return msgspec.structs.replace(
+        return replace(
             found,
-            workload=msgspec.structs.replace(workload, scale=found.workload.scale),
+            workload=replace(workload, scale=found.workload.scale),
             input_tokens=None,
         )
     trials = _Trials(service, name)
     # the line is that of the words of one input
-    text_only = msgspec.structs.replace(workload, images=None, batch=1)
+    text_only = replace(workload, images=None, batch=1)
     calibrated = await _calibrate(trials, text_only, input_tokens)
-    sized = msgspec.structs.replace(
-        calibrated.workload, images=workload.images, batch=workload.batch
-    )
-    calibrated = msgspec.structs.replace(calibrated, workload=sized)
+    sized = replace(calibrated.workload, images=workload.images, batch=workload.batch)
+    calibrated = replace(calibrated, workload=sized)
     if not pilot or calibrated.fault is not None:
         return calibrated
     ttft_ns, response_ns = await trials.pilot(calibrated.workload)
-    return msgspec.structs.replace(calibrated, ttft_ns=ttft_ns, response_ns=response_ns)
+    return replace(calibrated, ttft_ns=ttft_ns, response_ns=response_ns)
 
 
 async def _calibrate(trials: "_Trials", workload: Workload, input_tokens: int) -> Calibrated:
@@ -160,7 +159,7 @@ async def _calibrate(trials: "_Trials", workload: Workload, input_tokens: int) -
             return Calibrated(
                 workload=_with_scale(workload, None), note=_unverified(why), fault=silent
             )
-        return msgspec.structs.replace(_estimate(workload, input_tokens, why), fault=silent)
+        return replace(_estimate(workload, input_tokens, why), fault=silent)
 
 
 def _is_fatal(fault: Fault) -> bool:
@@ -231,9 +230,7 @@ async def _scaled(trials: "_Trials", workload: Workload) -> Calibrated:
 
     def trial(words: int) -> Workload:
         ids = list(range(words // BLOCK_TOKENS)) if has_blocks else []
-        return msgspec.structs.replace(
-            workload, traced=[TracedRequest(0, words, 1, ids)], scale=PromptScale()
-        )
+        return replace(workload, traced=[TracedRequest(0, words, 1, ids)], scale=PromptScale())
 
     fit = await _fit(lambda words: trials.count(trial(words)), wanted)
     if fit.reason:
@@ -251,7 +248,7 @@ async def _scaled(trials: "_Trials", workload: Workload) -> Calibrated:
 def _with_scale(workload: Workload, scale: PromptScale | None) -> Workload:
     words = len(INSTRUCTION.split())
     estimate = PromptScale(len(INSTRUCTION) / CHARACTERS_PER_TOKEN - words)
-    return msgspec.structs.replace(workload, scale=scale or estimate)
+    return replace(workload, scale=scale or estimate)
 
 
 def _unverified(reason: str) -> str:
@@ -266,9 +263,7 @@ def _of_length(workload: Workload, words: int, wanted: int) -> Workload:
     system prompt."""
     share = 1 if workload.questions else min(0.5, SYSTEM_TOKENS / max(wanted, 1))
     system_words = round(words * share)
-    return msgspec.structs.replace(
-        workload, system_words=system_words, user_words=words - system_words
-    )
+    return replace(workload, system_words=system_words, user_words=words - system_words)
 
 
 def _estimate(workload: Workload, wanted: int, reason: str) -> Calibrated:

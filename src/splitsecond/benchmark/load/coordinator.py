@@ -1,14 +1,13 @@
 """The parent's side of a benchmark: it calibrates the targets, sends the plan's blocks to worker
 processes, and passes on their reports.
 
-If a target cannot be measured, or if none answers, the run ends before any load is sent. Then the
-lanes run at the same time, and each sends its blocks one after another. Workers are started between
-blocks, never inside one. A block with more streams than one process should carry is sliced over
-several; with nodes, over all of them.
+If a target cannot be measured, or if none answers, the run ends before any load is sent. Lanes run
+at the same time; each sends its blocks one after another, and starts workers only between them. A
+block with more streams than one process should carry is sliced over several, with nodes over all.
 
-No report is lost when a worker dies: its block is interrupted, and the next block gets a new
-worker, or if it ran on a node, is split over the other nodes. Nor is one lost when `run_plan` is
-cancelled, which stops all workers within two seconds and still passes on their last reports.
+The block of a worker that dies is interrupted, without loss of a report, and the next one gets a
+new worker, or if it ran on a node, is split over the other nodes. `run_plan` that is cancelled
+stops all workers within two seconds and still passes on their last reports.
 """
 
 import asyncio
@@ -18,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated, fault_note
@@ -255,10 +255,7 @@ class _Lane:
                 begin_ns = clock.now_ns() + max(
                     self._workers[place].starts_in_ns for place in parts
                 )
-                parts = {
-                    place: msgspec.structs.replace(part, begin_ns=begin_ns)
-                    for place, part in parts.items()
-                }
+                parts = {place: replace(part, begin_ns=begin_ns) for place, part in parts.items()}
             lease = None if budget is None else budget.lease(block)
             await self._send_parts(parts, lease)
             if budget is not None:
@@ -289,7 +286,7 @@ class _Lane:
         """Send the parts of a block; all keep their load up until the last measured request of all
         has ended. They share the `lease`."""
         if lease is not None and len(parts) > 1:
-            lease = msgspec.structs.replace(lease, usd=lease.usd / len(parts))
+            lease = replace(lease, usd=lease.usd / len(parts))
         measuring = set(parts)
         measured = asyncio.Event()
 
@@ -315,7 +312,7 @@ class _Lane:
         if self._crashes >= MAX_CRASHES:
             self._lost(
                 block,
-                f"not sent: "
+                "not sent: "
                 f"{counted_as(self._crashes, 'worker process has', 'worker processes have')} died",
             )
             return {}

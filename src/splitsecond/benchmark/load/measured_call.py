@@ -1,11 +1,9 @@
 """One request of a benchmark, and the observations that it leaves.
 
-Every request leaves at least one observation, also if it never became an attempt: a failure that is
-not counted flatters the target.
-
-A call to a policy can take several attempts. They are kept until all of them have ended, because
-only then is it known which one answered. The call then gets an observation of its own, and the
-attempts are reported beside it as its winner and losers.
+Every request leaves at least one, also if it never became an attempt: a failure that is not counted
+flatters the target. The attempts of a call to a policy are kept until all have ended, because only
+then is it known which one answered. The call then gets an observation of its own, with its attempts
+as its winner and losers.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ The parent starts with `Configure`, then gives one task at a time (`Calibrate`, 
 worker answers each with any number of reports, and then one `TaskEnded`. A held block has a
 `MeasuredEnded` among them, which waits for `Release`. Between two tasks the worker answers
 `ReadClock` with a `ClockReport`. `Stop`, the end of the input or SIGTERM cancel the current task:
-its requests in flight are observed as cancelled, and the worker exits.
+its requests in flight are observed as cancelled.
 """
 
 from typing import cast

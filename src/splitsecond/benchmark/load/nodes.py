@@ -1,16 +1,14 @@
 """Load from several machines: nodes, each with a worker process and a clock of its own.
 
 Only the start of a block and the steady window of a condition relate the times of several nodes. So
-the offset of each node's clock from ours is measured before and after each block, and the times of
-the block are shifted by it. The shortest of several round trips through the pipe counts: the node
-read its clock at some moment of it, so the offset is known to half its length (F. Cristian,
-"Probabilistic clock synchronization", Distributed Computing 3, 1989). This bound grows with the age
-of the measurement, by `MAX_DRIFT_PPM`.
+the offset of each node's clock is measured before and after each block, and the times of the block
+are shifted by it. The shortest of several round trips counts, so the offset is known to half its
+length (F. Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989), and
+`MAX_DRIFT_PPM` of the time since.
 
-A closed loop is split: each node keeps its share of the requests in flight. In an open loop each
-arrival of the schedule goes to a random node. This splits a Poisson process at rate λ into N
-independent ones at λ/N (J. Kingman, "Poisson Processes", 1993, the colouring theorem), which
-together are one at λ, whatever the clocks show.
+In a closed loop each node keeps its share of the requests in flight. In an open loop each arrival
+of the schedule goes to a random node, which splits a Poisson process at rate λ into N independent
+ones at λ/N (J. Kingman, "Poisson Processes", 1993, the colouring theorem).
 """
 
 import asyncio
@@ -19,6 +17,7 @@ from random import Random
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.messages import (
@@ -131,8 +130,8 @@ class NodeWorker(WorkerHandle):
         block, before, begin_ns = task.block, self.clock, clock.now_ns()
         starts_ns = block.begin_ns + before.offset_ns if block.begin_ns else 0
         try:
-            part = msgspec.structs.replace(block, begin_ns=starts_ns)
-            ended = await super().do(msgspec.structs.replace(task, block=part), on_measured)
+            part = replace(block, begin_ns=starts_ns)
+            ended = await super().do(replace(task, block=part), on_measured)
         except WorkerLost as lost:
             reading = InstrumentReading(
                 condition=block.condition,
@@ -164,7 +163,7 @@ class NodeWorker(WorkerHandle):
             case ObservationReport(observation):
                 self._report_on(ObservationReport(on_our_clock(observation, self.node, offset_ns)))
             case ReadingReport(reading):
-                shifted = msgspec.structs.replace(
+                shifted = replace(
                     reading,
                     begin_ns=reading.begin_ns - offset_ns,
                     end_ns=reading.end_ns - offset_ns,
@@ -179,9 +178,7 @@ class NodeWorker(WorkerHandle):
     def _pass_on(self, error_ns: int) -> None:
         readings, self._readings = self._readings, []
         for reading in readings:
-            self._report_on(
-                ReadingReport(msgspec.structs.replace(reading, clock_error_ns=error_ns))
-            )
+            self._report_on(ReadingReport(replace(reading, clock_error_ns=error_ns)))
 
 
 def on_our_clock(observation: Observation, node: str, offset_ns: int) -> Observation:
@@ -189,7 +186,7 @@ def on_our_clock(observation: Observation, node: str, offset_ns: int) -> Observa
     ours."""
     moments = {name: at - offset_ns for name in _MOMENTS if (at := getattr(observation, name))}
     token_at = [at - offset_ns for at in observation.token_at]
-    return msgspec.structs.replace(observation, node=node, token_at=token_at, **moments)
+    return replace(observation, node=node, token_at=token_at, **moments)
 
 
 def shares(block: RequestBlock, nodes: int) -> list[RequestBlock]:
@@ -205,7 +202,7 @@ def shares(block: RequestBlock, nodes: int) -> list[RequestBlock]:
     )
     measured_from, cooldowns_from = block.warmups, block.warmups + block.requests
     return [
-        msgspec.structs.replace(
+        replace(
             block,
             warmups=sum(place < measured_from for place in own),
             requests=sum(measured_from <= place < cooldowns_from for place in own),

@@ -1,10 +1,9 @@
 """The plan of a run: which requests go to which target in which order.
 
-Networks and providers have slow minutes, which targets measured one after another would not share.
-So each condition is measured in rounds that are spread over the whole run: a round has one block of
-each condition, in an order drawn for that round. Targets at the same endpoint share a lane, as they
-share its capacity; lanes can run side by side. Rounds follow each other at once, or begin at even
-distances over a given time.
+Networks and providers have slow minutes, so each condition is measured in rounds that are spread
+over the whole run: a round has one block of each condition, in an order drawn for that round.
+Targets at the same endpoint share a lane, as they share its capacity; lanes can run side by side.
+Rounds follow each other at once, or begin at even distances over a given time.
 
 In an open loop the requests in flight grow towards their steady number over many response times. So
 the warm-up of a block lasts `WARMUP_RESPONSES` times as long as one response, and its measured time
@@ -18,6 +17,7 @@ from random import Random
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.load.arrivals import Pattern, schedule
 from splitsecond.benchmark.load.block import FILLED, RequestBlock
@@ -107,7 +107,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     def next_round(self, blocks: Sequence[RequestBlock], number: int) -> list[RequestBlock]:
         loads = {each.condition: each.load for each in self.conditions}
         following = [
-            msgspec.structs.replace(
+            replace(
                 block,
                 round=number,
                 first=block.first + block.warmups + block.requests + block.cooldowns,
@@ -161,9 +161,9 @@ def make_plan(
     is sent unchanged, in one block. Raises `CallerFault` for impossible numbers."""
     _check(targets, loads, settings)
     if settings.cache_reuse and settings.warmups == 0:
-        settings = msgspec.structs.replace(settings, warmups=1)
+        settings = replace(settings, warmups=1)
     if settings.over_s is not None and settings.blocks is None:
-        settings = msgspec.structs.replace(settings, blocks=spread_rounds(settings.over_s))
+        settings = replace(settings, blocks=spread_rounds(settings.over_s))
     reuses = (False, True) if settings.cache_reuse else (False,)
     endpoints = grouped(
         targets, lambda name: urlsplit(targets[name]).netloc if settings.side_by_side else ""
@@ -206,7 +206,7 @@ def _blocks_of(load: PlannedLoad, settings: PlanSettings, turns: int) -> list[Re
     if settings.over_s is None:
         return found
     apart_s = settings.over_s / max(len(found) - 1, 1)
-    return [msgspec.structs.replace(b, apart_s=apart_s if b.round > 1 else 0.0) for b in found]
+    return [replace(b, apart_s=apart_s if b.round > 1 else 0.0) for b in found]
 
 
 def _fitting(load: PlannedLoad, settings: PlanSettings, within_s: float) -> PlanSettings:
@@ -218,9 +218,7 @@ def _fitting(load: PlannedLoad, settings: PlanSettings, within_s: float) -> Plan
     if warmups is None and load.rate is not None:
         warmups = max(1, math.ceil(load.rate * warm_s))
     requests = blocks * _requests_within(load, block_s, response_s, warm_s)
-    return msgspec.structs.replace(
-        settings, requests=requests, warmups=warmups, blocks=blocks, extend=False
-    )
+    return replace(settings, requests=requests, warmups=warmups, blocks=blocks, extend=False)
 
 
 def _lane(
@@ -231,7 +229,7 @@ def _lane(
     lane: list[RequestBlock] = []
     for number in range(max(len(own) for _, own in planned)):
         turn = [
-            msgspec.structs.replace(
+            replace(
                 own[number], condition=_condition(name, load, reuse), target=name, cache_reuse=reuse
             )
             for load, own in planned
@@ -422,7 +420,7 @@ def expected_s(block: RequestBlock, *, ttft_s: float, response_s: float) -> floa
 
 def without(plan: RunPlan, targets: Collection[str]) -> RunPlan:
     lanes = [[block for block in lane if block.target not in targets] for lane in plan.lanes]
-    return msgspec.structs.replace(plan, lanes=[lane for lane in lanes if lane])
+    return replace(plan, lanes=[lane for lane in lanes if lane])
 
 
 def slices(block: RequestBlock, most: int) -> list[RequestBlock]:
@@ -443,7 +441,7 @@ def sliced(block: RequestBlock, k: int) -> list[RequestBlock]:
     )
     warm, measured, all_of_them = ([len(range(i, bound, k)) for i in range(k)] for bound in bounds)
     return [
-        msgspec.structs.replace(
+        replace(
             block,
             warmups=warm[i],
             requests=measured[i] - warm[i],
@@ -465,7 +463,7 @@ def with_repeated_warmups(plan: RunPlan, piloted: Mapping[str, Calibrated]) -> R
     `piloted` has the times of a request alone; under load more are repeated.
     """
     conditions = [_expected(each, piloted.get(each.target)) for each in plan.conditions]
-    return msgspec.structs.replace(plan, conditions=conditions)
+    return replace(plan, conditions=conditions)
 
 
 def _expected(condition: Condition, pilot: Calibrated | None) -> Condition:
@@ -474,7 +472,7 @@ def _expected(condition: Condition, pilot: Calibrated | None) -> Condition:
         return condition
     ratio = (pilot.response_ns - pilot.ttft_ns) / pilot.ttft_ns
     warmups = round(condition.warmups * (1 + repeated_share(ratio)))
-    return msgspec.structs.replace(condition, warmups=warmups)
+    return replace(condition, warmups=warmups)
 
 
 def repeated_share(ratio: float) -> float:

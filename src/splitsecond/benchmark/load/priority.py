@@ -3,8 +3,8 @@ priority that it allows.
 
 Beside a server that keeps all cores busy, a normal process waits for a processor for tens of
 milliseconds; a real-time one runs at once. If it ever ran for `LONGEST_RUN_US` without sleeping,
-which only an overload or a bug can cause, the kernel sends SIGXCPU and the worker returns to the
-normal class, so that it cannot starve the machine.
+the kernel sends SIGXCPU and the worker returns to the normal class, so that it cannot starve the
+machine.
 
 The real-time class needs CAP_SYS_NICE or a limit RLIMIT_RTPRIO of at least 1, a better priority the
 same capability or RLIMIT_NICE (sched(7), getrlimit(2)).

@@ -6,9 +6,8 @@ fails or is promising, after at most `FIRST_ROUNDS` rounds; then `benchmark.stat
 chooses the next load. A promising load that turns out to be the heaviest is tried again, for up to
 `ROUNDS` rounds more.
 
-A block must be long against a response, or it shows the start of a queue instead of the queue. In
-an open loop and with sessions, its times are those of `plan`, by the mean duration of the responses
-at the heaviest lighter load, or before there is one, of the pilot.
+In an open loop and with sessions, the times of a block are those of `plan`, by the mean duration of
+the responses at the heaviest lighter load, or before there is one, of the pilot.
 """
 
 import math
@@ -76,7 +75,7 @@ class LoadSearchDriver:
         requests, over_s = settings.requests, settings.over_s
         if requests is not None and requests * ROUNDS < fewest(share, ROUNDS):
             raise CallerFault(
-                f"{ROUNDS} times {counted_as(requests, 'request', 'requests')} cannot show that "
+                f"{ROUNDS} times {counted_as(requests, 'request')} cannot show that "
                 f"{percent(share)} meet "
                 f"the limits: that takes at least {fewest(share, ROUNDS):,} requests",
                 kind="bad_load",

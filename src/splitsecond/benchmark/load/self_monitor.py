@@ -1,11 +1,8 @@
 """Self-monitoring of a worker process: the CPU time it used and the delays it had during one block.
 
-Garbage collection would stop the process in the middle of a measurement, so the collector is off
-inside a block. A collection that runs anyway is counted.
-
-A timer beats ten times a second. If no beat came for `FREEZE_NS`, the process or the whole machine
-stood still (it was paused, or migrated to another host), and requests that were in flight then show
-the machine, not the target.
+The garbage collector is off inside a block; a collection that runs anyway is counted. A timer beats
+ten times a second. If no beat came for `FREEZE_NS`, the process or the whole machine stood still,
+and requests that were in flight then show the machine, not the target.
 """
 
 import asyncio

@@ -1,11 +1,10 @@
 """Sends one block of sessions: a number of them at a time, or new ones at a rate.
 
-Each slot begins in the middle: at a random turn of a random session, after a request that fills the
-prompt cache with what came before. When all slots are there, their next turns are due after a
-random part of a response and the tool time after it, as in a load that has run for long: without
-the part for the response, turns would come too fast at first. A session that has ended, or that
-broke, is replaced by one from its first turn on. Measuring ends with the last of the block's
-measured requests, while all slots are still busy; then the sessions are cut off.
+Each slot begins at a random turn of a random session, after a request that fills the prompt cache
+with what came before. When all slots are there, their next turns are due after a random part of a
+response and the tool time after it, as in a load that has run for long. A session that has ended,
+or that broke, is replaced by one from its first turn on. Measuring ends with the last of the
+block's measured requests, while all slots are still busy; then the sessions are cut off.
 
 The request of a turn is made while its tool runs, so that it leaves when it is due.
 """

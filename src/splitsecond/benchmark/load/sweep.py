@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.load.plan import RunPlan
 from splitsecond.benchmark.workload.images import parse_images
@@ -65,7 +66,7 @@ def read_workloads(path: Path) -> dict[str, NamedWorkload]:
         data = path.read_bytes()
     with content_faults(str(path), kind="bad_workload", hint=WORKLOAD_HINT):
         found = msgspec.toml.decode(data, type=dict[str, NamedWorkload])
-    return {name: msgspec.structs.replace(each, name=name) for name, each in found.items()}
+    return {name: replace(each, name=name) for name, each in found.items()}
 
 
 def check_workloads(workloads: Sequence[NamedWorkload]) -> None:
@@ -121,4 +122,4 @@ def merged(plans: Sequence[RunPlan]) -> RunPlan:
         ]
         lanes.append([block for _, block in sorted(placed, key=lambda pair: pair[0])])
     conditions = [condition for plan in plans for condition in plan.conditions]
-    return msgspec.structs.replace(plans[0], conditions=conditions, lanes=lanes)
+    return replace(plans[0], conditions=conditions, lanes=lanes)

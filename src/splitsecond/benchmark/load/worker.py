@@ -4,11 +4,9 @@ splitsecond.benchmark.load.worker [CLOCK [exact]]`.
 CLOCK is the best clock for arrival times ("packets", "kernel" or "process"), by default packets.
 With "exact", no stream is read so seldom that its ITL is not exact.
 
-Nothing else runs here: no screen, no disk, no statistics. A separate thread encodes and writes the
-reports, so that the event loop never waits for the parent or for a full pipe.
-
-Ctrl-C at the terminal reaches every process of the group. It is ignored here, because the parent
-decides what it means.
+Nothing else runs here: no screen, no disk, no statistics. A thread encodes and writes the reports,
+so that the event loop never waits for the parent. Ctrl-C at the terminal is ignored here, because
+the parent decides what it means.
 """
 
 import asyncio
@@ -24,6 +22,7 @@ from typing import Protocol, Self
 
 import msgspec
 import uvloop
+from msgspec.structs import replace
 
 from splitsecond.benchmark.load.block import MAX_IN_FLIGHT, BlockRun, Hold, Pacing
 from splitsecond.benchmark.load.calibration import calibrate, fault_note
@@ -210,7 +209,7 @@ class LoadWorker:
     def _calibrating(self, service: Service, condition: str) -> Service:
         async def calibrating(call: Call) -> Reply:
             notes = Notes(condition=condition, role="calibration", observer=self._report)
-            return await service(msgspec.structs.replace(call, notes=notes))
+            return await service(replace(call, notes=notes))
 
         return calibrating
 
@@ -220,7 +219,7 @@ class LoadWorker:
     def _report_reading(self, before: PacketCounts | None, reading: InstrumentReading) -> None:
         now = self._packet_counts()
         packets = None if now is None else now.since(before or PacketCounts())
-        reading = msgspec.structs.replace(reading, worker=self._number, packets=packets)
+        reading = replace(reading, worker=self._number, packets=packets)
         self._put(ReadingReport(reading))
 
     def _service(self, target: str) -> Service:

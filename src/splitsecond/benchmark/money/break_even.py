@@ -1,10 +1,9 @@
 """Break-even of a machine paid by the hour, rented or owned, against an API paid by the token.
 
 A machine costs the same whether it works or not; the API costs its price per million tokens in the
-run's own mix of input and output. They are equal at the break-even volume, however fast the machine
-is. The `utilisation` is that volume divided by the tokens of a month at the highest throughput that
-the run measured, day and night. Above 1 there is no break-even: a second machine costs as much as
-the first.
+run's own mix of input and output. They are equal at the break-even volume. The `utilisation` is
+that volume divided by the tokens of a month at the highest throughput that the run measured, day
+and night. Above 1 there is no break-even: a second machine costs as much as the first.
 
 Not included: the work of running the machine, a second one for when it fails, and the difference in
 quality.
@@ -108,7 +107,7 @@ def _sentences(found: Sequence[BreakEven]) -> Iterator[Statement]:
     if cheaper:
         yield Statement(
             f"{costs} and is cheaper {listed(cheaper)}; busy is the share of the highest "
-            f"throughput of this run.",
+            "throughput of this run.",
             in_a_line(f"{first.machine} ({usd(first.usd_per_month)}/month) is cheaper ", short),
         )
     dearer = [

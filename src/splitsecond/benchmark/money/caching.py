@@ -2,9 +2,9 @@
 
 Under each load a target got prompts that begin differently, and prompts that share all but their
 last words (`load.plan`). The rows are compared in time round by round, in money by the input tokens
-billed at each price. Money covers the input alone, because responses that are longer by chance must
-not look like a difference, and includes the warm-ups, which fill the cache. A machine paid by the
-hour has no price for its input: the time of a request counts instead.
+billed at each price, with the warm-ups, which fill the cache. Output is left out, because responses
+that are longer by chance must not look like a difference. A machine paid by the hour has no price
+for its input: the time of a request counts instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -116,7 +116,7 @@ def _verdict(saving: CacheSaving, fresh: Row, reuse: Row) -> Statement:
     if not saving.ttft:
         return Statement(
             f"{name}: the savings of the prompt cache are unknown, because one kind of prompts "
-            f"has no response.",
+            "has no response.",
             f"{short}: the savings of the prompt cache are unknown.",
         )
     n = min(c.requests - c.errors for c in (fresh, reuse))
@@ -171,7 +171,7 @@ def _unreported(saving: CacheSaving, n: int) -> str:
     if _faster(saving.ttft[0]):
         text += (
             f"but prompts that share a beginning save {_time_saved(saving.ttft[0])}: it may "
-            f"cache without reporting it"
+            "cache without reporting it"
         )
     else:
         text += f"and there is {_no_time_saved(saving.ttft[0], n)}"

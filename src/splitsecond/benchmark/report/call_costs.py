@@ -4,7 +4,13 @@ from rich.console import Console
 from rich.text import Text
 
 from splitsecond.benchmark.findings.call_costs import CARD_CALLS, CallCost
-from splitsecond.benchmark.report.tables import name_text, print_item, print_table, titled_table
+from splitsecond.benchmark.report.tables import (
+    add_columns,
+    name_text,
+    print_item,
+    print_table,
+    titled_table,
+)
 from splitsecond.benchmark.report.use_matrix import short_load
 from splitsecond.core.money.cost import usd
 from splitsecond.core.wording import listed
@@ -38,8 +44,7 @@ def print_cost_card(card: Mapping[str, Sequence[CallCost]], console: Console) ->
         return
     table = titled_table(TITLE)
     table.add_column("target", no_wrap=True)
-    for heading in cost_card_headings():
-        table.add_column(heading, justify="right", no_wrap=True)
+    add_columns(table, dict.fromkeys(cost_card_headings()))
     for target, at, *amounts in cost_card_rows(card):
         table.add_row(name_text(target, 0), short_load(at), *map(Text, amounts))
     print_table(table, console)
@@ -51,16 +56,9 @@ def call_costs_table(found: Sequence[CallCost], calls: str, console: Console) ->
     priced = [each for each in found if each.usd_per_day is not None]
     table = titled_table(f"What {calls} cost")
     machines = any(each.machines for each in priced)
-    headings = [
-        "at",
-        "$ per\ncall",
-        "$ a day",
-        "$ in\n30 days",
-        *(["machines"] if machines else []),
-    ]
+    headings = ("at", "$ per\ncall", "$ a day", "$ in\n30 days", "machines")
     table.add_column("target", no_wrap=True)
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
+    add_columns(table, dict.fromkeys(headings), set() if machines else {"machines"})
     for each in priced:
         amounts = (usd(each.usd_per_call), usd(each.usd_per_day), usd(each.usd_per_30_days))
         count = [str(each.machines or "")] if machines else []

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from splitsecond.benchmark.report.production import print_fitting
-from splitsecond.benchmark.report.tables import name_text, titled_table
+from splitsecond.benchmark.report.tables import add_columns, name_text, titled_table
 from splitsecond.benchmark.statistics.accuracy import TRUSTED_TPOT_SHARE, TRUSTED_TTFT_MS, Accuracy
 from splitsecond.core.clock import NS_PER_MS
 from splitsecond.core.grouping import grouped
@@ -83,12 +83,10 @@ def _levels(
         "CPU": lambda level: number(level.cpu_ms_per_1000_tokens),
         "trust": lambda level: Text("yes", "green") if level.trusted else Text("no", "bold red"),
     }
-    shown = {heading: cell for heading, cell in cells.items() if heading not in left_out}
     table = titled_table("The instrument's own error in ms, against the server's own times")
-    for heading in shown:
-        table.add_column(heading, justify="right", no_wrap=True)
+    shown = add_columns(table, cells, left_out)
     for level in levels:
-        table.add_row(*(cell(level) for cell in shown.values()))
+        table.add_row(*(cell(level) for cell in shown))
     return table
 
 
@@ -112,7 +110,7 @@ def packet_clock_advice(refusal: str) -> str:
         )
     return (
         f"The packet clock is not available: {refusal}. To allow it, start a container with "
-        f"--cap-add NET_RAW, or copy "
+        "--cap-add NET_RAW, or copy "
         "the Python interpreter and run: sudo setcap cap_net_raw,cap_sys_nice+ep PYTHON."
     )
 
@@ -126,7 +124,7 @@ def send_advice(delays_ms: Summary) -> str:
     p50, p99 = _error(delays_ms.p50), _error(delays_ms.p99)
     return (
         f"On the loopback, a request leaves the kernel {p50} ms (p50) and {p99} ms (p99) after "
-        f"it was written."
+        "it was written."
     )
 
 
@@ -140,7 +138,7 @@ def card_advice(cards: Sequence[CardStamps]) -> str:
     if able:
         return (
             f"Hardware receive timestamps: available at {listed(able)}. Arrival times are the "
-            f"kernel's nevertheless."
+            "kernel's nevertheless."
         )
     alike = grouped(cards, lambda card: card.reason)
     why = "; ".join(
@@ -152,29 +150,18 @@ def card_advice(cards: Sequence[CardStamps]) -> str:
 def target_table(checks: Sequence[TargetCheck], console: Console) -> None:
     print_fitting(console, partial(_targets, checks), _FEWER_OF_TARGETS)
     for check in checks:
-        name, fault = check.name, check.fault
+        name, fault = safe_text(check.name), safe_text(check.fault)
         by_clock = ", ".join(
             f"{clock} {at / NS_PER_MS:,.3f}" for clock, at in check.first_token.items()
         )
         if by_clock:
-            console.print(
-                Text(
-                    f"  {safe_text(name)}: TTFT of the last request by each clock, ms: {by_clock}.",
-                    "dim",
-                )
-            )
+            words = f"TTFT of the last request by each clock, ms: {by_clock}."
+            console.print(Text(f"  {name}: {words}", "dim"))
         if check.left_after_ns is not None:
             after = f"{check.left_after_ns / NS_PER_MS:,.3f} ms after it was written"
-            console.print(
-                Text(f"  {safe_text(name)}: the last request left the kernel {after}.", "dim")
-            )
+            console.print(Text(f"  {name}: the last request left the kernel {after}.", "dim"))
         if fault:
-            console.print(
-                Text(
-                    f"  {safe_text(fault)}" if name in fault else f"  {name}: {safe_text(fault)}",
-                    "red",
-                )
-            )
+            console.print(Text(f"  {fault}" if name in fault else f"  {name}: {fault}", "red"))
 
 
 def _targets(
@@ -183,18 +170,12 @@ def _targets(
     table = titled_table("Targets, a cold and a warm request each, times in ms")
     table.add_column("target", overflow="fold", no_wrap=not name_width)
     headings = ("DNS", "TCP", "TLS", "round\ntrip", "TTFT\ncold", "TTFT\nwarm", "tokens\nby")
-    for heading in headings:
-        if heading not in left_out:
-            table.add_column(heading, justify="right", no_wrap=True)
+    columns = zip(headings, zip(*map(_times, checks), strict=True), strict=True)
+    shown = add_columns(table, dict(columns), left_out)
     table.add_column("works", no_wrap=True)
-    for check in checks:
-        shown = (
-            text
-            for heading, text in zip(headings, _times(check), strict=True)
-            if heading not in left_out
-        )
+    for check, *times in zip(checks, *shown, strict=True):
         works = Text("no", "bold red") if check.fault else Text("yes", "green")
-        table.add_row(name_text(check.name, name_width), *shown, works)
+        table.add_row(name_text(check.name, name_width), *times, works)
     return table
 
 

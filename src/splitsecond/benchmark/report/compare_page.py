@@ -6,6 +6,7 @@ from splitsecond.benchmark.report import rows, sessions
 from splitsecond.benchmark.rows.figures import FIGURES, TOTALS
 from splitsecond.benchmark.rows.metric import Figure, Total
 from splitsecond.benchmark.rows.records import FigureChange
+from splitsecond.core.grouping import grouped
 from splitsecond.core.pages.axis import Axis, linear
 from splitsecond.core.pages.chart import ROW, Chart, LegendEntry, Plot, palette_entries, picture
 from splitsecond.core.pages.figure_cells import MISSING
@@ -21,9 +22,7 @@ LEGEND = {label: entry for label, entry in _GRADES.items() if label}
 
 
 def render_comparison(found: Comparison) -> str:
-    levels: dict[str, list[ConditionChange]] = {}
-    for changed in found.conditions:
-        levels.setdefault(rows.level_title(changed), []).append(changed)
+    levels = grouped(found.conditions, rows.level_title)
     only = (("before", found.only_before), ("after", found.only_after))
     notes = [
         f"{changed.name}, {rows.load_words(changed)}: {note}"
@@ -100,14 +99,17 @@ def _badge(found: Comparison, worse: bool, better: bool) -> Badge:
 
 def _tile(changed: ConditionChange, f: FigureChange) -> Tile:
     metric = _metric(f)
-    interval = f" ({change(f.ci95[0])} to {change(f.ci95[1])})" if f.ci95 else ""
-    moved = f"{_values(f)}{interval}"
+    moved = f"{_values(f)} ({_interval(f)})" if f.ci95 else _values(f)
     return Tile(
         label=f"{metric.label} {f.percentile}".rstrip() + f", {rows.load_words(changed)}",
         value="–" if f.change is None else change(f.change),
         target=changed.name,
         note=moved,
     )
+
+
+def _interval(f: FigureChange) -> str:
+    return " to ".join(map(change, f.ci95 or ()))
 
 
 def _metric(f: FigureChange) -> Figure | Total:
@@ -161,9 +163,7 @@ def _axis(figures: Sequence[FigureChange]) -> Axis:
 def _draw(chart: Chart, entry: LegendEntry, f: FigureChange, y: float) -> None:
     metric = _metric(f)
     label = f"{metric.label} {f.percentile}".rstrip()
-    words = f"{change(f.change or 0.0)}{' ' if f.ci95 else ''}"
-    if f.ci95:
-        words += f"({change(f.ci95[0])} to {change(f.ci95[1])})"
+    words = change(f.change or 0.0) + (f" ({_interval(f)})" if f.ci95 else "")
     tip = f"{label}: {_values(f)}\n{words}"
     low, high = (
         min(max(end, chart.x.low), chart.x.high)
@@ -215,7 +215,7 @@ def _cell(column: rows.MetricColumn, f: FigureChange | None) -> str | TableCell:
         return MISSING
     notes = [] if f.change is None else [change(f.change)]
     if f.ci95:
-        notes.append(f"{change(f.ci95[0])} to {change(f.ci95[1])}")
+        notes.append(_interval(f))
     return TableCell(
         text=column.formatted(f.after),
         notes=notes,

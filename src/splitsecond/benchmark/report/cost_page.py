@@ -98,6 +98,6 @@ def _main_finding(rows: Sequence[Spending], total: Spending, by: str) -> str:
     if len(rows) > 1:
         return (
             f"{most.name or '(no name)'} has {share((most.usd + most.rented_usd) / spent)} of "
-            f"the cost."
+            "the cost."
         )
     return f"{counted_as(total.calls, 'call')} cost {usd(spent)}."

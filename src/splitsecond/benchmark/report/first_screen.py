@@ -274,4 +274,4 @@ def _print_findings(console: Console, found: Sequence[str], room: int) -> None:
         for at, line in enumerate(lines):
             print_item(console, "  " if at else "• ", line)
     if hidden:
-        print_item(console, "• ", f"{counted_as(hidden, 'more finding', 'more findings')}.", "dim")
+        print_item(console, "• ", f"{counted_as(hidden, 'more finding')}.", "dim")

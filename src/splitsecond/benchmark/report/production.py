@@ -10,6 +10,7 @@ from rich.text import Text
 from splitsecond.benchmark.report.tables import (
     MORE_THAN_ANY_CONSOLE,
     SHORTEST_NAME,
+    add_columns,
     name_text,
     print_left_out,
     print_table,
@@ -57,28 +58,28 @@ def _speeds(
     beside: bool,
     name_width: int,
 ) -> Table:
+
+    def figure(spread: Summary, percentile: str) -> Text:
+        return figure_text(cell(spread, percentile), beside=beside)
+
     cells: dict[str, Callable[[ProductionSpeed], Text]] = {
         "grade": _grade,
-        "total TPS\np50": lambda speed: _figure(speed.total_tps, "p50", beside=beside),
-        "total TPS\np95": lambda speed: _figure(speed.total_tps, "p95", beside=beside),
-        "TTFT p50\nms": lambda speed: _figure(speed.ttft_ms, "p50", beside=beside),
-        "TTFT p95\nms": lambda speed: _figure(speed.ttft_ms, "p95", beside=beside),
-        "TPS p50": lambda speed: _figure(speed.tps, "p50", beside=beside),
+        "total TPS\np50": lambda speed: figure(speed.total_tps, "p50"),
+        "total TPS\np95": lambda speed: figure(speed.total_tps, "p95"),
+        "TTFT p50\nms": lambda speed: figure(speed.ttft_ms, "p50"),
+        "TTFT p95\nms": lambda speed: figure(speed.ttft_ms, "p95"),
+        "TPS p50": lambda speed: figure(speed.tps, "p50"),
         "requests": lambda speed: Text(f"{speed.requests:,}"),
         "failed": lambda speed: (
             Text(share(speed.error_share), "red") if speed.failed else Text("0")
         ),
         "$/M\ntokens": lambda speed: Text(usd_or_free(speed.usd_per_million)),
     }
-    shown = {heading: cell for heading, cell in cells.items() if heading not in left_out}
     table = table_of_names(by, name_width)
-    for heading in shown:
-        table.add_column(heading, justify="right", no_wrap=True)
+    shown = add_columns(table, cells, left_out)
     for speed in speeds:
-        row = (cell(speed) for cell in shown.values())
-        table.add_row(
-            name_text(speed.name, name_width), *row, style="" if speed.grade is not None else "dim"
-        )
+        name, row = name_text(speed.name, name_width), (cell(speed) for cell in shown)
+        table.add_row(name, *row, style="" if speed.grade is not None else "dim")
     return table
 
 
@@ -93,10 +94,6 @@ def figure_text(found: FigureCell, *, beside: bool) -> Text:
     return (
         text.append(("  " if beside else "\n") + found.interval, "dim") if found.interval else text
     )
-
-
-def _figure(spread: Summary, percentile: str, *, beside: bool) -> Text:
-    return figure_text(cell(spread, percentile), beside=beside)
 
 
 def print_fitting(
@@ -161,15 +158,9 @@ def _spending(
     name_width: int,
 ) -> Table:
     every = [*rows, *([total] if len(rows) > 1 else [])]
-    shown = {
-        heading: texts
-        for heading, texts in spending_columns(every, total).items()
-        if heading not in left_out
-    }
     table = table_of_names(by, name_width)
-    for heading in shown:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for place, (row, *cells) in enumerate(zip(every, *shown.values(), strict=True)):
+    shown = add_columns(table, spending_columns(every, total), left_out)
+    for place, (row, *cells) in enumerate(zip(every, *shown, strict=True)):
         last = place == len(rows)
         if last:
             table.add_section()
@@ -202,6 +193,13 @@ def spending_columns(every: Sequence[Spending], total: Spending) -> dict[str, li
     return {heading: [cell(row) for row in every] for heading, cell in cells.items()}
 
 
+def bounds_words(low_usd: float | None, high_usd: float | None) -> str:
+    return (
+        f"{usd(low_usd)} to {usd(high_usd)}: providers bill requests that we closed early in "
+        "different ways."
+    )
+
+
 def spending_remarks(total: Spending) -> list[str]:
     said: list[str] = []
     if total.lost_usd:
@@ -210,11 +208,7 @@ def spending_remarks(total: Spending) -> list[str]:
             "(races, hedges, deadlines, failures)."
         )
     if total.high_usd > total.low_usd:
-        bounds = f"{usd(total.low_usd)} to {usd(total.high_usd)}"
-        said.append(
-            f"The whole cost is {bounds}: providers bill requests that we closed early in "
-            f"different ways."
-        )
+        said.append(f"The whole cost is {bounds_words(total.low_usd, total.high_usd)}")
     if total.cache_saved_usd:
         moved = "saved" if total.cache_saved_usd > 0 else "cost more than they saved:"
         said.append(f"The providers' prompt caches {moved} {usd(abs(total.cache_saved_usd))}.")

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from rich.console import Console
@@ -7,7 +7,7 @@ from rich.text import Text
 
 from splitsecond.benchmark.findings.recommendation import asked_for, limit_words, quality_sentence
 from splitsecond.benchmark.report.production import figure_text, print_fitting, table_of_names
-from splitsecond.benchmark.report.tables import name_text, print_item
+from splitsecond.benchmark.report.tables import add_columns, name_text, print_item
 from splitsecond.benchmark.report.use_matrix import KEEPS, short_load
 from splitsecond.benchmark.rows.records import Recommendation, TargetRating
 from splitsecond.core.money.cost import usd_or_free
@@ -51,7 +51,8 @@ def _choice(found: Recommendation) -> Text:
     if not found.fastest:
         return Text("  No measured target can be recommended.", "yellow")
     if found.cheapest in ("", found.fastest):
-        also = " It is also the cheapest." if found.cheapest and _several(found.candidates) else ""
+        several = sum(c.keeps == found.candidates[0].keeps for c in found.candidates) > 1
+        also = " It is also the cheapest." if found.cheapest and several else ""
         return Text(f"  Recommended: {safe_text(found.fastest)}.{also}")
     return Text(f"  Best: {safe_text(found.fastest)}. Cheapest: {safe_text(found.cheapest)}.")
 
@@ -59,18 +60,12 @@ def _choice(found: Recommendation) -> Text:
 def _candidates(
     found: Recommendation, left_out: frozenset[str], beside: bool, name_width: int
 ) -> Table:
-    columns = {
-        heading: texts
-        for heading, texts in _columns(found, beside).items()
-        if heading not in left_out
-    }
     table = table_of_names("target", name_width)
-    for heading in columns:
-        table.add_column(heading, justify="right", no_wrap=True)
+    columns = add_columns(table, _columns(found, beside), left_out)
     if WHY_NOT not in left_out and any(c.why for c in found.candidates):
         table.add_column(WHY_NOT, no_wrap=True)
-        columns[WHY_NOT] = [Text(safe_text(c.why), "dim") for c in found.candidates]
-    for c, *row in zip(found.candidates, *columns.values(), strict=True):
+        columns.append([Text(safe_text(c.why), "dim") for c in found.candidates])
+    for c, *row in zip(found.candidates, *columns, strict=True):
         table.add_row(name_text(c.target, name_width), *row)
     return table
 
@@ -88,14 +83,14 @@ def _columns(found: Recommendation, beside: bool) -> dict[str, list[Text]]:
         ("TPS\np50", limit != "tps", lambda c: Text(number(c.tps))),
         ("output\ntokens/$", priced, lambda c: Text(number(c.tokens_per_usd))),
         ("$/M\ntokens", priced, lambda c: Text(usd_or_free(c.usd_per_million))),
-        ("quality", any(c.quality is not None for c in rated), lambda c: Text(_quality(c))),
+        ("quality", any(c.quality is not None for c in rated), _quality),
         ("requests", True, lambda c: Text(f"{c.requests:,}")),
     ]
     return {heading: [text(c) for c in rated] for heading, applies, text in columns if applies}
 
 
-def _quality(c: TargetRating) -> str:
-    return MISSING if c.quality is None else f"{c.quality:g}"
+def _quality(c: TargetRating) -> Text:
+    return Text(MISSING if c.quality is None else f"{c.quality:g}")
 
 
 _JUDGED = {"ttft": ("TTFT {}\nms", 1), "tps": ("TPS {}", 1), "agent": ("agent {}\ns", 1000)}
@@ -108,7 +103,3 @@ def _judged(c: TargetRating, scale: int, *, beside: bool) -> Text:
     return figure_text(
         FigureCell(figure=scaled(c.value), interval=interval_text(c.ci95, scaled)), beside=beside
     )
-
-
-def _several(candidates: Sequence[TargetRating]) -> bool:
-    return sum(c.keeps == candidates[0].keeps for c in candidates) > 1

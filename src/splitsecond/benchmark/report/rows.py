@@ -464,7 +464,7 @@ def _node_sentences(run: Run) -> list[str]:
         default=None,
     )
     sentences = [
-        f"{counted_as(len(parts), 'node', 'nodes')} sent the requests. Their clocks are known to "
+        f"{counted_as(len(parts), 'node')} sent the requests. Their clocks are known to "
         f"±{number(error)} ms, "
         "which matters for throughput only: each latency is measured by one clock."
     ]

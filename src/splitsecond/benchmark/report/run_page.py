@@ -1,5 +1,7 @@
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.call_costs import cost_card
 from splitsecond.benchmark.findings.recommendation import limit_words
@@ -20,7 +22,7 @@ from splitsecond.benchmark.report.plots.series import STAGES, stages_of
 from splitsecond.benchmark.report.rows import MetricColumn
 from splitsecond.benchmark.rows.figures import FIGURES, GROUPS, TOTALS
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
-from splitsecond.benchmark.rows.row_fields import NodeFindings
+from splitsecond.benchmark.rows.row_fields import Instrument, NodeFindings
 from splitsecond.benchmark.server_view.samples import ServerSeries
 from splitsecond.core.money.cost import usd
 from splitsecond.core.observation import Observation
@@ -48,6 +50,7 @@ def render_run(
 
 def _context(run: Run) -> dict[str, Any]:
     levels = rows.levels(run)
+    card = _cost_card(run)
     return {
         "title": _title(run),
         "lead": _lead(run, levels),
@@ -74,8 +77,8 @@ def _context(run: Run) -> dict[str, Any]:
         "savings_note": savings.NOTE,
         "inputs": any(level.inputs for level in levels),
         "several_loads": len({(level.open_loop, level.load) for level in levels}) > 1,
-        "money": [*_money_tables(run), *_cost_card(run)],
-        "money_note": call_costs.NOTE if _cost_card(run) else "",
+        "money": [*_money_tables(run), *card],
+        "money_note": call_costs.NOTE if card else "",
         "prices": rows.price_sentences(run),
         "stages": _condition_tables(run, [("Means of the stages, ms", _stage_columns(run))])
         + _server_tables(run),
@@ -100,7 +103,7 @@ def _context(run: Run) -> dict[str, Any]:
 
 def _title(run: Run) -> str:
     targets = rows.targets(run)
-    subject = targets[0] if len(targets) == 1 else counted_as(len(targets), "target", "targets")
+    subject = targets[0] if len(targets) == 1 else counted_as(len(targets), "target")
     return f"{'Capacity' if run.capacity else 'Inference speed'} of {subject}"
 
 
@@ -118,7 +121,7 @@ def _lead(run: Run, levels: Sequence[rows.LoadLevel]) -> str:
     )
     sent = sum(condition.requests for condition in run.conditions)
     failed = sum(condition.errors for condition in run.conditions)
-    requests = f"{counted_as(sent, 'request', 'requests')}{_in_sessions(run)}"
+    requests = f"{counted_as(sent, 'request')}{_in_sessions(run)}"
     return (
         f"{requests} to {listed(rows.targets(run))} at {listed(_loads(levels))}{reuse}{kinds}; "
         f"{f'{failed:,}' if failed else 'none'} failed."
@@ -146,7 +149,7 @@ def _invalid(run: Run) -> dict[str, Any] | None:
     reasons += [
         (f"{c.target}, {rows.load_words(c)}: ", reason) for c in affected for reason in c.invalid
     ]
-    some = f"INVALID: {len(affected)} of {counted_as(len(run.conditions), 'row', 'rows')}"
+    some = f"INVALID: {len(affected)} of {counted_as(len(run.conditions), 'row')}"
     return {
         "heading": "INVALID" if run.invalid else some,
         "reasons": reasons,
@@ -164,20 +167,25 @@ def _target(condition: ConditionFindings) -> TableCell:
     return TableCell(text=condition.target, target=True)
 
 
+def _row_name(condition: ConditionFindings) -> TableCell:
+    return replace(_target(condition), invalid=bool(condition.invalid))
+
+
+def _table(caption: str, head: Sequence[str], body: Sequence[Row]) -> HtmlTable | None:
+    return HtmlTable(caption=caption, head=head, body=body, export=True) if body else None
+
+
 def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
     priced, regional = rows.priced(run), rows.regional(run)
     columns = [
         column
-        for column in (
-            *_main_columns(open_loop=level.open_loop, inputs=level.inputs),
-            *level.more,
-        )
+        for column in (*_main_columns(level), *level.more)
         if any(column.cell(c).figure != MISSING for c in level.conditions)
     ]
     head = ["target", *(column.heading for column in columns), "errors"]
     body: list[Row] = [
         [
-            TableCell(text=c.target, target=True, invalid=bool(c.invalid)),
+            _row_name(c),
             *(figure_cell(column.cell(c)) for column in columns),
             TableCell(text=rows.errors(c), look="bad" if c.errors else ""),
             *([rows.per_million(c)] if priced else []),
@@ -189,15 +197,15 @@ def _level_table(run: Run, level: rows.LoadLevel) -> HtmlTable:
     return HtmlTable(caption=f"Figures at {level.title.lower()}", head=head, body=body, export=True)
 
 
-def _main_columns(*, open_loop: bool, inputs: bool = False) -> list[MetricColumn]:
+def _main_columns(level: rows.LoadLevel) -> list[MetricColumn]:
     found = [
         column
         for percentile, more in (("p50", ("tpot_ms", "e2e_ms")), ("p95", ("itl_ms", "e2e_ms")))
         for column in rows.main_columns(
-            open_loop=open_loop,
+            open_loop=level.open_loop,
             percentiles=(percentile,),
             more=[FIGURES[name] for name in more],
-            inputs=inputs,
+            inputs=level.inputs,
         )
     ]
     return [c for c in found if c.percentile] + [
@@ -213,7 +221,7 @@ def _session_table(level: rows.LoadLevel, own: Sequence[ConditionFindings]) -> H
     columns = sessions.columns_of(own)
     body: list[Row] = [
         [
-            TableCell(text=c.target, target=True, invalid=bool(c.invalid)),
+            _row_name(c),
             *(figure_cell(each.cell(c)) for each in columns),
             TableCell(text=sessions.broke(c), look="bad" if c.session and c.session.broken else ""),
         ]
@@ -238,11 +246,7 @@ def _class_table(run: Run) -> HtmlTable | None:
         for each in c.session.classes
     ]
     head = ["target", "load", "turns with", *(name for name, _ in sessions.CLASS_COLUMNS)]
-    return (
-        HtmlTable(caption=sessions.CLASSES_TITLE, head=head, body=body, export=True)
-        if body
-        else None
-    )
+    return _table(sessions.CLASSES_TITLE, head, body)
 
 
 def _steps(run: Run) -> HtmlTable | None:
@@ -362,15 +366,11 @@ def _cost_card(run: Run) -> list[HtmlTable]:
     found = call_costs.cost_card_rows(cost_card(run.conditions))
     head = ["target", *call_costs.cost_card_headings()]
     body: list[Row] = [[TableCell(text=name, target=True), *cells] for name, *cells in found]
-    return [HtmlTable(caption=call_costs.TITLE, head=head, body=body, export=True)] if body else []
+    return [*filter(None, [_table(call_costs.TITLE, head, body)])]
 
 
 def _figure(name: str, percentile: str = "p50") -> Callable[[ConditionFindings], str]:
     return lambda condition: figure_cells.cell(getattr(condition, name), percentile).figure
-
-
-def _instrument(name: str) -> Callable[[ConditionFindings], str]:
-    return lambda condition: number(getattr(condition.instrument, name))
 
 
 def _node_tables(run: Run) -> list[HtmlTable]:
@@ -381,7 +381,7 @@ def _node_tables(run: Run) -> list[HtmlTable]:
         for node in c.nodes
     ]
     head = ["target", "load", "node", *(name for name, _ in NODE)]
-    return [HtmlTable(caption=NODES_CAPTION, head=head, body=body, export=True)] if body else []
+    return [*filter(None, [_table("The instrument of each node, times in ms", head, body)])]
 
 
 def _metric_tables(run: Run) -> list[HtmlTable]:
@@ -455,47 +455,49 @@ MONEY: Sequence[tuple[str, Sequence[Column]]] = (
 )
 
 
-def _clock(condition: ConditionFindings) -> str:
-    if condition.instrument.packet_time:
+def _clock(of: Instrument) -> str:
+    if of.packet_time:
         return "packets"
-    return "kernel" if condition.instrument.kernel_time else "at the read"
+    return "kernel" if of.kernel_time else "at the read"
 
 
-INSTRUMENT: Sequence[tuple[str, Sequence[Column]]] = (
-    (
-        "The instrument in each row, times in ms",
-        (
-            ("arrival times", _clock),
-            ("priority", lambda c: c.instrument.priority or figure_cells.MISSING),
-            ("merged first tokens", lambda c: f"{c.instrument.first_tokens_merged:,}"),
-            ("sparse reads", lambda c: f"{c.instrument.sparse:,}"),
-            ("merged last tokens", lambda c: f"{c.instrument.last_tokens_merged:,}"),
-            ("read lag p50", _instrument("lag_p50_ms")),
-            ("read lag p99", _instrument("lag_p99_ms")),
-            ("read lag max", _instrument("lag_max_ms")),
-            ("sent late p50", _instrument("late_p50_ms")),
-            ("sent late p99", _instrument("late_p99_ms")),
-            ("in flight", _instrument("in_flight")),
-            ("CPU wait", lambda c: figure_cells.share(c.instrument.runqueue_wait_share)),
-            ("CPU", lambda c: figure_cells.share(c.instrument.cpu_share)),
-            ("CPU per 1,000 tokens", _instrument("cpu_ms_per_1000_tokens")),
-            ("GC runs", lambda c: f"{c.instrument.collections:,}"),
-        ),
-    ),
-)
+_INSTRUMENT: Mapping[str, Callable[[Instrument], str]] = {
+    "arrival times": _clock,
+    "priority": lambda i: i.priority or MISSING,
+    "merged first tokens": lambda i: f"{i.first_tokens_merged:,}",
+    "sparse reads": lambda i: f"{i.sparse:,}",
+    "merged last tokens": lambda i: f"{i.last_tokens_merged:,}",
+    "read lag p50": lambda i: number(i.lag_p50_ms),
+    "read lag p99": lambda i: number(i.lag_p99_ms),
+    "read lag max": lambda i: number(i.lag_max_ms),
+    "sent late p50": lambda i: number(i.late_p50_ms),
+    "sent late p99": lambda i: number(i.late_p99_ms),
+    "in flight": lambda i: number(i.in_flight),
+    "CPU wait": lambda i: figure_cells.share(i.runqueue_wait_share),
+    "CPU": lambda i: figure_cells.share(i.cpu_share),
+    "CPU per 1,000 tokens": lambda i: number(i.cpu_ms_per_1000_tokens),
+    "GC runs": lambda i: f"{i.collections:,}",
+}
+_OF_NODES = (
+    "priority", "read lag p50", "read lag p99", "sent late p99", "in flight", "CPU wait",
+    "CPU per 1,000 tokens",
+)  # fmt: skip
 
-NODES_CAPTION = "The instrument of each node, times in ms"
+
+def _of_row(name: str) -> Column:
+    return name, lambda c: _INSTRUMENT[name](c.instrument)
+
+
+def _of_node(name: str) -> tuple[str, Callable[[NodeFindings], str]]:
+    return name, lambda node: _INSTRUMENT[name](node.instrument)
+
+
+INSTRUMENT = (("The instrument in each row, times in ms", [*map(_of_row, _INSTRUMENT)]),)
 NODE: Sequence[tuple[str, Callable[[NodeFindings], str]]] = (
     ("requests", lambda node: f"{node.requests:,}"),
     ("errors", lambda node: f"{node.errors:,}"),
     ("TTFT p50", lambda node: number(node.ttft_p50_ms)),
     ("clock known to ±", lambda node: number(node.clock_error_ms)),
-    ("priority", lambda node: node.instrument.priority or figure_cells.MISSING),
-    ("read lag p50", lambda node: number(node.instrument.lag_p50_ms)),
-    ("read lag p99", lambda node: number(node.instrument.lag_p99_ms)),
-    ("sent late p99", lambda node: number(node.instrument.late_p99_ms)),
-    ("in flight", lambda node: number(node.instrument.in_flight)),
-    ("CPU wait", lambda node: figure_cells.share(node.instrument.runqueue_wait_share)),
-    ("CPU per 1,000 tokens", lambda node: number(node.instrument.cpu_ms_per_1000_tokens)),
-    ("INVALID", lambda node: " ".join(node.invalid) or figure_cells.MISSING),
+    *map(_of_node, _OF_NODES),
+    ("INVALID", lambda node: " ".join(node.invalid) or MISSING),
 )

@@ -110,7 +110,7 @@ def _clock_sentences(checks: Sequence[tuple[ConditionFindings, TtftCheck]]) -> l
     if agree:
         apart_ms = max(abs(check.rest_ms) for check in agree)
         found.append(
-            f"The server's mean TTFT + network is the mean TTFT measured here, to "
+            "The server's mean TTFT + network is the mean TTFT measured here, to "
             f"{number(apart_ms)} ms, in {len(agree):,} of {counted_as(len(checks), 'row')}."
         )
     return found + [

@@ -5,10 +5,11 @@ never cut: where even the last layout does not fit, rows are lines.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -45,6 +46,7 @@ LAYOUTS = (
 BROKEN_NAMES = TableLayout(name_width=SHORTEST_NAME)
 NARROW = TableLayout(name_width=SHORTEST_NAME, narrow=True)
 
+C = TypeVar("C")
 Tables = Callable[[TableLayout], list[Table]]
 
 
@@ -81,7 +83,7 @@ def fitting(console: Console, tables: Tables) -> list[Table]:
     names = [table.columns[0] for table in tables(layout)]
     widest = max(console.measure(cell).maximum for column in names for cell in column.cells)
     room = max(room_left(console, tables(layout)), 0)
-    return tables(msgspec.structs.replace(layout, name_width=max(widest, SHORTEST_NAME) + room))
+    return tables(replace(layout, name_width=max(widest, SHORTEST_NAME) + room))
 
 
 def fit(console: Console, tables: Tables) -> bool:
@@ -141,6 +143,16 @@ def titled_table(title: str, *, collapse_padding: bool = True) -> Table:
     return table
 
 
+def add_columns(
+    table: Table, columns: Mapping[str, C], left_out: Set[str] = frozenset()
+) -> list[C]:
+    """Add a column for each heading that is not `left_out`; return the values of these."""
+    shown = {heading: each for heading, each in columns.items() if heading not in left_out}
+    for heading in shown:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return list(shown.values())
+
+
 def name_text(name: str, name_width: int) -> Text:
     return Text(broken(safe_text(name), name_width) if name_width else safe_text(name))
 
@@ -154,12 +166,8 @@ def filled(
 ) -> Table:
     table = titled_table(title, collapse_padding=not layout.beside)
     table.add_column("target", no_wrap=True, min_width=SHORTEST_NAME)
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    texts = [
-        [_name(target, invalid, layout) for target, invalid in names],
-        *(_texts(c, layout) for c in columns),
-    ]
+    shown = add_columns(table, dict(zip(headings, columns, strict=True)))
+    texts = [[_name(*each, layout) for each in names], *(_texts(c, layout) for c in shown)]
     for row in zip(*texts, strict=True):
         table.add_row(*row)
     return table

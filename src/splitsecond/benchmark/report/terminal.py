@@ -5,7 +5,7 @@ The tables follow General Compute's "LLM Token Generation Speed" (June 2025): TT
 and at p95, with intervals, system throughput and errors. A figure with too small an n is dim.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +17,7 @@ from splitsecond.benchmark.findings.change_statements import ConditionChange
 from splitsecond.benchmark.findings.compare import Comparison
 from splitsecond.benchmark.findings.watching import RoundNews, WatchRound, minute
 from splitsecond.benchmark.report import call_costs, capacity, rows, savings, sessions, use_matrix
+from splitsecond.benchmark.report.production import bounds_words
 from splitsecond.benchmark.report.tables import (
     BROKEN_NAMES,
     StyledCell,
@@ -85,11 +86,10 @@ def print_stopped(run: Run, console: Console) -> None:
 def _print_levels(run: Run, console: Console) -> None:
     levels = rows.levels(run)
     priced = rows.priced(run)
-    money = priced and fit(
-        console, lambda layout: [_level_table(level, layout, money=True) for level in levels]
-    )
-    tables = fitting(
-        console, lambda layout: [_level_table(level, layout, money=money) for level in levels]
+    tables, money = _with_money(
+        console,
+        priced,
+        lambda layout, money: [_level_table(each, layout, money) for each in levels],
     )
     for level, table in zip(levels, tables, strict=True):
         print_table(table, console)
@@ -103,8 +103,16 @@ def _print_levels(run: Run, console: Console) -> None:
         console.print()
 
 
+def _with_money(
+    console: Console, priced: bool, tables: Callable[[TableLayout, bool], list[Table]]
+) -> tuple[list[Table], bool]:
+    """Return tables, and whether there was room for their costs."""
+    money = priced and fit(console, lambda layout: tables(layout, True))
+    return fitting(console, lambda layout: tables(layout, money)), money
+
+
 def _print_left_out(level: rows.LoadLevel, table: Table, console: Console) -> None:
-    usual = _level_table(level, BROKEN_NAMES, money=False)
+    usual = _level_table(level, BROKEN_NAMES, False)
     shown = {column.header for column in table.columns}
     missing = [
         str(column.header).partition("\n")[0]
@@ -128,12 +136,18 @@ def print_steps(run: Run, found: Capacity, console: Console) -> None:
 
 
 def print_cache_savings(run: Run, console: Console) -> None:
-    if not run.cache_savings or not fit(console, lambda layout: [_savings_table(run, layout)]):
-        return
-    (table,) = fitting(console, lambda layout: [_savings_table(run, layout)])
-    print_table(table, console)
-    print_item(console, "  ", savings.NOTE, "dim")
-    console.print()
+    if run.cache_savings and _printed(console, lambda layout: [_savings_table(run, layout)]):
+        print_item(console, "  ", savings.NOTE, "dim")
+        console.print()
+
+
+def _printed(console: Console, tables: Tables) -> bool:
+    """Print tables if there is room for them; return whether there was."""
+    if not fit(console, tables):
+        return False
+    for table in fitting(console, tables):
+        print_table(table, console)
+    return True
 
 
 def print_sessions(run: Run, console: Console) -> None:
@@ -155,11 +169,8 @@ def print_sessions(run: Run, console: Console) -> None:
 
 
 def _print_uses(run: Run, console: Console) -> None:
-    wide = fit(console, lambda layout: [_use_table(run, layout)])
-    if wide:
-        (table,) = fitting(console, lambda layout: [_use_table(run, layout)])
-        print_table(table, console)
-    else:
+    wide = _printed(console, lambda layout: [_use_table(run, layout)])
+    if not wide:
         console.print(Text(use_matrix.TITLE, "bold"))
         for use, fits in use_matrix.use_lines(run).items():
             print_item(console, f"  {use}: ", fits)
@@ -171,11 +182,10 @@ def comparison_table(comparison: Comparison, console: Console) -> None:
     print_item(console, "", f"Before: {comparison.before}. After: {comparison.after}.", "dim")
     levels = grouped(comparison.conditions, rows.load_words).values()
     priced = any(total.after is not None for c in comparison.conditions for total in _money(c))
-    money = priced and fit(
-        console, lambda layout: [_change_table(shown, layout, money=True) for shown in levels]
-    )
-    tables = fitting(
-        console, lambda layout: [_change_table(shown, layout, money=money) for shown in levels]
+    tables, money = _with_money(
+        console,
+        priced,
+        lambda layout, money: [_change_table(each, layout, money) for each in levels],
     )
     for shown, table in zip(levels, tables, strict=True):
         print_table(table, console)
@@ -210,11 +220,9 @@ def print_findings(console: Console, statements: Iterable[Statement]) -> None:
             print_item(console, "  " if at else "• ", line)
 
 
-def _level_table(level: rows.LoadLevel, layout: TableLayout, *, money: bool) -> Table:
-    main = [
-        *_main_columns(layout, open_loop=level.open_loop, inputs=level.inputs),
-        *level.more,
-    ]
+def _level_table(level: rows.LoadLevel, layout: TableLayout, money: bool) -> Table:
+    usual = rows.main_columns(open_loop=level.open_loop, more=layout.more, inputs=level.inputs)
+    main = [*_shown(layout, usual), *level.more]
     columns = [[_cell(column.cell(c)) for c in level.conditions] for column in main]
     columns.append(
         [StyledCell(text=rows.errors(c), look="red" if c.errors else "") for c in level.conditions]
@@ -229,13 +237,6 @@ def _level_table(level: rows.LoadLevel, layout: TableLayout, *, money: bool) -> 
         more.append("region")
     names = [(c.target, bool(c.invalid)) for c in level.conditions]
     return _table(level.heading, names, main, columns, layout, more)
-
-
-def _main_columns(
-    layout: TableLayout, *, open_loop: bool, inputs: bool = False
-) -> list[rows.MetricColumn]:
-    columns = rows.main_columns(open_loop=open_loop, more=layout.more, inputs=inputs)
-    return _shown(layout, columns)
 
 
 def _shown(layout: TableLayout, columns: Sequence[rows.MetricColumn]) -> list[rows.MetricColumn]:
@@ -255,7 +256,7 @@ def _cell(cell: figure_cells.FigureCell) -> StyledCell:
     return StyledCell(text=cell.figure, look="dim" if cell.needs else "", remark=cell.interval)
 
 
-def _change_table(shown: Sequence[ConditionChange], layout: TableLayout, *, money: bool) -> Table:
+def _change_table(shown: Sequence[ConditionChange], layout: TableLayout, money: bool) -> Table:
     level = shown[0]
     main = _shown(layout, rows.compared_columns(shown, layout.more))
     columns = [[_moved(c, column) for c in shown] for column in main]
@@ -264,14 +265,8 @@ def _change_table(shown: Sequence[ConditionChange], layout: TableLayout, *, mone
         for name in ("errors", *([PER_MILLION] if money else []))
     ]
     title = f"{rows.level_title(level)}: the second run, and how it differs from the first"
-    return _table(
-        title,
-        [(c.name, False) for c in shown],
-        main,
-        columns,
-        layout,
-        ["$/M\ntokens"] if money else (),
-    )
+    more = ["$/M\ntokens"] if money else ()
+    return _table(title, [(c.name, False) for c in shown], main, columns, layout, more)
 
 
 def _session_change_table(shown: Sequence[ConditionChange], layout: TableLayout) -> Table:
@@ -279,7 +274,7 @@ def _session_change_table(shown: Sequence[ConditionChange], layout: TableLayout)
     columns = [[_moved(c, each.column) for c in shown] for each in own]
     title = (
         f"{sessions.TITLE} at {rows.level_title(shown[0]).lower()}: the second run, and how "
-        f"it differs"
+        "it differs"
     )
     return filled(
         title, [each.heading for each in own], [(c.name, False) for c in shown], columns, layout
@@ -359,7 +354,7 @@ def _moved(changed: ConditionChange, column: rows.MetricColumn) -> StyledCell:
     return StyledCell(
         text=column.formatted(moved.after),
         remark=_change(moved.change),
-        remark_look=_change_look(moved),
+        remark_look=("green" if moved.better else "red") if moved.real else "dim",
     )
 
 
@@ -374,10 +369,6 @@ def _total(total: FigureChange) -> StyledCell:
 
 def _money(changed: ConditionChange) -> list[FigureChange]:
     return [total for total in changed.totals if total.figure == PER_MILLION]
-
-
-def _change_look(moved: FigureChange) -> str:
-    return ("green" if moved.better else "red") if moved.real else "dim"
 
 
 def _change(value: float | None) -> str:
@@ -427,7 +418,7 @@ def round_lines(one: WatchRound, news: Mapping[str, Sequence[RoundNews]]) -> lis
 
 
 def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
-    done = f"{found.answered:,} of {counted_as(found.requests, 'request', 'requests')} answered"
+    done = f"{found.answered:,} of {counted_as(found.requests, 'request')} answered"
     earlier = f", {found.earlier:,} earlier" if found.earlier else ""
     yield f"{done} in {number(found.seconds)} s{earlier}.", "bold"
     if found.answered:
@@ -438,24 +429,16 @@ def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
         )
         yield from _cost_lines(found)
     if len(found.attempts) > 1:
-        yield (
-            f"Attempts: "
-            f"{', '.join(f'{safe_text(name)} {count:,}' for name, count in found.attempts.items())}"
-            f".",
-            "dim",
-        )
+        attempts = (f"{safe_text(name)} {count:,}" for name, count in found.attempts.items())
+        yield f"Attempts: {', '.join(attempts)}.", "dim"
+    again, refused = (
+        counted_as(count, "request was", "requests were") for count in (found.again, found.refused)
+    )
     if found.cuts or found.again:
-        again = (
-            f", {counted_as(found.again, 'request was', 'requests were')} retried"
-            if found.again
-            else ""
-        )
-        yield f"Targets refused load {counted_as(found.cuts, 'time', 'times')}{again}.", "dim"
+        retried = f", {again} retried" if found.again else ""
+        yield f"Targets refused load {counted_as(found.cuts, 'time')}{retried}.", "dim"
     if found.refused:
-        yield (
-            f"{counted_as(found.refused, 'request was', 'requests were')} refused permanently.",
-            "red",
-        )
+        yield f"{refused} refused permanently.", "red"
     if found.left:
         why = f": {safe_text(found.stopped).rstrip('.')}" if found.stopped else ""
         yield f"{found.left:,} not sent{why}. The same command continues from here.", "yellow"
@@ -463,24 +446,16 @@ def throughput_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
 
 def _cost_lines(found: BatchThroughput) -> Iterator[tuple[str, str]]:
     if found.cost_usd is not None:
-        rate = (
-            f", {usd(found.usd_per_million)} per million tokens"
-            if found.usd_per_million is not None
-            else ""
-        )
+        per_million = found.usd_per_million
+        rate = "" if per_million is None else f", {usd(per_million)} per million tokens"
         yield f"It cost {usd(found.cost_usd)}{rate}." if found.cost_usd else "It was free.", ""
         if found.low_usd != found.high_usd:
-            bounds = f"{usd(found.low_usd)} to {usd(found.high_usd)}"
-            yield (
-                f"The cost is {bounds}: providers bill requests that we closed early in "
-                f"different ways.",
-                "dim",
-            )
+            yield f"The cost is {bounds_words(found.low_usd, found.high_usd)}", "dim"
     if found.estimated:
-        attempts = counted_as(found.estimated, "attempt", "attempts")
+        attempts = counted_as(found.estimated, "attempt")
         yield (
             f"The cost of {attempts} is estimated: closed early, or with token counts that "
-            f"cannot be true.",
+            "cannot be true.",
             "dim",
         )
     if found.unpriced:

@@ -39,7 +39,7 @@ _STATES = {
 
 def render_watch(found: WatchFindings) -> str:
     targets = list(dict.fromkeys(line.target for line in found.lines))
-    subject = targets[0] if len(targets) == 1 else counted_as(len(targets), "target", "targets")
+    subject = targets[0] if len(targets) == 1 else counted_as(len(targets), "target")
     gone = [(minute(at), "all rows", why) for at, why in found.failed.items()]
     gone += [
         (minute(at), name, why) for name, own in found.left_out.items() for at, why in own.items()
@@ -101,12 +101,10 @@ def _badge(
     if not found.lines:
         return None
     if worse:
-        return Badge(
-            text=f"{counted_as(worse, 'figure', 'figures')} drifted for the worse", look="bad"
-        )
+        return Badge(text=f"{counted_as(worse, 'figure')} drifted for the worse", look="bad")
     if drifting:
         return Badge(
-            text=f"{counted_as(len(drifting), 'figure', 'figures')} drifted for the better",
+            text=f"{counted_as(len(drifting), 'figure')} drifted for the better",
             look="good",
         )
     if doubts or early:
@@ -164,13 +162,9 @@ def _too_early(lines: Iterable[WatchedSeries]) -> str:
 
 
 def _lead(found: WatchFindings, targets: list[str]) -> str:
-    failed = (
-        f" {counted_as(len(found.failed), 'round', 'rounds')} failed as a whole."
-        if found.failed
-        else ""
-    )
+    failed = f" {counted_as(len(found.failed), 'round')} failed as a whole." if found.failed else ""
     return (
-        f"{counted_as(found.rounds, 'round', 'rounds')} from {minute(found.first)} to "
+        f"{counted_as(found.rounds, 'round')} from {minute(found.first)} to "
         f"{minute(found.last)} UTC, now one every {_interval(found.every_s)}: "
         f"{listed(targets) or 'nothing was measured'}.{failed}"
     )

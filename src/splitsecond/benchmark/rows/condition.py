@@ -10,9 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from splitsecond.benchmark.rows.check_inputs import CheckInputs
 from splitsecond.benchmark.rows.figures import FIGURES, TOTALS, ended, successful
@@ -78,14 +77,7 @@ def condition_findings(
     error_kinds, error_examples = failures_by_kind(measured)
 
     findings = ConditionFindings(
-        condition=asked.condition,
-        target=asked.target,
-        concurrency=asked.concurrency,
-        rate=asked.rate,
-        cache_reuse=asked.cache_reuse,
-        workload=asked.workload,
-        region=asked.region,
-        inputs=asked.inputs,
+        **_of_settings(asked),
         requests=len(measured),
         errors=sum(error_kinds.values()),
         error_kinds=error_kinds,
@@ -121,7 +113,7 @@ def condition_findings(
         searched=searched,
     )
     nodes = node_findings(inputs, sent)
-    findings = msgspec.structs.replace(
+    findings = replace(
         findings,
         nodes=nodes,
         invalid=invalid_reasons(inputs),
@@ -130,6 +122,11 @@ def condition_findings(
     return with_cost(
         findings, observations, prices, hours=load.whole.length_ns / NS_PER_S / S_PER_HOUR
     )
+
+
+def _of_settings(asked: AskedCondition) -> dict[str, Any]:
+    left_out = ("output_tokens", "shared_blocks", "usage")
+    return {name: value for name, value in asdict(asked).items() if name not in left_out}
 
 
 def _load(
@@ -209,10 +206,8 @@ def node_findings(inputs: CheckInputs, sent: Sequence[Observation]) -> list[Node
 def _part(name: str, inputs: CheckInputs, sent: Sequence[Observation]) -> NodeFindings:
     load = inputs.load
     if sent:
-        load = msgspec.structs.replace(
-            load, curve=in_flight(sent, open_loop=inputs.asked.open_loop)
-        )
-    own = msgspec.structs.replace(
+        load = replace(load, curve=in_flight(sent, open_loop=inputs.asked.open_loop))
+    own = replace(
         inputs,
         measured=[o for o in inputs.measured if o.node == name],
         answered=[o for o in inputs.answered if o.node == name],
@@ -351,7 +346,7 @@ def condition_rows(
     ]
     computed = [total for total in TOTALS.values() if total.of]
     return [
-        msgspec.structs.replace(row, **{total.name: total.value(row) for total in computed})
+        replace(row, **{total.name: total.value(row) for total in computed})
         for row in with_fallen(with_batching_efficiency(rows))
     ]
 
@@ -364,18 +359,12 @@ def with_batching_efficiency(rows: Sequence[ConditionFindings]) -> list[Conditio
     chance and counts as the concurrency; beyond `MAX_EFFICIENCY`, one of the two rows is wrong, and
     the ratio stays None.
     """
-    alone = {
-        (row.target, row.cache_reuse, row.workload): row.output_tokens_per_s
-        for row in rows
-        if row.concurrency == 1
-    }
+    alone = {_key(row): row.output_tokens_per_s for row in rows if row.concurrency == 1}
     return [
-        msgspec.structs.replace(
-            row, batching_efficiency=min(row.output_tokens_per_s / one, row.concurrency)
-        )
+        replace(row, batching_efficiency=min(row.output_tokens_per_s / one, row.concurrency))
         if row.concurrency is not None
         and row.output_tokens_per_s is not None
-        and (one := alone.get((row.target, row.cache_reuse, row.workload)))
+        and (one := alone.get(_key(row)))
         and row.output_tokens_per_s <= MAX_EFFICIENCY * row.concurrency * one
         else row
         for row in rows

@@ -6,6 +6,7 @@ add one entry.
 """
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 import numpy as np
 
@@ -28,6 +29,13 @@ ONE_TOKEN_PER_EVENT = 1.05
 equals ITL."""
 
 
+M = TypeVar("M", Figure, Total)
+
+
+def _by_name(*metrics: M) -> dict[str, M]:
+    return {metric.name: metric for metric in metrics}
+
+
 def _gaps(o: Observation) -> Floats:
     return np.diff(np.array([] if o.sparse else o.token_at, dtype=np.float64))
 
@@ -47,44 +55,40 @@ def _agent_ns(o: Observation) -> float | None:
 
 
 _TTFT_DUE = Figure(
-    name="ttft_due_ms",
-    label="TTFT from due",
-    unit="ms",
-    group="Latency",
-    definition=(
-        "TTFT counted from the moment the schedule planned the request, so waiting in our client "
-        "is included."
-    ),
+    "ttft_due_ms",
+    "TTFT from due",
+    "ms",
+    "Latency",
+    "TTFT counted from the moment the schedule planned the request, so waiting in our client "
+    "is included.",
     of=lambda o: o.ttft_due_ns,
 )
 _RESPONSE = Figure(
-    name="response_ms",
-    label="response time",
-    unit="ms",
-    group="Latency",
-    definition="E2E counted from the moment the request was due.",
+    "response_ms",
+    "response time",
+    "ms",
+    "Latency",
+    "E2E counted from the moment the request was due.",
     of=lambda o: o.response_ns,
     listed=("p95",),
 )
 
 _LATENCY_DUE = Figure(
-    name="latency_due_ms",
-    label="latency from due",
-    unit="ms",
-    group="Inputs",
-    definition="Latency counted from the moment the request was due.",
+    "latency_due_ms",
+    "latency from due",
+    "ms",
+    "Inputs",
+    "Latency counted from the moment the request was due.",
     of=lambda o: o.latency_due_ns,
     among=lambda o: o.inputs > 0,
 )
 LATENCY = Figure(
-    name="latency_ms",
-    label="latency",
-    unit="ms",
-    group="Inputs",
-    definition=(
-        "Of embeddings and rankings, whose answers are no text: from the first byte of the request "
-        "to the end of the answer."
-    ),
+    "latency_ms",
+    "latency",
+    "ms",
+    "Inputs",
+    "Of embeddings and rankings, whose answers are no text: from the first byte of the request "
+    "to the end of the answer.",
     of=lambda o: o.latency_ns,
     among=lambda o: o.inputs > 0,
     from_due=_LATENCY_DUE,
@@ -93,160 +97,140 @@ LATENCY = Figure(
     stated=True,
 )
 
-FIGURES: dict[str, Figure] = {
-    figure.name: figure
-    for figure in (
-        Figure(
-            name="ttft_ms",
-            label="TTFT",
-            unit="ms",
-            group="Latency",
-            definition=(
-                "Time to first token: from the first byte of the request on a ready connection to "
-                "the arrival of the first token."
-            ),
-            of=lambda o: o.ttft_ns,
-            from_due=_TTFT_DUE,
-            main=True,
-            listed=("p99",),
-            compared=True,
-            stated=True,
-        ),
-        Figure(
-            name="ttft_sent_ms",
-            label="TTFT after sending",
-            unit="ms",
-            group="Latency",
-            definition=(
-                "Time to first token, from when the kernel had taken the last byte of the "
-                "request. It is shorter than "
-                "TTFT where the kernel did not take all bytes at once, as of a long prompt."
-            ),
-            of=lambda o: o.ttft_sent_ns,
-            listed=(),
-        ),
-        Figure(
-            name="ttft_cold_ms",
-            label="TTFT cold",
-            unit="ms",
-            group="Latency",
-            definition="TTFT plus the time for DNS, TCP and TLS, which is 0 on a reused "
-            "connection.",
-            of=lambda o: o.ttft_cold_ns,
-        ),
-        _TTFT_DUE,
-        Figure(
-            name="first_answer_ms",
-            label="time to first answer",
-            unit="ms",
-            group="Latency",
-            definition="From the first byte of the request to the first token that is not "
-            "reasoning.",
-            of=lambda o: o.first_answer_after_ns,
-        ),
-        Figure(
-            name="tps",
-            label="TPS",
-            unit="tokens/s",
-            group="Speed after the first token",
-            definition=(
-                "Tokens per second of one request after its first token: (N − n1) / (last token − "
-                "first token), with N the output tokens and n1 those that arrived with the first "
-                "one. Not known below two tokens, or if most arrived at once. p95 is the slow "
-                "tail: 95% of requests were at least this fast."
-            ),
-            of=lambda o: o.tps,
-            higher_is_better=True,
-            counts_tokens=True,
-            main=True,
-            listed=(),
-            compared=True,
-            stated=True,
-        ),
-        Figure(
-            name="tpot_ms",
-            label="TPOT",
-            unit="ms",
-            group="Speed after the first token",
-            definition="Time per output token: 1/TPS.",
-            of=lambda o: o.tpot_ns,
-            counts_tokens=True,
-        ),
-        Figure(
-            name="itl_ms",
-            label="ITL",
-            unit="ms",
-            group="Speed after the first token",
-            definition=(
-                "Inter-token latency: the gaps between events that carry content, of all requests "
-                "together. The gaps of one answer depend on each other, so ITL has no confidence "
-                "interval. Answers that were read sparsely are left out."
-            ),
-            of=_gaps,
-            per_request=False,
-            listed=("p50", "p95", "p99"),
-        ),
-        Figure(
-            name="itl_per_token_ms",
-            label="ITL per token",
-            unit="ms",
-            group="Speed after the first token",
-            definition=(
-                "ITL with each gap divided by the tokens of the event that ended it: k tokens "
-                "count as k gaps, each 1/k as long. k comes from the provider's running count, "
-                "otherwise from the event's share of the characters, otherwise it is 1."
-            ),
-            of=_gaps_per_token,
-            per_request=False,
-            listed=("p50", "p95"),
-            applies=lambda row: (row.tokens_per_event or 1.0) > ONE_TOKEN_PER_EVENT,
-        ),
-        Figure(
-            name="e2e_ms",
-            label="E2E",
-            unit="ms",
-            group="Latency",
-            definition="End to end: from the first byte of the request to the last token.",
-            of=lambda o: o.e2e_ns,
-            from_due=_RESPONSE,
-            listed=("p50", "p95"),
-            compared=True,
-            stated=True,
-        ),
-        _RESPONSE,
-        LATENCY,
-        _LATENCY_DUE,
-        Figure(
-            name="agent_ms",
-            label="agent time",
-            unit="ms",
-            group="Latency",
-            definition=(
-                f"Time of an agent that makes {AGENT_STEPS} calls in sequence, each of "
-                f"{AGENT_STEP_TOKENS} output tokens: {AGENT_STEPS} × (TTFT + {AGENT_STEP_TOKENS} ÷ "
-                "TPS) of one request. The time of its tools comes on top."
-            ),
-            of=_agent_ns,
-            counts_tokens=True,
-        ),
-        Figure(
-            name="total_tps",
-            label="total TPS",
-            unit="tokens/s",
-            group="Speed after the first token",
-            definition=(
-                "Output tokens divided by the whole time from the arrival of the call to its end, "
-                "connecting and waiting included; successful requests only."
-            ),
-            of=lambda o: o.total_tps,
-            higher_is_better=True,
-            answered_only=True,
-            counts_tokens=True,
-            compared=True,
-        ),
-        *SESSION_FIGURES,
-    )
-}
+FIGURES = _by_name(
+    Figure(
+        "ttft_ms",
+        "TTFT",
+        "ms",
+        "Latency",
+        "Time to first token: from the first byte of the request on a ready connection to "
+        "the arrival of the first token.",
+        of=lambda o: o.ttft_ns,
+        from_due=_TTFT_DUE,
+        main=True,
+        listed=("p99",),
+        compared=True,
+        stated=True,
+    ),
+    Figure(
+        "ttft_sent_ms",
+        "TTFT after sending",
+        "ms",
+        "Latency",
+        "Time to first token, from when the kernel had taken the last byte of the request. It is "
+        "shorter than TTFT where the kernel did not take all bytes at once, as of a long prompt.",
+        of=lambda o: o.ttft_sent_ns,
+        listed=(),
+    ),
+    Figure(
+        "ttft_cold_ms",
+        "TTFT cold",
+        "ms",
+        "Latency",
+        "TTFT plus the time for DNS, TCP and TLS, which is 0 on a reused connection.",
+        of=lambda o: o.ttft_cold_ns,
+    ),
+    _TTFT_DUE,
+    Figure(
+        "first_answer_ms",
+        "time to first answer",
+        "ms",
+        "Latency",
+        "From the first byte of the request to the first token that is not reasoning.",
+        of=lambda o: o.first_answer_after_ns,
+    ),
+    Figure(
+        "tps",
+        "TPS",
+        "tokens/s",
+        "Speed after the first token",
+        "Tokens per second of one request after its first token: (N − n1) / (last token − "
+        "first token), with N the output tokens and n1 those that arrived with the first "
+        "one. Not known below two tokens, or if most arrived at once. p95 is the slow "
+        "tail: 95% of requests were at least this fast.",
+        of=lambda o: o.tps,
+        higher_is_better=True,
+        counts_tokens=True,
+        main=True,
+        listed=(),
+        compared=True,
+        stated=True,
+    ),
+    Figure(
+        "tpot_ms",
+        "TPOT",
+        "ms",
+        "Speed after the first token",
+        "Time per output token: 1/TPS.",
+        of=lambda o: o.tpot_ns,
+        counts_tokens=True,
+    ),
+    Figure(
+        "itl_ms",
+        "ITL",
+        "ms",
+        "Speed after the first token",
+        "Inter-token latency: the gaps between events that carry content, of all requests "
+        "together. The gaps of one answer depend on each other, so ITL has no confidence "
+        "interval. Answers that were read sparsely are left out.",
+        of=_gaps,
+        per_request=False,
+        listed=("p50", "p95", "p99"),
+    ),
+    Figure(
+        "itl_per_token_ms",
+        "ITL per token",
+        "ms",
+        "Speed after the first token",
+        "ITL with each gap divided by the tokens of the event that ended it: k tokens "
+        "count as k gaps, each 1/k as long. k comes from the provider's running count, "
+        "otherwise from the event's share of the characters, otherwise it is 1.",
+        of=_gaps_per_token,
+        per_request=False,
+        listed=("p50", "p95"),
+        applies=lambda row: (row.tokens_per_event or 1.0) > ONE_TOKEN_PER_EVENT,
+    ),
+    Figure(
+        "e2e_ms",
+        "E2E",
+        "ms",
+        "Latency",
+        "End to end: from the first byte of the request to the last token.",
+        of=lambda o: o.e2e_ns,
+        from_due=_RESPONSE,
+        listed=("p50", "p95"),
+        compared=True,
+        stated=True,
+    ),
+    _RESPONSE,
+    LATENCY,
+    _LATENCY_DUE,
+    Figure(
+        "agent_ms",
+        "agent time",
+        "ms",
+        "Latency",
+        f"Time of an agent that makes {AGENT_STEPS} calls in sequence, each of "
+        f"{AGENT_STEP_TOKENS} output tokens: {AGENT_STEPS} × (TTFT + {AGENT_STEP_TOKENS} ÷ "
+        "TPS) of one request. The time of its tools comes on top.",
+        of=_agent_ns,
+        counts_tokens=True,
+    ),
+    Figure(
+        "total_tps",
+        "total TPS",
+        "tokens/s",
+        "Speed after the first token",
+        "Output tokens divided by the whole time from the arrival of the call to its end, "
+        "connecting and waiting included; successful requests only.",
+        of=lambda o: o.total_tps,
+        higher_is_better=True,
+        answered_only=True,
+        counts_tokens=True,
+        compared=True,
+    ),
+    *SESSION_FIGURES,
+)
 
 
 def _ttft(row: RowFields) -> Summary:
@@ -257,277 +241,263 @@ def _divided(value: float | None, by: float | None) -> float | None:
     return value / by if value is not None and by else None
 
 
-TOTALS: dict[str, Total] = {
-    total.name: total
-    for total in (
-        Total(
-            name="output_tokens_per_s",
-            label="system tokens/s",
-            unit="tokens/s",
-            definition=(
-                "Output tokens of all requests together that arrived in the steady window (while "
-                "the concurrency was at its target), divided by its length."
-            ),
-            higher_is_better=True,
-            main=True,
-            compared=True,
-            tested=True,
-            ci95_of=lambda row: row.output_tokens_per_s_ci95,
+TOTALS = _by_name(
+    Total(
+        "output_tokens_per_s",
+        "system tokens/s",
+        "tokens/s",
+        "",
+        "Output tokens of all requests together that arrived in the steady window (while "
+        "the concurrency was at its target), divided by its length.",
+        higher_is_better=True,
+        main=True,
+        compared=True,
+        tested=True,
+        ci95_of=lambda row: row.output_tokens_per_s_ci95,
+    ),
+    Total(
+        "output_tokens_per_s_whole",
+        "system tokens/s, whole blocks",
+        "tokens/s",
+        "System",
+        "System tokens/s from the first measured request of each block to its last "
+        "token. Pauses between blocks do not count.",
+        higher_is_better=True,
+    ),
+    Total(
+        "requests_per_s",
+        "requests/s",
+        "requests/s",
+        "System",
+        "Successful requests per second while the load was at its target. In a "
+        "closed loop: requests in flight ÷ mean time of a request; otherwise those that ended "
+        "in the steady window ÷ its length.",
+        higher_is_better=True,
+        compared=True,
+    ),
+    Total(
+        "inputs_per_s",
+        "inputs/s",
+        "inputs/s",
+        "Inputs",
+        "Texts embedded or documents ranked per second: requests/s times the inputs of a request.",
+        of=lambda row: (
+            row.inputs * row.requests_per_s if row.inputs and row.requests_per_s else None
         ),
-        Total(
-            name="output_tokens_per_s_whole",
-            label="system tokens/s, whole blocks",
-            unit="tokens/s",
-            group="System",
-            definition="System tokens/s from the first measured request of each block to its last "
-            "token. Pauses between blocks do not count.",
-            higher_is_better=True,
+        higher_is_better=True,
+        compared=True,
+    ),
+    Total(
+        "input_tokens_per_s",
+        "input tokens/s",
+        "tokens/s",
+        "Inputs",
+        "Of embeddings and rankings: requests/s times the mean input tokens of a request.",
+        of=lambda row: (
+            row.input_tokens * row.requests_per_s
+            if row.inputs and row.input_tokens and row.requests_per_s
+            else None
         ),
-        Total(
-            name="requests_per_s",
-            label="requests/s",
-            unit="requests/s",
-            group="System",
-            definition="Successful requests per second while the load was at its target. In a "
-            "closed loop: requests in flight ÷ mean time of a request; otherwise those that ended "
-            "in the steady window ÷ its length.",
-            higher_is_better=True,
-            compared=True,
+        higher_is_better=True,
+    ),
+    Total(
+        "usd_per_1000_inputs",
+        "cost per 1,000 inputs",
+        "USD",
+        "Inputs",
+        "Of embeddings and rankings: cost per request ÷ its inputs × 1,000.",
+        of=lambda row: (
+            row.usd_per_request / row.inputs * 1000
+            if row.inputs and row.usd_per_request is not None
+            else None
         ),
-        Total(
-            name="inputs_per_s",
-            label="inputs/s",
-            unit="inputs/s",
-            group="Inputs",
-            definition="Texts embedded or documents ranked per second: requests/s times the inputs "
-            "of a request.",
-            of=lambda row: (
-                row.inputs * row.requests_per_s if row.inputs and row.requests_per_s else None
-            ),
-            higher_is_better=True,
-            compared=True,
-        ),
-        Total(
-            name="input_tokens_per_s",
-            label="input tokens/s",
-            unit="tokens/s",
-            group="Inputs",
-            definition="Of embeddings and rankings: requests/s times the mean input tokens of a "
-            "request.",
-            of=lambda row: (
-                row.input_tokens * row.requests_per_s
-                if row.inputs and row.input_tokens and row.requests_per_s
-                else None
-            ),
-            higher_is_better=True,
-        ),
-        Total(
-            name="usd_per_1000_inputs",
-            label="cost per 1,000 inputs",
-            unit="USD",
-            group="Inputs",
-            definition="Of embeddings and rankings: cost per request ÷ its inputs × 1,000.",
-            of=lambda row: (
-                row.usd_per_request / row.inputs * 1000
-                if row.inputs and row.usd_per_request is not None
-                else None
-            ),
-            higher_is_better=False,
-        ),
-        Total(
-            name="steady_s",
-            label="steady window, s",
-            unit="s",
-            group="System",
-            definition="Length of the steady window: the time during which "
-            "the load was at its target.",
-        ),
-        Total(
-            name="batching_efficiency",
-            label="batching efficiency",
-            unit="",
-            group="System",
-            definition="System tokens/s at this concurrency divided by that at concurrency 1.",
-            higher_is_better=True,
-        ),
-        Total(
-            name="consistency",
-            label="consistency",
-            unit="",
-            group="System",
-            definition="TTFT p95 ÷ TTFT p50. 1 is a target that always answers alike.",
-            of=lambda row: _divided(_ttft(row).p95, _ttft(row).p50),
-            higher_is_better=False,
-        ),
-        Total(
-            name="ttft_share",
-            label="TTFT ÷ E2E",
-            unit="share",
-            group="System",
-            definition=(
-                "TTFT p50 ÷ E2E p50: the share of the time of a response after which a reader of a "
-                "stream has its first token."
-            ),
-            of=lambda row: _divided(_ttft(row).p50, FIGURES["e2e_ms"].summary(row).p50),
-            higher_is_better=False,
-        ),
-        Total(
-            name="goodput_share",
-            label="goodput",
-            unit="share",
-            group="System",
-            definition="Requests that met every limit, of all requests sent; errors miss.",
-            of=lambda row: row.goodput.fraction if row.goodput else None,
-            higher_is_better=True,
-            ci95_of=lambda row: row.goodput.ci95 if row.goodput else (None, None),
-        ),
-        Total(
-            name="valid_share",
-            label="valid answers",
-            unit="share",
-            group="System",
-            definition="Answers of the schema, with a right call of a tool, or as expected, of all "
-            "that were checked.",
-            higher_is_better=True,
-            compared=True,
-            ci95_of=lambda row: row.valid_share_ci95,
-        ),
-        Total(
-            name="rounds",
-            label="rounds",
-            unit="",
-            group="System",
-            definition=(
-                "Rounds of the run, spread over time, whose scatter the intervals include. 0: "
-                "fewer than five; then the intervals describe the measured seconds only."
-            ),
-            of=lambda row: _ttft(row).rounds,
-        ),
-        Total(
-            name="n_effective",
-            label="effective n",
-            unit="",
-            group="System",
-            definition=(
-                "Number of independent requests that the row's requests are worth for the median "
-                "of TTFT: fewer than were sent if some rounds were slower than others."
-            ),
-            of=lambda row: _ttft(row).n_effective,
-        ),
-        Total(
-            name="autocorrelation",
-            label="autocorrelation",
-            unit="",
-            group="System",
-            definition=(
-                "Correlation of the mean TTFT of a round with that of the round before (lag 1); "
-                "without correlation, about −1 divided by the number of rounds. If it is high, the "
-                "rounds lie too close together."
-            ),
-            of=lambda row: _ttft(row).autocorrelation,
-        ),
-        Total(
-            name="tokens_per_event",
-            label="tokens per event",
-            unit="",
-            group="Speed after the first token",
-            definition="Streamed output tokens per event that carries content.",
-        ),
-        Total(
-            name="input_tokens",
-            label="input",
-            unit="tokens",
-            group="Tokens per request",
-            definition="Mean input tokens of a successful request.",
-        ),
-        Total(
-            name="cached_tokens",
-            label="cached input",
-            unit="tokens",
-            group="Tokens per request",
-            definition="Mean input tokens that came from the provider's prompt cache, as the "
-            "provider reports them.",
-        ),
-        Total(
-            name="output_tokens",
-            label="output",
-            unit="tokens",
-            group="Tokens per request",
-            definition="Mean output tokens of a successful request, reasoning included.",
-        ),
-        Total(
-            name="reasoning_tokens",
-            label="reasoning",
-            unit="tokens",
-            group="Tokens per request",
-            definition="Mean output tokens that were reasoning, as the provider reports them.",
-        ),
-        Total(
-            name="cost_usd",
-            label="cost of the row",
-            unit="USD",
-            definition="Cost of everything that was sent for the row: warm-ups, failures and "
-            "losers of races included.",
-            higher_is_better=False,
-        ),
-        Total(
-            name="usd_per_request",
-            label="cost per request",
-            unit="USD",
-            definition="Cost of the measured requests, failed ones included, divided by the "
-            "successful ones.",
-            higher_is_better=False,
-        ),
-        Total(
-            name="usd_per_million",
-            label="cost per million tokens",
-            unit="USD",
-            definition="Cost of the measured requests per million of their tokens, input and "
-            "output in their own mix.",
-            higher_is_better=False,
-            compared=True,
-        ),
-        Total(
-            name="usd_per_million_output",
-            label="cost per million output tokens",
-            unit="USD",
-            definition="Cost of the measured requests per million output tokens.",
-            higher_is_better=False,
-        ),
-        Total(
-            name="tokens_per_usd",
-            label="tokens per dollar",
-            unit="tokens",
-            definition="Output tokens for one US dollar, input included: 1,000,000 ÷ cost per "
-            "million output tokens.",
-            of=lambda row: _divided(MILLION, row.usd_per_million_output),
-            higher_is_better=True,
-        ),
-        Total(
-            name="cost_adjusted_tps",
-            label="cost-adjusted TPS",
-            unit="tokens/s per USD",
-            definition="TPS p50 of one request ÷ cost per million tokens in US dollars.",
-            of=lambda row: _divided(FIGURES["tps"].summary(row).p50, row.usd_per_million),
-            higher_is_better=True,
-        ),
-        Total(
-            name="errors",
-            label="errors",
-            unit="requests",
-            definition="Measured requests that failed.",
-            higher_is_better=False,
-            compared=True,
-        ),
-        Total(
-            name="requests",
-            label="requests",
-            unit="requests",
-            definition="Measured requests that were sent.",
-        ),
-        *SESSION_TOTALS,
-    )
-}
+        higher_is_better=False,
+    ),
+    Total(
+        "steady_s",
+        "steady window, s",
+        "s",
+        "System",
+        "Length of the steady window: the time during which the load was at its target.",
+    ),
+    Total(
+        "batching_efficiency",
+        "batching efficiency",
+        "",
+        "System",
+        "System tokens/s at this concurrency divided by that at concurrency 1.",
+        higher_is_better=True,
+    ),
+    Total(
+        "consistency",
+        "consistency",
+        "",
+        "System",
+        "TTFT p95 ÷ TTFT p50. 1 is a target that always answers alike.",
+        of=lambda row: _divided(_ttft(row).p95, _ttft(row).p50),
+        higher_is_better=False,
+    ),
+    Total(
+        "ttft_share",
+        "TTFT ÷ E2E",
+        "share",
+        "System",
+        "TTFT p50 ÷ E2E p50: the share of the time of a response after which a reader of a "
+        "stream has its first token.",
+        of=lambda row: _divided(_ttft(row).p50, FIGURES["e2e_ms"].summary(row).p50),
+        higher_is_better=False,
+    ),
+    Total(
+        "goodput_share",
+        "goodput",
+        "share",
+        "System",
+        "Requests that met every limit, of all requests sent; errors miss.",
+        of=lambda row: row.goodput.fraction if row.goodput else None,
+        higher_is_better=True,
+        ci95_of=lambda row: row.goodput.ci95 if row.goodput else (None, None),
+    ),
+    Total(
+        "valid_share",
+        "valid answers",
+        "share",
+        "System",
+        "Answers of the schema, with a right call of a tool, or as expected, of all "
+        "that were checked.",
+        higher_is_better=True,
+        compared=True,
+        ci95_of=lambda row: row.valid_share_ci95,
+    ),
+    Total(
+        "rounds",
+        "rounds",
+        "",
+        "System",
+        "Rounds of the run, spread over time, whose scatter the intervals include. 0: "
+        "fewer than five; then the intervals describe the measured seconds only.",
+        of=lambda row: _ttft(row).rounds,
+    ),
+    Total(
+        "n_effective",
+        "effective n",
+        "",
+        "System",
+        "Number of independent requests that the row's requests are worth for the median "
+        "of TTFT: fewer than were sent if some rounds were slower than others.",
+        of=lambda row: _ttft(row).n_effective,
+    ),
+    Total(
+        "autocorrelation",
+        "autocorrelation",
+        "",
+        "System",
+        "Correlation of the mean TTFT of a round with that of the round before (lag 1); "
+        "without correlation, about −1 divided by the number of rounds. If it is high, the "
+        "rounds lie too close together.",
+        of=lambda row: _ttft(row).autocorrelation,
+    ),
+    Total(
+        "tokens_per_event",
+        "tokens per event",
+        "",
+        "Speed after the first token",
+        "Streamed output tokens per event that carries content.",
+    ),
+    Total(
+        "input_tokens",
+        "input",
+        "tokens",
+        "Tokens per request",
+        "Mean input tokens of a successful request.",
+    ),
+    Total(
+        "cached_tokens",
+        "cached input",
+        "tokens",
+        "Tokens per request",
+        "Mean input tokens that came from the provider's prompt cache, as the "
+        "provider reports them.",
+    ),
+    Total(
+        "output_tokens",
+        "output",
+        "tokens",
+        "Tokens per request",
+        "Mean output tokens of a successful request, reasoning included.",
+    ),
+    Total(
+        "reasoning_tokens",
+        "reasoning",
+        "tokens",
+        "Tokens per request",
+        "Mean output tokens that were reasoning, as the provider reports them.",
+    ),
+    Total(
+        "cost_usd",
+        "cost of the row",
+        "USD",
+        "",
+        "Cost of everything that was sent for the row: warm-ups, failures and "
+        "losers of races included.",
+        higher_is_better=False,
+    ),
+    Total(
+        "usd_per_request",
+        "cost per request",
+        "USD",
+        "",
+        "Cost of the measured requests, failed ones included, divided by the successful ones.",
+        higher_is_better=False,
+    ),
+    Total(
+        "usd_per_million",
+        "cost per million tokens",
+        "USD",
+        "",
+        "Cost of the measured requests per million of their tokens, input and "
+        "output in their own mix.",
+        higher_is_better=False,
+        compared=True,
+    ),
+    Total(
+        "usd_per_million_output",
+        "cost per million output tokens",
+        "USD",
+        "",
+        "Cost of the measured requests per million output tokens.",
+        higher_is_better=False,
+    ),
+    Total(
+        "tokens_per_usd",
+        "tokens per dollar",
+        "tokens",
+        "",
+        "Output tokens for one US dollar, input included: 1,000,000 ÷ cost per "
+        "million output tokens.",
+        of=lambda row: _divided(MILLION, row.usd_per_million_output),
+        higher_is_better=True,
+    ),
+    Total(
+        "cost_adjusted_tps",
+        "cost-adjusted TPS",
+        "tokens/s per USD",
+        "",
+        "TPS p50 of one request ÷ cost per million tokens in US dollars.",
+        of=lambda row: _divided(FIGURES["tps"].summary(row).p50, row.usd_per_million),
+        higher_is_better=True,
+    ),
+    Total(
+        "errors",
+        "errors",
+        "requests",
+        "",
+        "Measured requests that failed.",
+        higher_is_better=False,
+        compared=True,
+    ),
+    Total("requests", "requests", "requests", "", "Measured requests that were sent."),
+    *SESSION_TOTALS,
+)
 
 
 def main_figures(*, inputs: bool = False) -> list[Figure]:

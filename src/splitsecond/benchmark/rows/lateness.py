@@ -2,10 +2,9 @@
 
 Lag is how long arrived bytes waited until we read them. By our own clock, all of it is part of the
 figures. By kernel receive timestamps none is, except that a read of several packets carries the
-time of the last one, so tokens that arrived separately look simultaneous. A first token was dated
-back (`first_merged_ns`). For later tokens, a merge counts as ours only if we were late by more than
-the time per token, because servers also put several events into one packet. In streams that were
-read sparsely, they are merged on purpose; what counts is `last_merged_ns`.
+time of the last one. A first token was dated back (`first_merged_ns`). For later tokens, a merge
+counts as ours only if we were late by more than the time per token, because servers also put
+several events into one packet. In streams that were read sparsely, what counts is `last_merged_ns`.
 """
 
 from collections.abc import Sequence

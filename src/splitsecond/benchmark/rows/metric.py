@@ -28,8 +28,18 @@ _WORDS: dict[str, Callable[[float], str]] = {"share": percent, "USD": usd}
 """Units that are part of the number in words."""
 
 
-class Figure(Struct, frozen=True, kw_only=True):
-    """One figure of a request. `name` is its key in run.json.
+class Metric(Struct, frozen=True):
+    """`name`: its key in run.json. `group`: the table of "All metrics" that has it; "": none."""
+
+    name: str
+    label: str
+    unit: str
+    group: str
+    definition: str
+
+
+class Figure(Metric, frozen=True, kw_only=True):
+    """One figure of a request.
 
     `of` returns its value for one request (None: undefined) or, for gaps within a request, an array
     of values; where `unit` is ms, in ns. With `higher_is_better`, percentiles run from
@@ -45,11 +55,6 @@ class Figure(Struct, frozen=True, kw_only=True):
     `stated`: a change gets a sentence.
     """
 
-    name: str
-    label: str
-    unit: str
-    group: str
-    definition: str
     of: Callable[[Observation], float | Floats | None]
     among: Callable[[Observation], bool] = lambda o: not o.inputs
     higher_is_better: bool = False
@@ -119,7 +124,7 @@ class Figure(Struct, frozen=True, kw_only=True):
         return self.from_due if open_loop and self.from_due else self
 
 
-class Total(Struct, frozen=True, kw_only=True):
+class Total(Metric, frozen=True, kw_only=True):
     """One number of a row. With `of` it is computed from the row; without, it is a field of
     `RowFields`.
 
@@ -127,11 +132,6 @@ class Total(Struct, frozen=True, kw_only=True):
     it is the ratio of.
     """
 
-    name: str
-    label: str
-    unit: str
-    definition: str
-    group: str = ""
     of: Callable[[RowFields], float | None] | None = None
     higher_is_better: bool | None = None
     main: bool = False

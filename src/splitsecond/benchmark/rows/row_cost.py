@@ -134,7 +134,7 @@ def _tier_note(answers: Sequence[Observation], prices: Prices) -> list[str]:
     others = [o.tier for o in answers if other_tier(o, prices.get(o.target))]
     if not others:
         return []
-    served = f"{len(others):,} of {counted_as(len(answers), 'response', 'responses')}"
+    served = f"{len(others):,} of {counted_as(len(answers), 'response')}"
     words = listed(sorted(map(repr, set(others))))
     return [f"{served} came from another speed tier ({words}), at the price of that tier."]
 
@@ -144,7 +144,7 @@ def _estimated_note(total: Bill, by_hour: float | None) -> list[str]:
         return []
     notes = []
     if total.estimated:
-        attempts = counted_as(total.estimated, "attempt", "attempts")
+        attempts = counted_as(total.estimated, "attempt")
         notes.append(
             f"the cost of {attempts} without token counts is an estimate, and may be higher."
         )

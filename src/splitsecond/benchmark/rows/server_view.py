@@ -3,10 +3,8 @@
 States (requests that wait, KV cache, power) are those of the readings while the load was up: in
 each round from the first measured request to the last token of one. Counts and mean times are
 differences between the readings at the edges of the row's blocks, so they cover all of its
-requests, warm-up and cool-down included.
-
-A server that answers others too counts their requests as well. Then its mean times are not those of
-our requests, and TTFT is not split.
+requests, warm-up and cool-down included. A server that answers others too counts their requests as
+well; then TTFT is not split.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +27,15 @@ J_PER_KWH = 3.6e6
 MILLION = 1_000_000
 MAX_OTHERS = 0.02
 """Share of requests by which the counts of the server and of the run may differ."""
+
+_STATES: Sequence[tuple[str, Callable[[Floats], Any], Sequence[str]]] = (
+    ("", np.median, ("running", "waiting", "kv_use")),
+    ("_max", np.max, ("running", "waiting", "kv_use")),
+    ("", np.max, ("gpus", "gpu_memory_bytes")),
+    ("", np.mean, ("gpu_use", "clock_mhz", "power_capped", "heat_capped")),
+)
+"""The end of the names of fields, a statistic of the readings, and terms that have it."""
+_TIMES = ("ttft", "queue", "prefill", "decode", "e2e")
 
 Samples = Sequence[ServerSample]
 Spans = Sequence[tuple[int, int]]
@@ -77,27 +84,16 @@ class _Row:
         return ServerView(
             title=title,
             samples=max(len(self._values(term)) for term in ("running", "power_w")),
-            running=self._over("running", np.median),
-            running_max=self._over("running", np.max),
-            waiting=self._over("waiting", np.median),
-            waiting_max=self._over("waiting", np.max),
-            kv_use=self._over("kv_use", np.median),
-            kv_use_max=self._over("kv_use", np.max),
+            **{
+                term + end: self._over(term, statistic)
+                for end, statistic, terms in _STATES
+                for term in terms
+            },
+            **{f"{each}_ms": self._mean_ms(f"{each}_s") for each in _TIMES},
             preemptions=self._counted("preemptions"),
             cached_share=self._cached_share(),
             accepted_share=accepted / drafted if accepted is not None and drafted else None,
-            ttft_ms=self._mean_ms("ttft_s"),
-            queue_ms=self._mean_ms("queue_s"),
-            prefill_ms=self._mean_ms("prefill_s"),
-            decode_ms=self._mean_ms("decode_s"),
-            e2e_ms=self._mean_ms("e2e_s"),
             check=self._check(),
-            gpus=self._over("gpus", np.max),
-            gpu_use=self._over("gpu_use", np.mean),
-            gpu_memory_bytes=self._over("gpu_memory_bytes", np.max),
-            clock_mhz=self._over("clock_mhz", np.mean),
-            power_capped=self._over("power_capped", np.mean),
-            heat_capped=self._over("heat_capped", np.mean),
             power_w=power,
             idle_power_w=idle,
             joules_per_token=joules,

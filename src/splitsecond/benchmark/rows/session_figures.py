@@ -19,12 +19,11 @@ def _goes_on(o: Observation) -> bool:
 
 SESSION_FIGURES = (
     Figure(
-        name="ttft_first_turn_ms",
-        label="TTFT of first turns",
-        unit="ms",
-        group="Sessions",
-        definition="TTFT of the first turns of sessions and of their sub-agents: most of the "
-        "prompt is new.",
+        "ttft_first_turn_ms",
+        "TTFT of first turns",
+        "ms",
+        "Sessions",
+        ("TTFT of the first turns of sessions and of their sub-agents: most of the prompt is new."),
         of=lambda o: o.ttft_ns,
         among=_begins,
         listed=("p50", "p95"),
@@ -32,12 +31,11 @@ SESSION_FIGURES = (
         compared=True,
     ),
     Figure(
-        name="ttft_later_turns_ms",
-        label="TTFT of later turns",
-        unit="ms",
-        group="Sessions",
-        definition="TTFT of all later turns, whose prompt begins with the "
-        "turn before and its answer.",
+        "ttft_later_turns_ms",
+        "TTFT of later turns",
+        "ms",
+        "Sessions",
+        ("TTFT of all later turns, whose prompt begins with the turn before and its answer."),
         of=lambda o: o.ttft_ns,
         among=_goes_on,
         listed=("p50", "p95"),
@@ -62,11 +60,11 @@ def _session_total(
         return found if isinstance(found, Estimated) else Estimated(found)
 
     return Total(
-        name=name,
-        label=label,
-        unit=unit,
-        definition=definition,
-        group="Sessions",
+        name,
+        label,
+        unit,
+        "Sessions",
+        definition,
         of=lambda row: estimated(row).value,
         higher_is_better=higher_is_better,
         compared=compared,

@@ -67,14 +67,8 @@ class Turns(Struct, frozen=True):
     reported: bool
 
     def chosen(self, which: Flags) -> "Turns":
-        return Turns(
-            self.total[which],
-            self.ideal[which],
-            self.cached[which],
-            self.ttft_s[which],
-            self.session[which],
-            self.reported,
-        )
+        columns = (name for name in self.__struct_fields__ if name != "reported")
+        return replace(self, **{name: getattr(self, name)[which] for name in columns})
 
     @property
     def could_reuse(self) -> Flags:
@@ -97,14 +91,8 @@ def turns_of(answered: Sequence[Observation]) -> Turns:
     cached = np.array([o.cached_tokens or 0 for o in answered], dtype=float) if reported else ideal
     ttft_s = np.array([(o.ttft_ns or 0) / NS_PER_S for o in answered])
     names = np.array([turn.session for turn in plan])
-    return Turns(
-        total,
-        ideal,
-        np.minimum(cached, total),
-        ttft_s,
-        np.unique(names, return_inverse=True)[1],
-        reported,
-    )
+    session = np.unique(names, return_inverse=True)[1]
+    return Turns(total, ideal, np.minimum(cached, total), ttft_s, session, reported)
 
 
 def model_of(turns: Turns) -> PrefillModel | None:

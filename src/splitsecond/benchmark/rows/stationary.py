@@ -1,13 +1,12 @@
 """Whether the server was in a steady state while it was measured: the checks that call a row "not
 stationary".
 
-Each round of an open loop begins with an empty server, and its queue grows to its steady length at
-first. That takes long near saturation: in heavy traffic, a queue forgets its length with the time
-constant 4 × rate × variance of the wait (Abate and Whitt, "Transient behavior of regulated Brownian
-motion", 1987; for random arrivals and lengths, with constant lengths up to twice that). A few
-rounds cannot show a trend, but they show the wait. It is the part of TTFT that a request shares
-with the next one: without chance, which is different for each request, and without slow times of
-the whole server, which lengthen the streaming of responses in the same ratio.
+Each round of an open loop begins with an empty server, whose queue grows to its steady length. In
+heavy traffic it forgets its length with the time constant 4 × rate × variance of the wait (Abate
+and Whitt, "Transient behavior of regulated Brownian motion", 1987; for random arrivals and lengths,
+with constant lengths up to twice that). A few rounds cannot show a trend, but they show the wait:
+the part of TTFT that a request shares with the next one, without slow times of the whole server,
+which lengthen the streaming of responses in the same ratio.
 """
 
 import math

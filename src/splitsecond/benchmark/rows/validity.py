@@ -44,6 +44,8 @@ UNPRIMED_SHARE, UNPRIMED_RATIO = 0.2, 3.0
 """Share of first turns that may miss a cache that was primed, and how many times that of later
 turns it may be: what misses as often in later turns is the provider's cache, not the priming."""
 NAMES_SHOWN = 3
+ALLOWED = f"allowed: {percent(ERROR_SHARE)}"
+LESS_BUSY = "Use more workers or a less busy machine."
 
 
 def sessions_late(inputs: CheckInputs) -> str:
@@ -58,8 +60,7 @@ def sessions_late(inputs: CheckInputs) -> str:
     mean_ms = late_ns / sum(map(len, paths)) / NS_PER_MS
     return (
         f"client overloaded: turns were sent {number(mean_ms)} ms late on average, so session time "
-        f"is {percent(late_ns / length_ns)} too long (allowed: {percent(ERROR_SHARE)}). Use more "
-        "workers or a less busy machine."
+        f"is {percent(late_ns / length_ns)} too long ({ALLOWED}). {LESS_BUSY}"
     )
 
 
@@ -152,8 +153,8 @@ def _read_lag_in_ttft(inputs: CheckInputs) -> str:
     name, value, error = found
     return (
         f"client overloaded: first tokens were read late, so {figure.label} of {number(value)} ms "
-        f"at {name} may be wrong by {number(error)} ms (allowed: {percent(ERROR_SHARE)}, at least "
-        f"{ERROR_MS:g} ms). Use more workers or a less busy machine."
+        f"at {name} may be wrong by {number(error)} ms ({ALLOWED}, at least {ERROR_MS:g} ms). "
+        f"{LESS_BUSY}"
     )
 
 
@@ -175,8 +176,8 @@ def _dispatch_late(inputs: CheckInputs) -> str:
     name, value, error = found
     return (
         "client overloaded: requests were sent later than they were due, which makes "
-        f"{name} of {figure.label} up to {number(error)} ms too high: {number(value)} ms (allowed: "
-        f"{percent(ERROR_SHARE)}). Use more workers or a less busy machine."
+        f"{name} of {figure.label} up to {number(error)} ms too high: {number(value)} ms "
+        f"({ALLOWED}). {LESS_BUSY}"
     )
 
 
@@ -211,7 +212,7 @@ def _read_lag_in_tps(inputs: CheckInputs) -> str:
             sparse = any(o.last_merged_ns for o in inputs.answered)
             return (
                 f"client overloaded: tokens were read late, so {name} of TPS may be wrong by "
-                f"{percent(error)} (allowed: {percent(ERROR_SHARE)}). Use "
+                f"{percent(error)} ({ALLOWED}). Use "
                 f"{'`--itl exact`' if sparse else 'more workers'} or a less busy machine."
             )
     return ""
@@ -280,8 +281,8 @@ def _clocks_of_nodes(inputs: CheckInputs) -> str:
         return ""
     return (
         f"the clocks of the nodes are known to ±{number(error_ns / NS_PER_MS)} ms only, so "
-        f"throughput may be wrong by {percent(share)} (allowed: {percent(ERROR_SHARE)}). Use "
-        "longer rounds, or a faster network to the nodes."
+        f"throughput may be wrong by {percent(share)} ({ALLOWED}). Use longer rounds, or a faster "
+        "network to the nodes."
     )
 
 
@@ -304,7 +305,7 @@ def _burst(inputs: CheckInputs) -> str:
 
 def _collections(inputs: CheckInputs) -> str:
     ran = inputs.findings.instrument.collections
-    times = counted_as(ran, "time", "times")
+    times = counted_as(ran, "time")
     return (
         f"Python's garbage collection ran {times} during the measurement, expected 0."
         if ran
@@ -357,7 +358,7 @@ def _cached(inputs: CheckInputs) -> str:
         return ""
     return (
         f"{hits:,} of {len(inputs.answered):,} prompts came partly from the provider's cache, "
-        f"although each was new."
+        "although each was new."
     )
 
 
@@ -379,7 +380,7 @@ def _merged_first_tokens(inputs: CheckInputs) -> str:
         return ""
     return (
         f"{counted_as(found.first_tokens_merged, 'first token was', 'first tokens were')} read "
-        f"together with later "
+        "together with later "
         f"ones, and dated back by at most {number(found.first_merged_max_ms)} ms."
     )
 
@@ -396,7 +397,7 @@ def _sparse(inputs: CheckInputs) -> str:
     if not found.sparse:
         return ""
     merged = found.last_tokens_merged and (
-        f" {counted_as(found.last_tokens_merged, 'last token', 'last tokens')} may have come up to "
+        f" {counted_as(found.last_tokens_merged, 'last token')} may have come up to "
         f"{number(found.last_merged_max_ms)} ms earlier."
     )
     return (
@@ -420,7 +421,7 @@ def _few_rounds(inputs: CheckInputs) -> str:
     if not 0 < rounds < MIN_ROUNDS:
         return ""
     return (
-        f"measured in {counted_as(rounds, 'round', 'rounds')}: the intervals describe this short "
+        f"measured in {counted_as(rounds, 'round')}: the intervals describe this short "
         f"time only. {MIN_ROUNDS} rounds or more also show the scatter between them."
     )
 
@@ -434,7 +435,7 @@ def _load_fell(inputs: CheckInputs) -> str:
         return ""
     return (
         f"{outside:,} of {len(inputs.measured):,} requests ended when the load had begun to "
-        f"fall, and may be too fast."
+        "fall, and may be too fast."
     )
 
 
@@ -453,7 +454,7 @@ def _cancelled(inputs: CheckInputs) -> str:
 
 def _resent(inputs: CheckInputs) -> str:
     again = sum(o.resent for o in inputs.measured)
-    requests = counted_as(again, "request", "requests")
+    requests = counted_as(again, "request")
     return f"{requests} resent: the server had closed the idle connection." if again else ""
 
 

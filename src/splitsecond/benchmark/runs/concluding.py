@@ -201,7 +201,7 @@ def recompute(path: Path, *, slo: str = "") -> tuple[Run, list[Observation]]:
             f"{path}: what was asked cannot be read: {error}", kind="bad_run"
         ) from None
     if slo:
-        asked = msgspec.structs.replace(asked, slo=slo)
+        asked = replace(asked, slo=slo)
     observations = read_observations(path)
     conclude(run, asked, observations, read_readings(path), read_series(path))
     return run, observations

@@ -8,8 +8,10 @@ have a price.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.load.block import RequestBlock
 from splitsecond.benchmark.load.calibration import Calibrated
@@ -143,32 +145,22 @@ def announce(
     most = allowance.most_usd
     if not plan.lanes:  # the length of a search is unknown
         return ""
-    about = estimate_usd(plan, workload, input_tokens=input_tokens, prices=allowance.prices)
-    rent = _rent(allowance.prices)
+    estimate = partial(
+        estimate_usd, workload=workload, input_tokens=input_tokens, prices=allowance.prices
+    )
+    about, rent = estimate(plan), _rent(allowance.prices)
     if not about:
         return rent
     stop = f" It stops at {usd(most)}." if most is not None and about > most else ""
     cost = f"about {usd(about)} with full-length responses"
     if workload.sessions is not None:
-        least = estimate_usd(
-            plan, workload, input_tokens=input_tokens, prices=allowance.prices, ideal=True
-        )
-        cost = f"about {usd(least)} with an ideal prompt cache to {usd(about)} without one"
+        least = usd(estimate(plan, ideal=True))
+        cost = f"about {least} with an ideal prompt cache to {usd(about)} without one"
     words = f"This run costs {cost}, for {_requests(plan)}.{stop}"
-    shares = ""
-    if workload.sessions is None and _most_is_unmeasured(plan):
-        shares = _shares(
-            plan,
-            about,
-            lambda part: estimate_usd(
-                part, workload, input_tokens=input_tokens, prices=allowance.prices
-            ),
-        )
+    measured = sum(each.requests for each in plan.conditions)
+    few = workload.sessions is None and sum(map(_count, plan.conditions)) > 2 * measured
+    shares = _shares(plan, about, estimate) if few else ""
     return " ".join(filter(None, (words, shares, rent)))
-
-
-def _most_is_unmeasured(plan: RunPlan) -> bool:
-    return sum(map(_count, plan.conditions)) > 2 * sum(each.requests for each in plan.conditions)
 
 
 def _shares(plan: RunPlan, about: float, cost: Callable[[RunPlan], float]) -> str:
@@ -178,11 +170,9 @@ def _shares(plan: RunPlan, about: float, cost: Callable[[RunPlan], float]) -> st
     """
 
     def of(conditions: Sequence[Condition]) -> float:
-        return cost(msgspec.structs.replace(plan, conditions=list(conditions)))
+        return cost(replace(plan, conditions=list(conditions)))
 
-    measured = of(
-        [msgspec.structs.replace(each, warmups=0, cooldowns=0) for each in plan.conditions]
-    )
+    measured = of([replace(each, warmups=0, cooldowns=0) for each in plan.conditions])
     words = (
         f"Of it, {usd(measured)} is for measured requests; the others build up the load and hold "
         "it."
@@ -254,7 +244,7 @@ def _requests(plan: RunPlan) -> str:
     needs."""
     count = sum(map(_count, plan.conditions))
     unmeasured = count - sum(condition.requests for condition in plan.conditions)
-    words = counted_as(count, "request", "requests")
+    words = counted_as(count, "request")
     if unmeasured:
         words += f" ({unmeasured:,} of them for warm-up and cool-down)"
     return f"{words} plus a few calibration requests"

@@ -93,7 +93,7 @@ class CostMeter:
     def _reached(self, why: str) -> CostReached:
         return CostReached(
             f"the run was stopped: it has cost {usd(self.spent_usd)}, {why}; what was measured is "
-            f"reported",
+            "reported",
             kind="cost_reached",
             phase="queue",
             hint="Raise the limit, or send fewer requests or shorter responses.",

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond import __version__
 from splitsecond.benchmark.findings.precision import Precision, Unmet, unmet
@@ -171,14 +172,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def announced(self, max_cost: float | None) -> str:
         limit = CostLimit(prices=self.prices, most_usd=max_cost)
         conditions = [
-            msgspec.structs.replace(each, target=plain(each.target, self.workload)[0])
+            replace(each, target=plain(each.target, self.workload)[0])
             for each in self.plan.conditions
         ]
-        plan = msgspec.structs.replace(self.plan, conditions=conditions)
+        plan = replace(self.plan, conditions=conditions)
         longest = [
             each.output_tokens for each in self.workload.variants.values() if each.output_tokens
         ]
-        workload = msgspec.structs.replace(
+        workload = replace(
             self.workload, output_tokens=max([*longest, self.workload.output_tokens or 0]) or None
         )
         return announce(plan, workload, limit, self.targets, input_tokens=self.input_tokens)
@@ -196,7 +197,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def targets(self) -> dict[str, TargetSpec]:
         named = ((plain(name, self.workload)[0], spec) for name, spec in self.specs.items())
-        return {name: msgspec.structs.replace(spec, name=name) for name, spec in named}
+        return {name: replace(spec, name=name) for name, spec in named}
 
     def request(self, notes: list[str]) -> RunRequest:
         """Return what `run.json` keeps of the job. A search has the loads that it has tried."""
@@ -391,7 +392,7 @@ class Measurement:
         once."""
         if self.job.workload.variants:
             target, _ = plain(observation.target, self.job.workload)
-            observation = msgspec.structs.replace(observation, target=target)
+            observation = replace(observation, target=target)
         self.observations.append(observation.compact())
         self._keep(lambda: self._folder.add(observation))
         self._progress.observed(observation)
@@ -443,7 +444,7 @@ class Measurement:
             for before, now in zip(job.plan.conditions, plan.conditions, strict=True):
                 if now.requests != before.requests:
                     self._progress.expect(now.condition, now.requests - before.requests)
-        self.job = msgspec.structs.replace(job, plan=plan)
+        self.job = replace(job, plan=plan)
         if not job.open_ended:
             return list(plan.lanes)
         is_precise = None if job.precision is None else lambda name: not self._imprecise(name)
@@ -546,7 +547,7 @@ class Measurement:
             self._unwritten.append(write)
             raise FolderFailed(
                 f"{cannot_write(self._folder.path, error)}; the run was stopped, what was "
-                f"measured is reported",
+                "measured is reported",
                 kind="disk",
                 phase="queue",
                 hint="Free some space, or use another folder.",
@@ -577,7 +578,7 @@ def _cost_limit_notes(plan: RunPlan, observations: Sequence[Observation]) -> lis
     counts = Counter(o.condition for o in ended(observations))
     return [
         f"{c.condition}: ended early, after {counts[c.condition]} of {c.requests} requests: the "
-        f"cost limit was reached."
+        "cost limit was reached."
         for c in plan.conditions
         if counts[c.condition] < c.requests
     ]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.precision import parse_precision
 from splitsecond.benchmark.load.plan import (
@@ -96,7 +97,7 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
             time_scale=settings.time_scale,
         )
         trace_load = PlannedLoad(trace=[each.due_ns for each in trace.requests])
-        settings = msgspec.structs.replace(settings, requests=len(trace.requests), duration=None)
+        settings = replace(settings, requests=len(trace.requests), duration=None)
     sessions = _sessions(settings)
     prepared = _Prepared(
         settings,
@@ -112,7 +113,7 @@ def bench_job(settings: BenchSettings, processes: ExitStack, recorded: Recorded)
         measured = prepared.resolved.measured
         return plan_run(settings, measured, response_s, sessions, trace_load)
 
-    return msgspec.structs.replace(
+    return replace(
         prepared.job(plan(None), slo=settings.slo),
         plan_with=plan,
         precision=parse_precision(settings.precision) if settings.precision else None,
@@ -177,7 +178,7 @@ def _sessions(settings: SessionSettings) -> SessionSet | None:
         synthetic_sessions(name, settings.seed) if name in SYNTHETIC else read_sessions(Path(name))
     )
     wait_ns = round(settings.longest_wait * NS_PER_S)
-    return msgspec.structs.replace(found, longest_wait_ns=wait_ns, answers=settings.answers)
+    return replace(found, longest_wait_ns=wait_ns, answers=settings.answers)
 
 
 def _measured(
@@ -313,7 +314,7 @@ def _prompts(settings: RunSettings) -> tuple[PromptFile | None, AnswerChecks | N
     checks = read_checks(settings.schema, settings.tools)
     if settings.check_file is not None:
         prompts, expected = read_questions(settings.check_file)
-        checks = msgspec.structs.replace(checks or AnswerChecks(), expected=expected)
+        checks = replace(checks or AnswerChecks(), expected=expected)
     return prompts, checks
 
 
@@ -324,7 +325,7 @@ def _of_images(images: str) -> list[str]:
     several = counted_as(found.count, f"{found.format.upper()} image")
     return [
         f"Each request has {several} of {found.width}x{found.height} pixels. No cost below "
-        f"includes their tokens."
+        "includes their tokens."
     ]
 
 
@@ -357,7 +358,7 @@ class _Prepared:
         )
         if checks is not None:
             extra = checks.fields | self._workload.extra
-            self._workload = msgspec.structs.replace(self._workload, checks=checks, extra=extra)
+            self._workload = replace(self._workload, checks=checks, extra=extra)
         self._policy_file = PolicyFile.read(settings.policy_file) if settings.policy_file else None
         timeout_ms = round(settings.timeout * 1000)
         self.resolved = resolve_all(
@@ -389,11 +390,8 @@ class _Prepared:
         return Job(
             run_id=run_id,
             plan=plan,
-            specs={
-                name: msgspec.structs.replace(specs[own], name=name) for name, own in names.items()
-            }
-            or specs,
-            workload=msgspec.structs.replace(self._workload, run=run_id),
+            specs={name: replace(specs[own], name=name) for name, own in names.items()} or specs,
+            workload=replace(self._workload, run=run_id),
             input_tokens=self._input_tokens,
             settings=self._recorded.settings,
             command=self._recorded.command,

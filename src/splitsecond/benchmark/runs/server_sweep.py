@@ -23,6 +23,7 @@ from random import Random
 from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.rows.records import AskedCondition, Run
 from splitsecond.benchmark.rows.slo import parse_slo
@@ -246,9 +247,7 @@ class Sweep:
             asked = msgspec.convert(each.asked, RunRequest)
             conditions |= {condition.condition: condition for condition in asked.conditions}
             observations += [
-                msgspec.structs.replace(
-                    o, round=trial, id=f"{trial}/{o.id}", call=f"{trial}/{o.call}"
-                )
+                replace(o, round=trial, id=f"{trial}/{o.id}", call=f"{trial}/{o.call}")
                 for o in read_observations(place)
             ]
             readings += read_readings(place)

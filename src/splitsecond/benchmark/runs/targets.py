@@ -18,6 +18,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.runs.settings import Server
 from splitsecond.core.catalog.price import Price
@@ -96,12 +97,12 @@ def with_model(server: Server, headers: Mapping[str, str]) -> Server:
     """
     if server.model:
         return server
-    spec = server_spec(msgspec.structs.replace(server, model="unknown"))
+    spec = server_spec(replace(server, model="unknown"))
     if server.api_format not in LISTS_MODELS:
         raise wrong(
             "model",
             "",
-            f"the name of the model: a server of API format "
+            "the name of the model: a server of API format "
             f"{server.api_format} is not asked for it",
         )
     key = api_key(spec, os.environ)
@@ -126,7 +127,7 @@ def with_model(server: Server, headers: Mapping[str, str]) -> Server:
         raise CallerFault(
             f"{redacted(server.base_url)} lists {found}", kind="no_model", hint="Name one of them."
         )
-    return msgspec.structs.replace(server, model=listed[0].id)
+    return replace(server, model=listed[0].id)
 
 
 def configured_targets(
@@ -162,7 +163,7 @@ def _configured(settings: GatewaySettings, name: str) -> TargetSpec:
         raise CallerFault(
             f"the header {missing[0]} of {name} has no value", kind="missing_key", target=name
         )
-    spec = msgspec.structs.replace(spec, api_key_env=variables, headers=headers)
+    spec = replace(spec, api_key_env=variables, headers=headers)
     api_key(spec, os.environ)
     return spec
 
@@ -194,7 +195,7 @@ def parse_policies(texts: Sequence[str], file: PolicyFile | None) -> dict[str, l
         if only_here := [name for name in user_policies(policy) if name not in own]:
             raise CallerFault(
                 f"{only_here[0]} is a policy of this process; a run sends its requests from other "
-                f"processes",
+                "processes",
                 kind="bad_policy",
                 hint="Put it into a file of its own, and name this file.",
             )
@@ -310,7 +311,7 @@ def resolve(
     specs |= local.simulators(simulated)
     specs |= {name: local.engine(name) for name in engines}
     return {
-        name: msgspec.structs.replace(
+        name: replace(
             specs[name],
             headers=specs[name].headers | dict(headers),
             timeouts=timeouts or specs[name].timeouts,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.findings.gate import Gate
 from splitsecond.benchmark.findings.watching import (
@@ -159,9 +160,7 @@ class Watch:
                 hint="Raise the limit, or watch in another folder.",
             )
         if count:
-            self._listener.note(
-                f"Continuing after {counted_as(count, 'round', 'rounds')} in {self._folder}."
-            )
+            self._listener.note(f"Continuing after {counted_as(count, 'round')} in {self._folder}.")
         if cost:
             self._listener.note(cost)
         return job.meter(self._most_usd, spent)
@@ -216,7 +215,7 @@ class Watch:
         if not left.lanes or left == job.plan:
             failed.run.invalid = [words]
             return None
-        job = msgspec.structs.replace(job, plan=left)
+        job = replace(job, plan=left)
         return Measurement(
             job, folder, meter, self._listener.progress(meter), [*failed.notes, words]
         )

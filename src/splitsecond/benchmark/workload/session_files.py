@@ -103,7 +103,7 @@ def read_sessions(path: Path) -> SessionSet:
         ""
         if complete
         else f"Only the first {counted_as(len(sessions), 'session')} are "
-        f"used: the file is too large."
+        "used: the file is too large."
     )
     return SessionSet(
         name=str(path),

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from splitsecond.benchmark.workload.sessions import (
     Branch,
@@ -195,7 +195,7 @@ def _wait_s(row: _WekaRequest, ended_s: float) -> float:
 
 
 def _later(turn: Turn, wait_s: float) -> Turn:
-    return msgspec.structs.replace(turn, wait_ns=round(max(wait_s, 0.0) * NS_PER_S))
+    return replace(turn, wait_ns=round(max(wait_s, 0.0) * NS_PER_S))
 
 
 class _Tips:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from splitsecond.benchmark.workload.prompt_files import ConversationTurn
 from splitsecond.benchmark.workload.sessions import Session, Turn, bad_session, read_record
@@ -163,8 +164,8 @@ def with_shared_prompts(sessions: Sequence[Session]) -> list[Session]:
         if opening and counts[opening] > 1:
             tokens = min(len(opening) // BYTES_PER_TOKEN, session.turns[0].input_tokens)
             name = blake2b(opening.encode(), digest_size=8).hexdigest()
-            first = msgspec.structs.replace(session.turns[0], shared_tokens=tokens)
-            session = msgspec.structs.replace(
+            first = replace(session.turns[0], shared_tokens=tokens)
+            session = replace(
                 session, turns=[first, *session.turns[1:]], shared_prompt=name, shared_tokens=tokens
             )
         found.append(session)

@@ -143,7 +143,7 @@ class SessionSet(Struct, frozen=True, kw_only=True, omit_defaults=True):
         words += f", median {counted_as(round(turns['p50']), 'turn')} (p90 {round(turns['p90']):,})"
         words += (
             f", first prompt {round(first['p50']):,} tokens, then {round(added['p50']):,} "
-            f"new ones a turn"
+            "new ones a turn"
         )
         words += (
             f", answer {round(shape['output_tokens']['p50']):,}, wait "

@@ -32,6 +32,7 @@ from typing import Annotated, NoReturn, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from splitsecond.benchmark.workload.input_lines import numbered_lines
 from splitsecond.core.clock import NS_PER_MS, NS_PER_S, NS_PER_US
@@ -126,7 +127,7 @@ def read_trace(
         if found.output_tokens == 0:
             left_out += 1
             continue
-        requests.append(msgspec.structs.replace(found, due_ns=due_ns))
+        requests.append(replace(found, due_ns=due_ns))
         times_ns.append(at_ns)
         blocks += len(found.hash_ids)
         _check_size(path, len(requests), blocks)
@@ -135,7 +136,7 @@ def read_trace(
     if form is _MOONCAKE and _probably_seconds(times_ns):
         words = (
             f"{path}: its timestamps are probably seconds, but those of Mooncake's format are "
-            f"milliseconds"
+            "milliseconds"
         )
         _refuse(
             words,

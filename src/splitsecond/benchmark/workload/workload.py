@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from splitsecond.benchmark.workload.answer_checks import AnswerChecker, AnswerChecks
 from splitsecond.benchmark.workload.images import Images, image_parts
@@ -79,7 +80,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         variant = self.variants.get(target.rpartition(SEPARATOR)[2])
         if variant is None:
             return self, input_tokens
-        found = msgspec.structs.replace(
+        found = replace(
             self,
             output_tokens=variant.output_tokens or self.output_tokens,
             images=variant.images or self.images,

@@ -2,8 +2,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
+from msgspec.structs import replace
 
 from splitsecond.benchmark.runs.option_forms import WHOLE_NUMBERS
 from splitsecond.benchmark.runs.planning import bench_job
@@ -55,7 +55,7 @@ class BenchOptions(SessionOptions, RunOutputOptions, TargetOptions):
         of_results(
             "--for",
             metavar="USE",
-            help=f"Plan the run for a verdict on this use: its limits, and "
+            help="Plan the run for a verdict on this use: its limits, and "
             f"enough requests. {USE_NAMES}.",
         ),
     ] = ""
@@ -119,7 +119,7 @@ def bench_settings(options: BenchOptions) -> BenchSettings:
     )
     if len(efforts) == 1:
         body = {"reasoning_effort": efforts[0], **settings.body}
-        settings = msgspec.structs.replace(settings, body=body)
+        settings = replace(settings, body=body)
     return settings
 
 

@@ -81,7 +81,7 @@ def import_(
         "refused": found.refused,
     }
     rest = "".join(f", {count:,} {words}" for words, count in counts.items() if count)
-    imported = f"{counted_as(found.written, 'call', 'calls')} imported"
+    imported = f"{counted_as(found.written, 'call')} imported"
     console.print(f"Read as {found.title}: {imported}{rest}.", markup=False, highlight=False)
     console.print(_days(found), markup=False, highlight=False)
     if found.ignored:

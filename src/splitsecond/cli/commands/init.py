@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec import structs
+from msgspec.structs import replace
 
 from splitsecond.cli.agents import AGENTS, KEY, PLACES, agent_settings
 from splitsecond.cli.commands.serve import check_profiles
@@ -62,7 +62,7 @@ def init(
         typer.Option(
             "--for",
             metavar="AGENT",
-            help=f"Print the settings of a client for the gateway of FILE, and write nothing: "
+            help="Print the settings of a client for the gateway of FILE, and write nothing: "
             f"{listed(AGENTS, 'or')}.",
             show_default=False,
         ),
@@ -108,7 +108,7 @@ def init(
         key_file = file.with_suffix(".key")
         with file_faults(f"cannot write {key_file}", kind="unwritable_file"):
             _write_key(key_file)
-        config = structs.replace(config, key=f"file:{key_file.name}")
+        config = replace(config, key=f"file:{key_file.name}")
     with file_faults(f"cannot write {file}", kind="unwritable_file"):
         file.write_text(config_text(config), "utf-8")
     typer.echo(f"Wrote {file}{f' and {key_file}' if key_file else ''}.")

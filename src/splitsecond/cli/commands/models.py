@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from splitsecond.benchmark.report.tables import SHORTEST_NAME, broken
+from splitsecond.benchmark.report.tables import SHORTEST_NAME, add_columns, broken
 from splitsecond.cli.console import Console
 from splitsecond.cli.files import check_json, write_json
 from splitsecond.cli.options import Json
@@ -161,7 +161,7 @@ def _notes(found: Sequence[ModelEntry], sources: list[str]) -> Iterator[str]:
         examples = ", ".join(f"{tiered.target}@{name}" for name in sorted(tiered.tiers))
         yield (
             f"Speed tiers are targets: {examples}. Their prices: splitsecond providers "
-            f"PROVIDER, or --json."
+            "PROVIDER, or --json."
         )
 
 
@@ -178,23 +178,18 @@ def _table(found: Sequence[ModelEntry], left_out: Sequence[str], name_width: int
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("target" if name_width else "", overflow="fold", max_width=name_width)
     today = clock.wall_time().date().isoformat()
+    cells = [
+        (_tokens(each.context_tokens), *_rates(each.price), each.price.as_of if each.price else "")
+        for each in found
+    ]
     headings = ("context", "in $/M", "cached", "out $/M", "mix", "price of")
-    for heading in headings:
-        if heading not in left_out:
-            table.add_column(heading, justify="right", no_wrap=True)
-    for entry in found:
+    columns = dict(zip(headings, zip(*cells, strict=True), strict=True))
+    shown = add_columns(table, columns, set(left_out))
+    for entry, *row in zip(found, *shown, strict=True):
         name = Text(broken(entry.target, name_width) if name_width else "")
         if name_width and (end := _end(entry, today)):
             name.append(f"\n{end}", "dim")
-        cells = (
-            _tokens(entry.context_tokens),
-            *_rates(entry.price),
-            entry.price.as_of if entry.price else "",
-        )
-        shown = (
-            cell for heading, cell in zip(headings, cells, strict=True) if heading not in left_out
-        )
-        table.add_row(name, *shown)
+        table.add_row(name, *row)
     return table
 
 

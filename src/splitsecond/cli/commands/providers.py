@@ -93,28 +93,10 @@ WIDEST = 190
 
 
 _SHOWN = (
-    *(
-        "name",
-        "title",
-        "api_format",
-        "base_url",
-        "auth",
-        "default_model",
-        "quirks",
-        "billed_by_hour",
-    ),
-    *(
-        "closing_stops_billing",
-        "prefill",
-        "tiers",
-        "error_in_200",
-        "distances",
-        "hardware",
-        "notes",
-        "source",
-        "checked",
-    ),
-)
+    "name", "title", "api_format", "base_url", "auth", "default_model", "quirks", "billed_by_hour",
+    "closing_stops_billing", "prefill", "tiers", "error_in_200", "distances", "hardware", "notes",
+    "source", "checked",
+)  # fmt: skip
 """Fields of a provider that `--json` shows as they are."""
 
 

@@ -2,9 +2,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from msgspec import to_builtins
+from msgspec.structs import replace
 from rich.console import Console
 
 from splitsecond.benchmark.findings.evidence import Evidence, evidence_of_log, evidence_of_run
@@ -245,7 +245,7 @@ def _required(found: Evidence, required: Requirements) -> Evidence:
         if fault.kind not in ("unknown_provider", "bad_target"):
             raise
     context = listing(found.target).context_tokens if owner and required.context_tokens else None
-    return msgspec.structs.replace(
+    return replace(
         found,
         refused=required.refusal(found.target, context),
         unknown=required.unknown(found.target, context),

@@ -4,7 +4,7 @@ from socket import socket
 from typing import Annotated
 
 import typer
-from msgspec import structs
+from msgspec.structs import replace
 
 from splitsecond.cli.options import Policies, config_file
 from splitsecond.core.errors import CallerFault, say
@@ -82,7 +82,7 @@ def serve(
         _check(source)
         return
     with bind_simulator() as simulated:
-        source = structs.replace(source, simulator=simulator_url(simulated))
+        source = replace(source, simulator=simulator_url(simulated))
         settings = source.load((check_log, check_profiles))
         _serve(source, settings, simulated)
 

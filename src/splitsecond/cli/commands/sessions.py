@@ -198,10 +198,9 @@ def _show(report: ReportedSession, said: str, console: Console) -> None:
     cached = "–" if report.cached_share is None else f"{report.cached_share:.0%}"
     limited = f" (and {report.limited:,} refused at a limit)" if report.limited else ""
     console.print(
-        f"Session {report.id}, {report.began:%Y-%m-%d %H:%M} UTC: {len(report.turns):,} turns"
-        f"{limited}, "
-        f"{span(report.wall_s)}, "
-        f"{_cost(report.usd, report.unpriced > 0)}, {cached} of input tokens cached",
+        f"Session {report.id}, {report.began:%Y-%m-%d %H:%M} UTC: {len(report.turns):,} "
+        f"turns{limited}, {span(report.wall_s)}, {_cost(report.usd, report.unpriced > 0)}, "
+        f"{cached} of input tokens cached",
         highlight=False,
     )
     wide = console.width >= WIDE

@@ -2,12 +2,11 @@
 
 Both sides have a median with its 95% interval. The logarithm of their ratio has the half-width √(a²
 + b²) of both (Zou and Donner, Statistics in Medicine, 2008), and Student's t has the degrees of
-freedom of the periods of the log. A published figure has no interval, so only that of the log
-counts; of a published range, the nearer end. All figures of a report are tested together (Holm), so
-at most one report in twenty names a difference that is not there.
+freedom of the periods of the log. A published figure has no interval; of a published range, the
+nearer end counts. All figures of a report are tested together (Holm).
 
-What else differs between the two situations, and could explain a difference, is stated: longer
-prompts, longer responses, another load, another way to count tokens.
+What else could explain a difference is stated: longer prompts, longer responses, another load,
+another way to count tokens.
 """
 
 import math

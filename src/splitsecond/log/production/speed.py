@@ -4,14 +4,13 @@ drift.
 The production figure is total TPS: output tokens divided by the time from the arrival of the call
 to its end, for successful requests only. Its median decides the grade (Straive, "How fast are LLMs
 in production?", September 2024: 1 from 100 tokens/s, 2 from 70, 3 from 50, 4 from 30, else 5;
-models with fewer than 500 requests are not graded there either). TTFT is that of streamed
-responses; attempts closed before their first token, and those that timed out, are censored samples.
+models with fewer than 500 requests are not graded). TTFT is that of streamed responses; attempts
+closed before their first token, and those that timed out, are censored samples.
 
 Requests of one hour resemble each other, and so do neighbouring days, so intervals, drifts and
 comparisons take periods of several hours or days as their units. Two targets that serve one model
 are compared at common hours and lengths (`traffic`). Drifts and comparisons of one report are each
-tested together (Holm, Scandinavian Journal of Statistics, 1979), so at most one report in twenty
-names one that is not there.
+tested together (Holm, Scandinavian Journal of Statistics, 1979).
 """
 
 import math
@@ -270,7 +269,7 @@ def _bounded(speeds: Sequence[ProductionSpeed]) -> list[Statement]:
         return []
     return [
         Statement(
-            f"TTFT is uncertain where attempts were closed before their first token: "
+            "TTFT is uncertain where attempts were closed before their first token: "
             f"{'; '.join(rows)}. Races close "
             "attempts with long prompts later, so the figures may be too high.",
             in_a_line("TTFT is uncertain, as races closed attempts: ", rows),
@@ -320,7 +319,7 @@ def _of_models(comparisons: Sequence[SpeedComparison]) -> list[Statement]:
             sentences.append(
                 Statement(
                     f"{model} at {first} is {listed([_times(each) for each in tested])}, at equal "
-                    f"hours and lengths.",
+                    "hours and lengths.",
                     in_a_line(
                         f"At equal hours and lengths, {first} is ",
                         [_times(each, short=True) for each in tested],
@@ -351,7 +350,7 @@ def speed_remarks(speeds: Sequence[ProductionSpeed]) -> list[str]:
     said = (
         [
             f"Without a grade: {len(few):,} of {len(speeds):,}. A grade needs {few[0].needs:,} "
-            f"successful requests."
+            "successful requests."
         ]
         if few
         else []

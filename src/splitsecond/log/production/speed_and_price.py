@@ -165,7 +165,7 @@ def speed_and_price_statements(found: SpeedAndPrice | None) -> list[Statement]:
     return [
         Statement(
             f"No other target is both faster and cheaper than {listed(frontier)}; prices are per "
-            f"million tokens.",
+            "million tokens.",
             in_a_line(f"Frontier, {found.figure} at $/M tokens: ", short),
         ),
         Statement(adjusted, adjusted.replace(unit, "tokens/s per $/M tokens")),
@@ -181,7 +181,7 @@ def _adjusted(of: PricedSpeed, bound: Literal[0, 1]) -> float:
 
 
 def _correlation_statement(r: float | None, interval: Interval, targets: int) -> Statement:
-    over = counted_as(targets, "target", "targets")
+    over = counted_as(targets, "target")
     low, high = interval
     if r is None or low is None or high is None:
         if targets < NEEDS:
@@ -190,7 +190,7 @@ def _correlation_statement(r: float | None, interval: Interval, targets: int) ->
             )
         return Statement(
             f"Whether speed goes with price is unknown: all {over} have the same speed or the "
-            f"same price."
+            "same price."
         )
     verdict = "Speed and price show no clear correlation"
     if not low <= 0 <= high:

@@ -1,10 +1,10 @@
 """Spending by target, model, route, client or day, and how much of it was wasted.
 
-The cost of a call is that of all its attempts, at today's prices: a response that lost a race is
-paid for, too. `lost_usd` went to attempts whose response nobody received: losers of a race or a
-hedge, discarded drafts of small models, broken responses. What an attempt cost that we closed early
-depends on the provider's rule (`closed_early`); `low_usd` and `high_usd` are the bounds of `usd`,
-where an answer can be as long as the target's longest.
+The cost of a call is that of all its attempts, at today's prices. `lost_usd` went to attempts whose
+response nobody received: losers of a race or a hedge, discarded drafts of small models, broken
+responses. What an attempt cost that we closed early depends on the provider's rule
+(`closed_early`); `low_usd` and `high_usd` are the bounds of `usd`, where an answer can be as long
+as the target's longest.
 
 A machine paid by the hour has no price per token. It is listed with its cost if it ran all of the
 time (`rented_usd`).
@@ -16,7 +16,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
 import numpy as np
-from msgspec import Struct, convert, structs
+from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from splitsecond.core.catalog.model_names import identify
 from splitsecond.core.catalog.price import MILLION, Price
@@ -334,7 +335,7 @@ class SpendingLedger:
         tokens, priced = row.input_tokens + row.output_tokens, row.usd > 0 or not row.unpriced
         per_million = row.usd / tokens * MILLION if priced and tokens else None
         tps = None if number is None else median(self._tps.of([number]))
-        return structs.replace(
+        return replace(
             row,
             stated_usd=self._stated.get(None if number is None else name),
             rented_usd=self._rent(machines, span_s / S_PER_HOUR),

@@ -49,7 +49,7 @@ class StatedComparison:
             calls = sum(each.calls for each in others)
             said.append(
                 f"The imported log states {usd(other_usd)} for {counted_as(calls, 'call')} whose "
-                f"price per token is not known here."
+                "price per token is not known here."
             )
         return said
 

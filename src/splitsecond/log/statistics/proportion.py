@@ -1,22 +1,15 @@
 """Decision whether the share of requests that meet their limits is surely above or surely below a
 bound.
 
-Of `sent` independent requests that each meet the limits with probability p, the number that meets
-them is binomial. The observed number excludes every p under which it, or a more extreme number, has
-a probability below `DOUBT`. The bounds of the remaining p are those of Clopper and Pearson ("The
-use of confidence or fiducial limits", 1934): exact for any number of requests, and rather too wide
-than too narrow.
+The bounds of the true share are those of Clopper and Pearson ("The use of confidence or fiducial
+limits", 1934): exact for any number of independent requests. Requests that share a server are not
+independent: `Batches` counts them in consecutive batches, whose scatter shows how many independent
+requests they are worth (`summary`), by the method of Korn and Graubard (Survey Methodology, 1998).
 
-Requests that share a server share its queue and its slow moments, so they are not independent.
-`Batches` counts them in consecutive batches. The scatter between batches shows how many independent
-requests they are worth (`summary`), and these give the bounds: the method of Korn and Graubard
-(Survey Methodology, 1998).
-
-A few rounds have no scatter to speak of, but they can be too bad for chance. Where the share that
-misses the limits is the allowed one, that of a round divided by the allowed one is 1 on average, so
-the product of these numbers over independent rounds exceeds 1 / `DOUBT` with a probability of
-`DOUBT` at most (Markov's inequality), whenever one looks (Ville's). Two rounds that miss ten times
-what is allowed are enough.
+A few rounds have no scatter to speak of, but they can be too bad for chance. The share of a round
+that misses the limits, divided by the allowed one, is 1 on average, so the product of these numbers
+over independent rounds exceeds 1 / `DOUBT` with a probability of `DOUBT` at most (Markov's
+inequality), whenever one looks (Ville's).
 """
 
 import math

@@ -1,33 +1,27 @@
 """Comparison of two samples: the ratio of their percentiles, its interval, and whether chance
 explains the difference.
 
-Requests share slow minutes, so the unit of a comparison is a round of the run, not a request. Each
-round gives one number for each side: the logarithm of its percentile. Two targets of one run are
-paired round by round, so a slow minute that affects both cancels (paired t); two runs are compared
-by the scatter of each (Welch's t, degrees of freedom rounded down). Interval and test are one
-calculation, so they never contradict each other: the interval excludes 1 exactly if p is below its
-level. The ratio is that of the percentiles of all requests, which tables show; in the rare case
-that it lies outside the interval of the rounds, it is the nearer bound.
+Requests share slow minutes, so the unit is a round of the run. Each round gives one number for each
+side: the logarithm of its percentile. Two targets of one run are paired round by round, so a slow
+minute that affects both cancels (paired t); two runs are compared by the scatter of each (Welch's
+t, degrees of freedom rounded down). Interval and test are one calculation: the interval excludes 1
+exactly if p is below its level. The ratio is that of the percentiles of all requests, which tables
+show, or the nearer bound if it lies outside the interval of the rounds.
 
-Student's t, not an enumeration of sign flips: five rounds have 32 sign patterns, so no p-value
-could be below 1/16. Between identical targets the difference of a round is symmetric, where t is
-exact for normal and cautious for heavy-tailed scatter; `benchmarks/coverage.py` measures its false
-alarms.
+Student's t, not an enumeration of sign flips: with five rounds no p-value could be below 1/16.
+`benchmarks/coverage.py` measures its false alarms.
 
 A report makes many comparisons. `holm` adjusts them together (Holm, Scandinavian Journal of
 Statistics, 1979): at most one report in twenty contains any difference that is not real.
 
 Of two runs, that level is far in the tail of t, where t trusts that rounds are normal. A server
-that is in one of two states for whole rounds is not: in one of 512 comparisons of five rounds with
-five, all rounds of one run are slow, all of the other fast, and t finds p < 0.001. So the rounds of
-both runs are also regrouped at random, in all comparisons of the report, and p is at least the
-share of regroupings with so small a p (the null distribution is pooled over comparisons as in
-Tusher, Tibshirani and Chu, PNAS, 2001). Pairs in five rounds have only 16 sign patterns, too few
-for it.
+that is in one of two states for whole rounds is not. So the rounds of both runs are also regrouped
+at random, in all comparisons of the report, and p is at least the share of regroupings with so
+small a p (the null distribution is pooled over comparisons as in Tusher, Tibshirani and Chu, PNAS,
+2001). Pairs in five rounds have only 16 sign patterns, too few for it.
 
-A failed request counts as slow as the slowest that was answered on either side, so a side that
-loses its slowest requests does not look fast. Where a percentile itself lies among the failed
-requests, there is no ratio.
+A failed request counts as slow as the slowest that was answered on either side. Where a percentile
+itself lies among the failed requests, there is no ratio.
 """
 
 import math

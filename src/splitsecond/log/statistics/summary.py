@@ -1,26 +1,23 @@
 """Summaries of samples: percentiles and their 95% confidence intervals.
 
 Percentiles are exact: linear interpolation between the two nearest values (Hyndman and Fan's type
-7, numpy's default), so none exceeds the maximum. A failed request counts as slower than all others:
-its value is infinite, and a percentile that lies among the failed requests is None.
+7, numpy's default). A failed request counts as slower than all others: its value is infinite, and a
+percentile that lies among the failed requests is None.
 
-Requests share slow minutes, so n of them tell less than n independent ones. A run is measured in
-rounds that are spread over time, and the scatter between rounds shows how much less (batch means:
-the share of values up to the percentile, round by round). It gives the effective n: the number of
-independent values whose share would scatter as much. A few rounds know their own scatter only
-roughly, so the effective n is divided by the square of Student's t over the normal value, as in
-Korn and Graubard (Survey Methodology, 1998); it is never more than n. The interval is the one that
-so many independent values would have, from order statistics: the number of values below the true
-percentile is binomial, so two ranks bracket it 19 times in 20.
+Requests share slow minutes, so n of them tell less than n independent ones. The scatter between the
+rounds of a run shows how much less (batch means: the share of values up to the percentile, round by
+round): the effective n is the number of independent values whose share would scatter as much,
+divided by the square of Student's t over the normal value, as in Korn and Graubard (Survey
+Methodology, 1998); it is never more than n. The interval is the one that so many independent values
+would have, from order statistics: the number of values below the true percentile is binomial, so
+two ranks bracket it 19 times in 20.
 
 Each bound has the effective n of the share of values up to the bound itself, as in Francisco and
-Fuller (Annals of Statistics, 1991). Where a server is fast or slow for whole rounds, the rounds
-resemble each other at a percentile that lies among the times of one state, and differ most between
-the states.
+Fuller (Annals of Statistics, 1991): of a server that is fast or slow for whole rounds, they differ
+most between the two states.
 
-Values of one session resemble each other, too. A sample that names the session of each value
-(`clusters`) has the effective n of its rounds or that of its sessions, whichever is less; with too
-few of both it has no interval.
+A sample that names the session of each value (`clusters`) has the effective n of its rounds or that
+of its sessions, whichever is less; with too few of both it has no interval.
 """
 
 import math

@@ -5,23 +5,21 @@ Values are kept as counts: how often each occurred in each cell (a name, a batch
 of lengths). A value has 24 bits; once the distinct ones exceed `MAX_VALUES`, more of its last bits
 are dropped, up to `COARSEST`, which moves a figure by at most 0.03%.
 
-Requests of one hour resemble each other, so an interval that takes them as independent is too
-narrow. Batch means take hours or days as the independent units instead. Let p be the share of all
-values below the percentile's estimate, and p_k that of batch k with n_k of the n values. Then p
-varies with
+Requests of one hour resemble each other, so batch means take hours or days as the independent
+units. Let p be the share of all values below the percentile's estimate, and p_k that of batch k
+with n_k of the n values. Then p varies with
 
-    s^2 = R / (R - 1) * sum(n_k^2 (p_k - p)^2) / n^2,
+s^2 = R / (R - 1) * sum(n_k^2 (p_k - p)^2) / n^2,
 
 never less than with the variance of independent requests. The interval p ± t s, by Student's t with
 R - 1 degrees of freedom, is read off the distribution (Asmussen and Glynn, Stochastic Simulation,
-2007, IV.5; for R batches of unequal size this is the ratio estimator of cluster sampling).
+2007, IV.5; the ratio estimator of cluster sampling).
 
 Where some values are only lower bounds (requests closed before their first token), all shares come
 from the Kaplan-Meier curve, and the least variance from Greenwood's formula. A few such values
-without batches have the intervals of Brookmeyer and Crowley (Biometrics 1982): all times at which
-the curve's own 95% interval contains the percentile, with Greenwood's variance on the log-minus-log
-scale, which keeps it between 0 and 1. The gateway, which must not load numpy, has this curve in
-`core/timing/survival`, where 300,000 values would take twenty times as long.
+without batches have the intervals of Brookmeyer and Crowley (Biometrics 1982), with Greenwood's
+variance on the log-minus-log scale. The gateway, which must not load numpy, has this curve in
+`core/timing/survival`.
 """
 
 from collections.abc import Iterable, Sequence

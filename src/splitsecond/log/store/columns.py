@@ -1,13 +1,11 @@
 """Reader of the log's attempts as columns, for figures over millions of requests.
 
 The database joins the packed numbers (`core/timing/packed_attempt`) of a block of rows into one
-value, which numpy reads as it is. A Python object for each row would take ten times as long. A
-block with a row without packed numbers, because one of them is too large, is read from the other
-columns, row by row.
+value, which numpy reads as it is, ten times as fast as an object for each row. A block with a row
+without packed numbers, because one of them is too large, is read from the other columns.
 
-Blocks are ranges of time, so each is read along the index that contains the packed numbers, and
-memory does not grow with the log; several threads read them, because drivers release the
-interpreter while the database works.
+Blocks are ranges of time, so memory does not grow with the log; several threads read them, because
+drivers release the interpreter while the database works.
 """
 
 import os

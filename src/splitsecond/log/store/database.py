@@ -232,7 +232,7 @@ def _write_ahead(connection: Connection) -> None:
         else:
             if mode != "wal":
                 raise CallerFault(
-                    f"the log's file system cannot share memory between processes (journal mode "
+                    "the log's file system cannot share memory between processes (journal mode "
                     f"{mode!r})",
                     kind="log_unavailable",
                     hint="Put the log on a local disk.",

@@ -1,10 +1,9 @@
-"""The folder of a run: `run.json`, `observations.jsonl`, `readings.jsonl`, and the reports made
-from them. Where a server told what it did, there is `server.jsonl` too.
+"""The folder of a run: `run.json`, `observations.jsonl`, `readings.jsonl`, `server.jsonl` where a
+server told what it did, and the reports made from them.
 
-Measurements are worth more than reports about them. Each observation is appended as soon as it is
-known, one line in one write; `run.json` is replaced as a whole, by rename. A crash or a full disk
-can cost the line that is being written, never an earlier one, and readers ignore an incomplete last
-line.
+Each observation is appended as soon as it is known, one line in one write; `run.json` is replaced
+as a whole, by rename. A crash or a full disk can cost the line that is being written, never an
+earlier one, and readers ignore an incomplete last line.
 
 The contents of `run.json` and `server.jsonl` are defined in `benchmark`; here they are any structs.
 """

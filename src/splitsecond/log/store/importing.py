@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import Connection, Table, insert, select
 
 from splitsecond.core.clock import US_PER_DAY
@@ -126,7 +127,7 @@ def _with_few_tags(record: CallRecord, known: set[str]) -> CallRecord:
     if len(known) < MAX_TAGS:
         known.add(accounting.tags)
         return record
-    return structs.replace(record, accounting=structs.replace(accounting, tags=OTHER_TAGS))
+    return replace(record, accounting=replace(accounting, tags=OTHER_TAGS))
 
 
 def _batches(records: Iterator[tuple[int, CallRecord]]) -> Iterator[tuple[int, list[CallRecord]]]:

@@ -196,11 +196,9 @@ class Past:
         return export_log(self._connection, folder, _us(since), _us(until), done)
 
     def first(self, since: datetime) -> datetime | None:
-        a = ATTEMPTS.c
+        query = select(func.min(_A.came_us)).where(_A.came_us >= _us(since))
         with self._connection() as connection:
-            came_us = connection.execute(
-                select(func.min(a.came_us)).where(a.came_us >= _us(since))
-            ).scalar()
+            came_us = connection.execute(query).scalar()
         return None if came_us is None else _EPOCH + came_us * _US
 
     def recent(self, since: timedelta, *, each: int = 200) -> list[tuple[Observation, float]]:
@@ -209,13 +207,9 @@ class Past:
         found: list[Row[Any]] = []
         with self._connection() as connection:
             for target in _targets(connection):
-                wanted = (ATTEMPTS.c.target == target, ATTEMPTS.c.came_us >= after_us)
-                found += connection.execute(
-                    select(*ATTEMPT_COLUMNS)
-                    .where(*wanted)
-                    .order_by(ATTEMPTS.c.came_us.desc())
-                    .limit(each)
-                )
+                wanted = _A.target == target, _A.came_us >= after_us
+                query = select(*ATTEMPT_COLUMNS).where(*wanted).order_by(_A.came_us.desc())
+                found += connection.execute(query.limit(each))
         aged = [(observation(row), row.came_us) for row in found]
         aged.sort(key=lambda one: one[1] + one[0].end_ns // 1000)
         return [(o, max(0.0, (now_us - came_us - o.end_ns / 1000) / 1e6)) for o, came_us in aged]
@@ -234,14 +228,10 @@ class Past:
             _A.role == "winner",
             _A.first_token_ns.is_not(None),
         )
-        query = select(*ATTEMPT_COLUMNS, *session).select_from(WITH_CALL)
-        query = (
-            query.where(*answered, CALLS.c.session.is_not(None))
-            .order_by(_A.came_us.desc())
-            .limit(most)
-        )
+        query = select(*ATTEMPT_COLUMNS, *session).select_from(WITH_CALL).where(*answered)
+        query = query.where(CALLS.c.session.is_not(None)).order_by(_A.came_us.desc())
         with self._connection() as connection:
-            found = connection.execute(query).all()
+            found = connection.execute(query.limit(most)).all()
         own = len(ATTEMPT_COLUMNS)
         return [
             (
@@ -260,59 +250,44 @@ class Past:
 
         From all processes that write this log. `until`: None: now.
         """
-        a = ATTEMPTS.c
-        where = (
-            a.client == client,
-            a.came_us >= _us(since),
-            a.came_us < _us(until or clock.wall_time()),
-        )
-        with self._connection() as connection:
-            return [tokens for _, tokens in _spent(connection, select(*_SPENT).where(*where), ())]
+        return self._spent_where(select(*_SPENT).where(_A.client == client), _A, since, until)
 
     def team_tokens(
         self, team: str, since: datetime, until: datetime | None = None
     ) -> list[SpentTokens]:
         """Return the same of all keys that were in `team` when they called."""
-        c, begin_us, end_us = CALLS.c, _us(since), _us(until or clock.wall_time())
-        query = select(*_SPENT).select_from(WITH_CALL)
-        where = c.team == team, c.came_us >= begin_us, c.came_us < end_us
+        query = select(*_SPENT).select_from(WITH_CALL).where(CALLS.c.team == team)
+        return self._spent_where(query, CALLS.c, since, until)
+
+    def _spent_where(
+        self, query: Select[Any], columns: Any, since: datetime, until: datetime | None
+    ) -> list[SpentTokens]:
+        came_us = columns.came_us
+        query = query.where(came_us >= _us(since), came_us < _us(until or clock.wall_time()))
         with self._connection() as connection:
-            return [tokens for _, tokens in _spent(connection, query.where(*where), ())]
+            return [tokens for _, tokens in _spent(connection, query, ())]
 
     def stated_costs(self, since: datetime, until: datetime) -> list[StatedCost]:
         """Return the costs that imported logs state, of calls that came in from `since` until
         before `until`."""
         c = CALLS.c
-        day_us = (c.came_us - c.came_us % US_PER_DAY).label("day_us")
-        names = (
-            c.target,
-            c.client,
-            c.route,
+        own = c.target, c.client, c.route
+        columns = (
+            *own,
             func.coalesce(c.team, "").label("team"),
             func.coalesce(c.tags, "").label("tags"),
-            day_us,
+            (c.came_us - c.came_us % US_PER_DAY).label("day_us"),
+            func.count().label("calls"),
+            func.sum(c.stated_usd).label("usd"),
         )
         query = (
-            select(*names, func.count(), func.sum(c.stated_usd))
+            select(*columns)
             .where(c.stated_usd.is_not(None), c.came_us >= _us(since), c.came_us < _us(until))
-            .group_by(c.target, c.client, c.route, c.team, c.tags, "day_us")
+            .group_by(*own, c.team, c.tags, "day_us")
         )
         with self._connection() as connection:
-            return [
-                StatedCost(
-                    target=target,
-                    client=client,
-                    route=route,
-                    team=team,
-                    tags=tags,
-                    day=at_us // US_PER_DAY,
-                    calls=calls,
-                    usd=usd,
-                )
-                for target, client, route, team, tags, at_us, calls, usd in connection.execute(
-                    query
-                )
-            ]
+            found = [dict(row._mapping) for row in connection.execute(query)]
+        return [StatedCost(day=each.pop("day_us") // US_PER_DAY, **each) for each in found]
 
     def sessions(self, since: datetime, until: datetime) -> list[LoggedSession]:
         """Return the sessions of calls that came in from `since` until before `until`, the latest
@@ -320,49 +295,32 @@ class Past:
         c = CALLS.c
         period = c.came_us >= _us(since), c.came_us < _us(until)
         where = c.session.is_not(None), c.target != OWN_TARGET, *period
-        counts = [
-            func.coalesce(func.sum(cast(each, Double)), 0)
-            for each in (c.input_tokens, c.cached_tokens)
-        ]
-        failed = func.sum(case((c.outcome == "failed", 1), else_=0))
-        ended_ns = func.max(c.came_us * 1000 + c.end_ns)
-        agents = func.count(c.agent.distinct()) + func.max(case((c.agent.is_(None), 1), else_=0))
-        columns = (
-            func.min(c.client),
-            func.min(c.route),
-            func.count(),
-            agents,
-            failed,
-            func.min(c.came_us),
-            ended_ns,
-        )
-        most = func.max(c.end_ns), func.coalesce(func.max(c.repeated), 0)
-        query = select(c.session, *columns, *most, *counts).where(*where).group_by(c.session)
+        columns = {
+            "client": func.min(c.client),
+            "route": func.min(c.route),
+            "calls": func.count(),
+            "agents": func.count(c.agent.distinct())
+            + func.max(case((c.agent.is_(None), 1), else_=0)),
+            "errors": func.sum(case((c.outcome == "failed", 1), else_=0)),
+            "began_us": func.min(c.came_us),
+            "ended_us": func.max(c.came_us * 1000 + c.end_ns),
+            "slowest_ns": func.max(c.end_ns),
+            "repeated": func.coalesce(func.max(c.repeated), 0),
+            **{name: _sum(c[name]) for name in ("input_tokens", "cached_tokens")},
+        }
+        query = select(c.session, *columns.values()).where(*where).group_by(c.session)
         tokens = select(*_SPENT, c.session).select_from(WITH_CALL).where(*where)
         with self._connection() as connection:
             spent: defaultdict[int, list[SpentTokens]] = defaultdict(list)
             for (session,), each in _spent(connection, tokens, (c.session,)):
                 spent[session].append(each)
             found = []
-            for row in connection.execute(query):
-                session, client, route, calls, agents_of, errors, began_us, ended, *rest = row
-                slowest_ns, repeated, read, cached = rest
+            for session, client, route, *numbers in connection.execute(query):
+                named = dict(zip([*columns][2:], map(int, numbers), strict=True))
+                named["ended_us"] //= 1000
+                own = session_id(session), spent[session]
                 found.append(
-                    LoggedSession(
-                        id=session_id(session),
-                        client=client,
-                        route=route,
-                        calls=calls,
-                        agents=agents_of,
-                        errors=int(errors),
-                        began_us=began_us,
-                        ended_us=ended // 1000,
-                        slowest_ns=slowest_ns,
-                        repeated=repeated,
-                        input_tokens=int(read),
-                        cached_tokens=int(cached),
-                        spent=spent[session],
-                    )
+                    LoggedSession(id=own[0], client=client, route=route, spent=own[1], **named)
                 )
         return sorted(found, key=lambda each: each.began_us, reverse=True)
 
@@ -371,15 +329,13 @@ class Past:
         number = (c.came_us - c.came_us % length_us).label("period")
         failed = case((or_(c.status == TOO_MANY_REQUESTS, c.status >= SERVER_ERROR), 1), else_=0)
         columns = (
-            number,
             func.count(),
             func.sum(failed),
             func.avg(c.first_token_ns),
             func.sum(c.output_tokens),
         )
-        query = (
-            select(*columns).where(c.came_us >= _us(since)).group_by("period").order_by("period")
-        )
+        query = select(number, *columns).where(c.came_us >= _us(since))
+        query = query.group_by("period").order_by("period")
         with self._connection() as connection:
             return [
                 LoggedPeriod(
@@ -455,14 +411,10 @@ class Past:
         try:
             with self._database.connect() as connection:
                 yield connection
-        except (
-            SQLAlchemyError,
-            *PARSER_ERRORS,
-            TypeError,
-        ) as error:  # SQLite gives any type for any column
-            words = (
-                f"cannot read the log {self._database.where}: {self._database.error_text(error)}"
-            )
+        # SQLite gives any type for any column
+        except (SQLAlchemyError, *PARSER_ERRORS, TypeError) as error:
+            text = self._database.error_text(error)
+            words = f"cannot read the log {self._database.where}: {text}"
             raise CallerFault(words, kind="log_unavailable") from None
 
 
@@ -475,6 +427,12 @@ def _targets(connection: Connection) -> Iterator[str]:
     while name is not None:
         yield name
         name = connection.execute(select(func.min(target)).where(target > name)).scalar()
+
+
+def _sum(column: Column[Any]) -> ColumnElement[Any]:
+    """Return the sum in floating point: one of integers that a provider made up can be too large
+    for the database."""
+    return func.coalesce(func.sum(cast(column, Double)), 0)
 
 
 _A = ATTEMPTS.c
@@ -491,9 +449,7 @@ _SPENT: tuple[Any, ...] = (
     (_A.input_tokens - (_A.input_tokens - 1) % PROMPT_STEP).label("length"),
     func.max(_A.input_tokens),
     func.count(),
-    # In floating point: a sum of integers that a provider made up can be too large for the
-    # database.
-    *(func.coalesce(func.sum(cast(_A[name], Double)), 0) for name in _COUNTS),
+    *(_sum(_A[name]) for name in _COUNTS),
 )
 
 
@@ -519,16 +475,11 @@ def _attempts_by_call(
     connection: Connection, first_us: int, last_us: int, calls: Sequence[str] | None
 ) -> defaultdict[str, list[Observation]]:
     """Return the attempts of the calls in this time, or of these `calls` among them."""
-    a = ATTEMPTS.c
-    query = (
-        select(*ATTEMPT_COLUMNS)
-        .where(a.came_us.between(first_us, last_us))
-        .order_by(a.came_us, a.n)
-    )
+    query = select(*ATTEMPT_COLUMNS).where(_A.came_us.between(first_us, last_us))
     if calls is not None:
-        query = query.where(a.call.in_(calls))
+        query = query.where(_A.call.in_(calls))
     found: defaultdict[str, list[Observation]] = defaultdict(list)
-    for row in connection.execute(query):
+    for row in connection.execute(query.order_by(_A.came_us, _A.n)):
         found[row.call].append(observation(row))
     return found
 

@@ -1,21 +1,17 @@
 """The hub's part that writes the log, so that no thread competes with a worker's event loop.
 
-Workers send `CallRecord`s (`log/store/hub_connection`). The hub answers with `Settled`: how many
-records of the connection it has taken, and how many of these are settled: written, in a file, or
-lost for good. A worker keeps each record until it is settled, and saves it in a file if the hub
-dies (`log/store/remote_writer`), so a hub that dies loses nothing.
+Workers send `CallRecord`s (`log/store/hub_connection`). The hub answers with `Settled`: how many it
+has taken, and how many of these are written, in a file, or lost for good. A worker keeps each
+record until it is settled (`log/store/remote_writer`), so a hub that dies loses nothing.
 
-A record that has waited for the log for a second is saved in a file, with all others that wait
-(`log/store/unwritten`). From then on, records are only saved as they come, until the log has
-written what waits in memory. So whatever is killed during an outage loses about a second of
-records, and an outage costs disk space, not memory. If the disk is full or the files have reached
-their limit, a few thousand records are read into memory and no more. When the log is written again,
-the hub reads its file back, and that of processes that have died (`log/store/recovery`), and writes
-the records that the log does not contain.
+A record that has waited for the log for a second is saved in a file (`log/store/unwritten`), with
+all others that wait. From then on records are only saved, until the log has written what waits in
+memory: an outage costs disk space, not memory. If the disk is full, a few thousand records are read
+into memory and no more. When the log is written again, the hub reads its file back, and those of
+processes that have died (`log/store/recovery`).
 
-At its end the hub reads what workers send until they have disconnected, and writes it. So a worker
-that is killed loses only what it had not sent. What cannot be written within a few seconds stays in
-files for the next hub, or for that of another gateway with the same log.
+At its end the hub reads what workers send until they have disconnected. What cannot be written
+within a few seconds stays in files for the next hub.
 """
 
 from collections import deque
@@ -214,6 +210,6 @@ class LogReceiver:
         elif self._file.records:
             say(
                 f"log {self._log.where}: what is not written is kept in {self._file.path}; the "
-                f"next start writes it."
+                "next start writes it."
             )
         self._file.close()

@@ -58,12 +58,10 @@ NAMES = {
 _EPOCH = date(1970, 1, 1)
 _COLUMNS = (
     "label, came_us, call_hash AS call, call_attempts AS attempts, flags, wait_ns, end_ns AS "
-    "took_ns, decode_ns, "
-    "decoded, coalesce(input_tokens, -1) AS input_tokens, coalesce(output_tokens, -1) AS "
-    "output_tokens, "
-    "coalesce(cached_tokens, 0) AS cached_tokens, coalesce(cache_write_tokens, 0) AS "
-    "cache_write_tokens, "
-    "coalesce(cache_write_1h_tokens, 0) AS cache_write_1h_tokens"
+    "took_ns, decode_ns, decoded, coalesce(input_tokens, -1) AS input_tokens, "
+    "coalesce(output_tokens, -1) AS output_tokens, coalesce(cached_tokens, 0) AS cached_tokens, "
+    "coalesce(cache_write_tokens, 0) AS cache_write_tokens, coalesce(cache_write_1h_tokens, 0) AS "
+    "cache_write_1h_tokens"
 )
 
 
@@ -210,7 +208,7 @@ class ParquetDatabase:
                     self._create_view(
                         table,
                         f"read_parquet('{pattern}', hive_partitioning = "
-                        f"false, union_by_name = true)",
+                        "false, union_by_name = true)",
                     )
         self._engine = _engine(self._duckdb)
 
@@ -269,7 +267,7 @@ class ParquetDatabase:
                 where.append(f"target IN ({', '.join('?' * len(targets))})")
                 values += targets
             return self._block(
-                f"FROM read_parquet(?, hive_partitioning = false) WHERE "
+                "FROM read_parquet(?, hive_partitioning = false) WHERE "
                 f"{' AND '.join(where) or 'true'}",
                 values,
                 known,

@@ -1,9 +1,8 @@
 """How many records for the log wait in a worker, or at the hub, in a small file that outlives both.
 
-A worker that is killed cannot say which records it had in its memory. The next worker in its slot
-reads from the file how many they were, and counts them as lost. What a dead worker had sent stays
-in the file until the hub has settled it: written, in a file, or counted as lost. If the hub dies
-before that, these records are lost too, and the next worker counts them.
+The next worker in the slot of one that was killed counts as lost what that had in its memory. What
+a dead worker had sent stays in the file until the hub has settled it; if the hub dies before, it is
+lost too.
 """
 
 import errno
@@ -42,7 +41,7 @@ class RecordCounts:
         except OSError as error:
             say(
                 f"{path} cannot be written: {error.strerror}. What is lost if worker {worker} "
-                f"dies is not counted."
+                "dies is not counted."
             )
             self.cells = memoryview(bytearray(_SIZE)).cast("q")
 

@@ -115,7 +115,7 @@ class Recovery:
             each.close()
             self._say(
                 f"log {self._log.where}: what is not written is kept in {each.path}; the next "
-                f"start writes it."
+                "start writes it."
             )
         self._files.clear()
 

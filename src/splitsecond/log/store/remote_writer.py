@@ -1,12 +1,10 @@
 """The worker's side of the log: records go to the hub (`log/store/hub_connection`), and are kept
 until it has settled them.
 
-The event loop encodes each record, a few microseconds, and sends what has gathered every 20 ms.
-What the hub does not take is saved in a file (`log/store/unwritten`), which the next hub reads: at
-once if there is no hub, and after `LATE_S` if it is slow. Records that a hub had taken and not
-settled before it died are saved too. A thread writes the file, because the disk may be slow. If the
-disk refuses, records wait in memory. What waits is bounded; beyond the limits, new records are
-dropped and counted.
+The event loop encodes each record and sends what has gathered every 20 ms. What the hub does not
+take is saved in a file (`log/store/unwritten`) by a thread: at once if there is no hub, and after
+`LATE_S` if it is slow. So are records that a hub had taken and not settled before it died. If the
+disk refuses, records wait in memory, up to a limit; beyond it they are dropped and counted.
 """
 
 import asyncio
@@ -185,7 +183,7 @@ class RemoteLogWriter:
             files = ", ".join(map(str, self._files))
             self._say(
                 f"{words}: {kept:,}. They are kept in {files}; the hub or "
-                f"the next start writes them."
+                "the next start writes them."
             )
 
     def _left_to_do(self) -> bool:

@@ -1,14 +1,12 @@
 """Files with records of calls that wait to be written to the log.
 
-The hub saves what it cannot write within a second, and at its end what it has not written. A worker
-saves what the hub does not take, and what a hub had of it that died. A hub writes the records when
-the database answers, and removes the file. A record can be in two files, or in the log as well, so
-the reader asks the log first (`Log.contained`).
+The hub saves what it cannot write within a second, a worker what the hub does not take. A hub
+writes the records when the database answers, and removes the file. A record can be in two files, or
+in the log as well, so the reader asks the log first (`Log.contained`).
 
-The files are beside a SQLite log, as LOG.unwritten-*, and otherwise in the temporary folder. A file
-begins with `MAGIC`. Then come frames as on the socket of the hub: a length, and a `CallRecord` in
-MessagePack. A process holds a lock (flock) on a file while it writes or reads it. A file that was
-cut off is read up to its last whole record.
+The files are beside a SQLite log, as LOG.unwritten-*, and otherwise in the temporary folder. After
+`MAGIC` a file has frames as on the socket of the hub. A process holds a lock (flock) on a file
+while it writes or reads it. A file that was cut off is read up to its last whole record.
 """
 
 import contextlib

@@ -1,22 +1,17 @@
 """The thread that writes the log, so that traffic never waits for a disk.
 
-The event loop appends to a bounded queue. The thread takes what has gathered in a quarter of a
-second and writes it in one transaction. A few dozen rows are inserted with one statement, because
-the interpreter is free for the event loop while the database works on it; with a statement for each
-row, the two threads would compete for it at every row.
+The thread writes what has gathered in a quarter of a second in one transaction, a few dozen rows
+with one statement: the interpreter is free for the event loop while the database works on it.
+Between statements the thread yields the processor, or a request that waits for it would wait for
+the rest of a time slice, a millisecond or more.
 
-Between statements the thread yields the processor. The scheduler lets a process finish its time
-slice, a millisecond or more, before another one that has just woken up: a request that waits for
-the same processor would be that late.
+Rows that the database refuses are tried again with the next batch, after a pause that doubles. If a
+queue is full, records are dropped and counted. A record that can never be written (a number too
+large) is found by halving its batch, and dropped alone. If the confirmation of a commit is lost,
+the batch is written again, and may then be in the log twice.
 
-Rows that the database refuses are kept and tried again with the next batch, after a pause that
-doubles. All of this is bounded: if a queue is full, records are dropped and counted, and traffic
-continues. A record that can never be written (a number too large) is found by halving its batch,
-and dropped alone. If the confirmation of a commit is lost, the batch is written again, and may then
-be in the log twice.
-
-Rows older than `keep_days` are deleted from time to time, a few hundred at a time, so that no other
-process waits long.
+Rows older than `keep_days` are deleted a few hundred at a time, so that no other process waits
+long.
 """
 
 import contextlib

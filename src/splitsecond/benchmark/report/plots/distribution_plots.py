@@ -15,6 +15,7 @@ from splitsecond.benchmark.report.plots.plot_frame import (
 )
 from splitsecond.benchmark.report.plots.series import STRIPS, LoadOverTime, Samples
 from splitsecond.benchmark.report.rows import LoadLevel
+from splitsecond.benchmark.rows.figures import FIGURES
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.benchmark.server_view.samples import ServerSeries
 from splitsecond.core import wording
@@ -45,17 +46,13 @@ def ttft_distributions(run: Run, samples: Samples) -> list[Plot]:
     if not everything:
         return []
     x = fitted(f"{_wait(run)}, ms", everything, zero=False)
-    return [
-        _distribution(run, level, x, "ttft", values)
-        for level in rows.levels(run)
-        if any(len(values[c.condition]) for c in level.conditions)
-    ]
+    return _distributions(run, x, "ttft", values)
 
 
 def itl_distributions(run: Run, samples: Samples) -> list[Plot]:
     decides = on_axis(run)
     values = {
-        c.condition: series.itl_values(samples[c.condition]).clip(MIN_ITL_MS)
+        c.condition: FIGURES["itl_ms"].sample(samples[c.condition]).values.clip(MIN_ITL_MS)
         for c in run.conditions
     }
     shown = [
@@ -67,9 +64,12 @@ def itl_distributions(run: Run, samples: Samples) -> list[Plot]:
         return []
     ends = [edge for own in shown for edge in (np.percentile(own, MIN_ITL_PERCENTILE), own.max())]
     x = fitted("gap between two events, ms", map(float, ends), zero=False)
+    return _distributions(run, x, "itl", values)
 
+
+def _distributions(run: Run, x: Axis, name: str, values: Mapping[str, Floats]) -> list[Plot]:
     return [
-        _distribution(run, level, x, "itl", values)
+        _distribution(run, level, x, name, values)
         for level in rows.levels(run)
         if any(len(values[c.condition]) for c in level.conditions)
     ]

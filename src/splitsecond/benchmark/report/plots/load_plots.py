@@ -10,6 +10,7 @@ from splitsecond.benchmark.report.plots.plot_frame import (
     target_entries_of,
 )
 from splitsecond.benchmark.report.plots.series import Samples
+from splitsecond.benchmark.rows.figures import FIGURES
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.benchmark.rows.usable_rows import load_of
 from splitsecond.core.pages.axis import fitted, load_axis, load_unit
@@ -35,7 +36,7 @@ def by_load(run: Run, samples: Samples) -> list[Plot]:
                 ttft += _range(
                     condition, rows.ttft(condition).p50, series.ttft_values(condition, observed)
                 )
-                tps += _range(condition, condition.tps.p50, series.tps_values(observed))
+                tps += _range(condition, condition.tps.p50, FIGURES["tps"].sample(observed).values)
         suffix = ("-open" if open_loop else "") + kind_suffix(reuse, workload)
         wait = "Latency" if any(c.inputs for c in run.conditions) else "Time to first token"
         for name, title, unit, found in (
@@ -149,31 +150,19 @@ def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
         c for c in run.conditions if (c.cache_reuse, c.workload) == (reuse, workload) and load_of(c)
     ]
     end = rows.kind_title(cache_reuse=reuse, workload=workload)
-    speeds = [
-        (c, one, system) for c in alike if (one := c.tps.p50) and (system := c.output_tokens_per_s)
-    ]
-    times = [
-        (c, one, system)
-        for c in alike
-        if (one := c.e2e_ms.p50) and (system := c.output_tokens_per_s)
-    ]
+    speeds, times = (
+        [
+            (c, one, system)
+            for c in alike
+            if (one := getattr(c, figure).p50) and (system := c.output_tokens_per_s)
+        ]
+        for figure in ("tps", "e2e_ms")
+    )
     drawn = []
     decides = on_axis(run)
-    for name, title, axis, found, faster_is in (
-        (
-            "throughput",
-            "System throughput against the speed of one request",
-            "TPS p50 of one request",
-            speeds,
-            1,
-        ),
-        (
-            "latency",
-            "System throughput against the time of one request",
-            "E2E p50 of one request, ms",
-            times,
-            -1,
-        ),
+    for name, what, axis, found, faster_is in (
+        ("throughput", "speed", "TPS p50 of one request", speeds, 1),
+        ("latency", "time", "E2E p50 of one request, ms", times, -1),
     ):
         if sum(decides(c.target) for c, *_ in found) > 1:  # one mark is no plot
             chart, best = _front(run, axis, found, faster_is)
@@ -183,7 +172,7 @@ def _throughput(run: Run, reuse: bool, workload: str) -> list[Plot]:
                     chart,
                     name=f"{name}{kind_suffix(reuse, workload)}",
                     section="throughput",
-                    title=title + end,
+                    title=f"System throughput against the {what} of one request{end}",
                     description="Each mark is one target at one load; larger marks are heavier "
                     f"loads. Marks further {where} are faster for one request, marks further up "
                     "have more system throughput. On the Pareto front: "

@@ -3,12 +3,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from splitsecond.benchmark.money.break_even import monthly_usd, tokens_words
-from splitsecond.benchmark.report import rows
+from splitsecond.benchmark.report.plots.plot_frame import target_entries_of
 from splitsecond.benchmark.rows.records import BreakEven, ConditionFindings, Run
 from splitsecond.benchmark.rows.usable_rows import lightest_rows
+from splitsecond.core.grouping import grouped
 from splitsecond.core.money.cost import usd
 from splitsecond.core.pages.axis import fitted, linear, logarithmic
-from splitsecond.core.pages.chart import Chart, Plot, Point, picture, target_entries
+from splitsecond.core.pages.chart import Chart, Plot, Point, picture
 from splitsecond.core.pages.figure_cells import number
 from splitsecond.log.report.price_plot import speed_against_price
 
@@ -16,15 +17,16 @@ POINTS = 60
 
 
 def choosing_plots(run: Run) -> list[Plot]:
-    entries = target_entries(rows.targets(run))
+    entries = target_entries_of(run)
     return [*speed_against_price(run.speed_and_price, entries), *break_even(run), *length(run)]
 
 
 def break_even(run: Run) -> list[Plot]:
-    machines: dict[str, list[BreakEven]] = {}
-    for each in run.break_even:
-        machines.setdefault(each.machine, []).append(each)
-    return [_break_even(run, machine, found) for machine, found in machines.items()]
+    machines = grouped(run.break_even, lambda each: each.machine)
+    return [
+        _break_even(run, number, machine, found)
+        for number, (machine, found) in enumerate(machines.items(), 1)
+    ]
 
 
 def _mark_break_evens(chart: Chart, found: Sequence[BreakEven]) -> None:
@@ -39,7 +41,7 @@ def _mark_break_evens(chart: Chart, found: Sequence[BreakEven]) -> None:
             chart.add(None, mark, chart.label(x, y, words, anchor="end"))
 
 
-def _break_even(run: Run, machine: str, found: Sequence[BreakEven]) -> Plot:
+def _break_even(run: Run, number: int, machine: str, found: Sequence[BreakEven]) -> Plot:
     ends = [
         found[0].machine_tokens_per_month,
         *(each.tokens_per_month for each in found if each.tokens_per_month),
@@ -58,7 +60,7 @@ def _break_even(run: Run, machine: str, found: Sequence[BreakEven]) -> Plot:
     chart = Chart(
         logarithmic("tokens a month", least, most, grid=False), fitted("US dollars a month", paid)
     )
-    entries = target_entries(rows.targets(run))
+    entries = target_entries_of(run)
     for target, curve in curves.items():
         chart.add(entries[target], chart.line(curve, tip=target))
     _mark_break_evens(chart, found)
@@ -72,8 +74,7 @@ def _break_even(run: Run, machine: str, found: Sequence[BreakEven]) -> Plot:
     )
     return picture(
         chart,
-        name=f"break-even-"
-        f"{list(dict.fromkeys(e.machine for e in run.break_even)).index(machine) + 1}",
+        name=f"break-even-{number}",
         section="money",
         title=f"Cost of a month: {machine} against targets paid by the token",
         description=f"{machine} costs {usd(found[0].usd_per_month)} a month. Where one cannot do "
@@ -93,7 +94,7 @@ def length(run: Run) -> list[Plot]:
     chart = Chart(
         linear("output tokens", 0, most), linear("ms until the last token", 0, max(times) * 1.05)
     )
-    entries = target_entries(rows.targets(run))
+    entries = target_entries_of(run)
     for row in lines:
         chart.add(
             entries[row.target],

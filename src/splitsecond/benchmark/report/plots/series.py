@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from msgspec import Struct
 
-from splitsecond.benchmark.rows.figures import FIGURES, successful, wait_figure
+from splitsecond.benchmark.rows.figures import successful, wait_figure
 from splitsecond.benchmark.rows.records import ConditionFindings, Run
 from splitsecond.benchmark.server_view.samples import ServerSample, ServerSeries, source_with
 from splitsecond.benchmark.server_view.terms import TERMS
@@ -97,10 +97,6 @@ def ttft_values(condition: ConditionFindings, observed: Sequence[Observation]) -
     return wait_figure(condition).sample(observed).values
 
 
-def tps_values(observed: Sequence[Observation]) -> Floats:
-    return FIGURES["tps"].sample(observed).values
-
-
 def ecdf(values: Floats) -> list[tuple[float, float]]:
     n = len(values)
     if n == 0:
@@ -119,10 +115,6 @@ def band(values: Floats) -> tuple[float, float] | None:
         return None
     low, high = np.percentile(values, BAND)
     return float(low), float(high)
-
-
-def itl_values(observed: Sequence[Observation]) -> Floats:
-    return FIGURES["itl_ms"].sample(observed).values
 
 
 class LoadOverTime(Struct, frozen=True, kw_only=True):

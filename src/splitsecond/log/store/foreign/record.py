@@ -80,7 +80,7 @@ def record_of(
         first_ns = ended  # LiteLLM dates the first token of a failure to its end
     attempt = Observation(
         id=f"{call}"
-        f".1", call=call, target=target, role="winner", outcome=outcome, fault=fault,
+        ".1", call=call, target=target, role="winner", outcome=outcome, fault=fault,
         streamed=streamed,
         sent_ns=0, first_token_ns=first_ns, first_answer_ns=first_ns, last_token_ns=ended,
         end_ns=took_ns,
