@@ -393,7 +393,8 @@ def test_the_gateway_names_one_mistake_and_refers_to_the_check(
         ("sqlite:///nosuch/x.db", "/nosuch for the log's file. Make it, or name another."),
         ("sqlite:////tmp", "the log's file /tmp is a folder. Name a file in it."),
         ("mysql://host/log", "the log cannot be kept in 'mysql'"),
-        ("x.db", "the log's URL is not one. Write sqlite:///splitsecond.db"),
+        ("nosuch/x.db", "/nosuch for the log's file. Make it, or name another."),
+        ("calls", "the log's URL is not one. Write sqlite:///splitsecond.db"),
     ],
 )
 @pytest.mark.parametrize("options", [(), ("--workers", "2"), ("--check",)])
