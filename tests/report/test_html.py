@@ -1,11 +1,8 @@
 import re
-import sys
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import sha256
-from pathlib import Path
 
-import jinja2
 import msgspec
 import pytest
 from hypothesis import given
@@ -19,7 +16,7 @@ from splitsecond.benchmark.rows.records import Run
 from splitsecond.benchmark.rows.row_fields import Goodput
 from splitsecond.core.observation import Observation
 from splitsecond.core.pages.chart import target_entries
-from splitsecond.core.pages.html import CompiledTemplates, HtmlTable, TableCell, render
+from splitsecond.core.pages.html import HtmlTable, TableCell, render
 
 Invented = tuple[Run, Sequence[Observation]]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -260,17 +257,3 @@ def test_the_lead_names_the_workloads() -> None:
         "at concurrency 1, workloads 512 and 8k; none failed."
         in Page(render_run(run, observations)).words
     )
-
-
-@pytest.mark.parametrize("folder", ["kept", "absent/kept"])
-def test_compiled_templates_are_kept_where_possible(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    compiled = CompiledTemplates()
-    compiled.directory = str(tmp_path / folder)
-    pages = jinja2.Environment(
-        loader=jinja2.DictLoader({"page": "Hello {{ name }}"}), bytecode_cache=compiled
-    )
-    assert pages.get_template("page").render(name="world") == "Hello world"
-    assert len(list(tmp_path.glob("kept/*.cache"))) == (folder == "kept")

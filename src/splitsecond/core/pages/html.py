@@ -8,25 +8,19 @@ This module imports Jinja2: import it inside the function that writes a report, 
 stays fast.
 """
 
-import contextlib
-import sys
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 
 import jinja2
 import msgspec
-from jinja2.bccache import Bucket
 from msgspec import Struct
 
 from splitsecond.core.pages.chart import Legends, Plot
 from splitsecond.core.pages.figure_cells import FigureCell
 from splitsecond.core.pages.theme import page_colours
 from splitsecond.core.wording import counted_as
-
-TEMPLATES = Path(__file__).with_name("templates")
 
 
 class TableCell(Struct, frozen=True, kw_only=True):
@@ -164,27 +158,10 @@ def csp_hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-class CompiledTemplates(jinja2.FileSystemBytecodeCache):
-    """Compiled templates, beside their sources, where Python keeps compiled modules.
-
-    Where that folder cannot be written, each process compiles its templates, as with modules.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(str(TEMPLATES / "__pycache__"))
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        if not sys.dont_write_bytecode:
-            with contextlib.suppress(OSError):
-                Path(self.directory).mkdir(exist_ok=True)
-                super().dump_bytecode(bucket)
-
-
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        bytecode_cache=CompiledTemplates(),
+        loader=jinja2.PackageLoader("splitsecond.core.pages"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
