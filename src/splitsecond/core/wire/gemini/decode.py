@@ -154,12 +154,16 @@ class GeminiDecoder(Decoder):
                 self._add_finish(candidate.finish_reason, data, index)
             if self._ended:
                 return
-        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
-            self._blocked = True
-            self._out.append(Finish(self._at, chunk.prompt_feedback.block_reason))
+        if chunk.prompt_feedback is not None:
+            self._note_block(chunk.prompt_feedback)
         self._add_usage(usage)
         if len(self._out) == before:
             self._add_quiet("empty" if chunk.candidates else "no candidates")
+
+    def _note_block(self, feedback: PromptFeedback) -> None:
+        if feedback.block_reason:
+            self._blocked = True
+            self._out.append(Finish(self._at, feedback.block_reason))
 
     def _so_far(
         self, kind: TokenKind, shape: UsageMetadata | None, usage: Usage | None
