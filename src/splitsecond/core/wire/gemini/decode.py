@@ -99,6 +99,11 @@ class Chunk(Shape, rename="camel"):
     prompt_feedback: PromptFeedback | None = None
     error: Any = None
 
+    @property
+    def quiet_kind(self) -> str:
+        """The kind of `Quiet` that the event is if it holds nothing else."""
+        return "empty" if self.candidates else "no candidates"
+
 
 _decode_usage = msgspec.json.Decoder(UsageMetadata, strict=False).decode
 _JSON_BEGINS = (b"{", b"[")
@@ -158,7 +163,7 @@ class GeminiDecoder(Decoder):
             self._note_block(chunk.prompt_feedback)
         self._add_usage(usage)
         if len(self._out) == before:
-            self._add_quiet("empty" if chunk.candidates else "no candidates")
+            self._add_quiet(chunk.quiet_kind)
 
     def _note_block(self, feedback: PromptFeedback) -> None:
         if feedback.block_reason:
