@@ -277,10 +277,7 @@ def fault_from_response(
     hint = hints.get(status, _hint(rule, status, body))
     known: dict[str, Any] = {"kind": kind or f"http_{status}", "phase": phase, "excerpt": shown}
     too_long = kind == CONTEXT_EXCEEDED
-    is_callers = (
-        status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error)
-    )
-    if too_long or (rule is None and is_callers):
+    if too_long or (rule is None and _is_callers(status, payload, error)):
         code = "" if too_long else error.code
         status = status if status < 500 else 400
         return CallerFault(message, **known, status=status, hint=hint, code=code, param=error.param)
@@ -324,6 +321,13 @@ def _hint(rule: Rule | None, status: int, body: bytes) -> str:
         return rule.hint or _RULE_HINTS[rule.kind]
     html = body.lstrip()[:1] == b"<"
     return HTML_HINT if html and status < 500 else _HINTS.get(status, "")
+
+
+def _is_callers(status: int, payload: Any, error: ProviderError) -> bool:
+    """Return whether an error without a rule is the caller's."""
+    return (
+        status in _CALLERS or error.code.startswith(THREADS) or _is_missing(status, payload, error)
+    )
 
 
 def _until_access_s(rule: Rule | None, error: ProviderError, now: datetime | None) -> float | None:

@@ -99,6 +99,11 @@ class Chunk(Shape, rename="camel"):
     prompt_feedback: PromptFeedback | None = None
     error: Any = None
 
+    @property
+    def quiet_kind(self) -> str:
+        """The kind of `Quiet` that the event is if it holds nothing else."""
+        return "empty" if self.candidates else "no candidates"
+
 
 _decode_usage = msgspec.json.Decoder(UsageMetadata, strict=False).decode
 _JSON_BEGINS = (b"{", b"[")
@@ -154,12 +159,16 @@ class GeminiDecoder(Decoder):
                 self._add_finish(candidate.finish_reason, data, index)
             if self._ended:
                 return
-        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
-            self._blocked = True
-            self._out.append(Finish(self._at, chunk.prompt_feedback.block_reason))
+        if chunk.prompt_feedback is not None:
+            self._note_block(chunk.prompt_feedback)
         self._add_usage(usage)
         if len(self._out) == before:
-            self._add_quiet("empty" if chunk.candidates else "no candidates")
+            self._add_quiet(chunk.quiet_kind)
+
+    def _note_block(self, feedback: PromptFeedback) -> None:
+        if feedback.block_reason:
+            self._blocked = True
+            self._out.append(Finish(self._at, feedback.block_reason))
 
     def _so_far(
         self, kind: TokenKind, shape: UsageMetadata | None, usage: Usage | None
